@@ -1,0 +1,73 @@
+"""Configuration of the examples stage: sentence pairs and their masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _CommonMaskingConfig:
+    mask_prob: float
+    """Share of the tokens of a sequence chosen as targets (paper, section 3.1: 0.15)."""
+    replace_with_mask_prob: float
+    """Share of the targets shown as [MASK] (paper: 0.8)."""
+    replace_with_random_prob: float
+    """Share of the targets shown as a random piece (paper: 0.1); the rest is shown unchanged."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mask_prob < 1:
+            raise ValueError(f"mask_prob must lie between 0 and 1, found {self.mask_prob}")
+        total = self.replace_with_mask_prob + self.replace_with_random_prob
+        if min(self.replace_with_mask_prob, self.replace_with_random_prob) < 0 or total > 1 + 1e-9:
+            raise ValueError(
+                "replace_with_mask_prob and replace_with_random_prob must not be negative and must add up to 1 at "
+                f"most, found {self.replace_with_mask_prob} and {self.replace_with_random_prob}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DynamicMaskingConfig(_CommonMaskingConfig):
+    """New targets in every epoch (RoBERTa, arXiv 1907.11692, section 4.1)."""
+
+    kind: Literal["dynamic"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StaticMaskingConfig(_CommonMaskingConfig):
+    """The reference code's way: pairs made `dupe_factor` times, each copy with one mask for good."""
+
+    kind: Literal["static"]
+    dupe_factor: int
+
+    def __post_init__(self) -> None:
+        # super() without arguments does not work in slotted dataclasses, which are made anew by the decorator.
+        _CommonMaskingConfig.__post_init__(self)
+        if self.dupe_factor < 1:
+            raise ValueError(f"dupe_factor must be at least 1, found {self.dupe_factor}")
+
+
+MaskingConfig = DynamicMaskingConfig | StaticMaskingConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExamplesConfig:
+    """Sequences for each length, as in section 3.1 and A.2 of the paper."""
+
+    seed: int
+    lengths: tuple[int, ...]
+    """Most tokens of a sequence, [CLS] and both [SEP] included; one set of shards a length."""
+    random_next_prob: float
+    """Share of pairs whose second segment comes from another document (0.5)."""
+    short_sequence_prob: float
+    """Share of sequences made shorter than they could be (0.1)."""
+    shard_sequences: int
+    """Sequences a shard."""
+    masking: DynamicMaskingConfig | StaticMaskingConfig
+
+    def __post_init__(self) -> None:
+        if not self.lengths or len(set(self.lengths)) != len(self.lengths) or min(self.lengths) < 8:
+            raise ValueError(f"lengths must be different numbers of at least 8, found {list(self.lengths)}")
+        for name in ("random_next_prob", "short_sequence_prob"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be in [0, 1], found {getattr(self, name)}")

@@ -1,0 +1,1 @@
+"""One fine-tuning run on one task."""

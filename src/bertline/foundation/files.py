@@ -1,0 +1,131 @@
+"""Files that are either whole or absent, and digests of their content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ArtifactError, MachineError
+
+_CHUNK_BYTES = 1 << 20
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
+
+    Raises:
+        MachineError: The folder is full or cannot be written; the old file is untouched.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    temporary: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        # mkstemp makes files that only their owner can read; a result is as readable as any other file.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except OSError as error:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        raise MachineError(cannot_write(path, error)) from error
+
+
+def write_json(path: Path, payload: Any) -> None:
+    """Write JSON atomically: sorted keys, indented, one newline at the end, so that equal content is equal bytes."""
+    write_atomically(path, json.dumps(payload, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file that bertline wrote.
+
+    Raises:
+        ArtifactError: The file is missing or is not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ArtifactError(f"{path} is missing. Run the stage that writes it (dvc repro).") from error
+    except ValueError as error:
+        raise ArtifactError(f"{path} is not valid JSON ({error}). Delete it and run its stage again.") from error
+
+
+@contextmanager
+def folder_written_atomically(target: Path) -> Iterator[Path]:
+    """Give a temporary folder beside `target`; when the block ends without an error it takes `target`'s place.
+
+    An error leaves the old `target` as it was. The swap is two renames: a kill between them leaves the new folder
+    complete under its temporary name and the old one under `.NAME.old`, so nothing that was written is lost.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+        temporary.chmod(0o777 & ~_umask())
+    except OSError as error:
+        raise MachineError(cannot_write(target, error)) from error
+    try:
+        yield temporary
+        old = target.with_name(f".{target.name}.old")
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            target.rename(old)
+        temporary.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise MachineError(cannot_write(target, error)) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def cannot_write(path: Path, error: OSError) -> str:
+    """The sentence for a full or unwritable folder."""
+    return (
+        f"{path} cannot be written: {error.strerror or error}. "
+        "Free space there or choose another folder; what was written before is still in place."
+    )
+
+
+def sha256_of_file(path: Path) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sha256_of_path(path: Path) -> str:
+    """The SHA-256 of a file, or of a folder's relative file names and contents (hidden files left out)."""
+    if path.is_file():
+        return sha256_of_file(path)
+    digest = hashlib.sha256()
+    for file in sorted(candidate for candidate in path.rglob("*") if candidate.is_file()):
+        relative = file.relative_to(path)
+        if any(part.startswith(".") for part in relative.parts):
+            continue
+        digest.update(f"{relative.as_posix()}\0{sha256_of_file(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def size_of_path(path: Path) -> int:
+    """Bytes of a file, or of all files of a folder."""
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

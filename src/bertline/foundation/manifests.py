@@ -1,0 +1,45 @@
+"""Manifests: what each artifact folder says about itself, for the next stage and for people."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json, write_json
+
+MANIFEST_NAME = "manifest.json"
+
+
+def write_manifest(folder: Path, *, kind: str, format_version: int, content: dict[str, Any]) -> None:
+    """Write `manifest.json`: `kind` names the artifact, `format_version` its layout, `content` the rest.
+
+    Content must be a function of the input and the configuration only (no dates, no host names): the bytes of an
+    artifact are the same each time it is made.
+    """
+    write_json(folder / MANIFEST_NAME, {"kind": kind, "format_version": format_version, **content})
+
+
+def read_manifest(folder: Path, *, kind: str, format_version: int) -> dict[str, Any]:
+    """Read a manifest and check that it is of the expected kind and layout.
+
+    Raises:
+        ArtifactError: Missing, another kind, or another format version.
+    """
+    path = folder / MANIFEST_NAME
+    manifest = read_json(path)
+    if not isinstance(manifest, dict) or manifest.get("kind") != kind:
+        found = manifest.get("kind") if isinstance(manifest, dict) else type(manifest).__name__
+        raise ArtifactError(f"{path}: kind is {found!r}, expected {kind!r}. Is this the right folder?")
+    if manifest.get("format_version") != format_version:
+        raise ArtifactError(
+            f"{path}: format_version is {manifest.get('format_version')!r}, this bertline reads {format_version}. "
+            "Run the stage that writes it again."
+        )
+    return manifest
+
+
+def versions_of(*distributions: str) -> dict[str, str]:
+    """Installed versions, without local build tags (`2.13.0+cpu` is `2.13.0`), for a manifest."""
+    return {name: metadata.version(name).split("+")[0] for name in sorted(distributions)}

@@ -1,0 +1,70 @@
+"""metrics.jsonl: the first and authoritative record of every metric; MLflow and the report are fed from it.
+
+One JSON object a line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"train/mlm_loss": 5.1}}`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from bertline.foundation.files import write_atomically
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricsRow:
+    """The metrics of one step. `step` counts optimizer steps; `time_s` is Unix time in seconds."""
+
+    step: int
+    time_s: float
+    metrics: dict[str, float]
+
+
+class MetricsLog:
+    """Append metrics to a file, a line a call, flushed at once so that a kill loses at most the last line."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._handle: TextIO | None = None
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Append one row."""
+        if self._handle is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = self.path.open("a", encoding="utf-8")
+        row = {"step": step, "time_s": time.time(), "metrics": {key: float(value) for key, value in metrics.items()}}
+        self._handle.write(json.dumps(row) + "\n")
+        self._handle.flush()
+
+    def keep_up_to(self, step: int) -> None:
+        """Drop rows after `step`: a run resumed from a checkpoint writes them again, and each must stand once."""
+        self.close()
+        if self.path.exists():
+            rows = [row for row in read_metrics(self.path) if row.step <= step]
+            write_atomically(self.path, "".join(_line(row) for row in rows))
+
+    def close(self) -> None:
+        """Close the file; the next `log` opens it again."""
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+
+
+def read_metrics(path: Path) -> Iterator[MetricsRow]:
+    """Rows in file order. A torn last line (the writer was killed) is left out."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as handle:
+        for line in handle:
+            if not line.endswith("\n"):
+                return
+            row = json.loads(line)
+            yield MetricsRow(step=row["step"], time_s=row["time_s"], metrics=row["metrics"])
+
+
+def _line(row: MetricsRow) -> str:
+    return json.dumps({"step": row.step, "time_s": row.time_s, "metrics": row.metrics}) + "\n"

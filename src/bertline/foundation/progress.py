@@ -1,0 +1,54 @@
+"""Progress that people can read: a bar on a terminal, a line every few seconds in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+T = TypeVar("T")
+_LINE_EVERY_S = 10.0
+
+
+def say(message: str) -> None:
+    """One line for the person who watches (standard output, at once)."""
+    print(message, flush=True)
+
+
+def warn(message: str) -> None:
+    """One warning line (standard error, at once)."""
+    print(f"warning: {message}", file=sys.stderr, flush=True)
+
+
+def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:
+    """Pass items on while showing how many have gone by, the time taken and the time left."""
+    if total is None and hasattr(items, "__len__"):
+        total = len(items)
+    return _bar(items, description, total) if sys.stdout.isatty() else _lines(items, description, total)
+
+
+def _bar(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stdout)) as bar:
+        task = bar.add_task(description, total=total)
+        for item in items:
+            yield item
+            bar.advance(task)
+
+
+def _lines(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+    started = last = time.monotonic()
+    count = 0
+    for item in items:
+        yield item
+        count += 1
+        now = time.monotonic()
+        if now - last >= _LINE_EVERY_S:
+            last = now
+            left = f", {(now - started) / count * (total - count):.0f} s left" if total else ""
+            say(f"{description}: {count:,}{f' of {total:,}' if total else ''}, {now - started:.0f} s{left}")
+    say(f"{description}: {count:,} in {time.monotonic() - started:.1f} s")

@@ -1,0 +1,39 @@
+"""Named seeds: every random choice in bertline is a pure function of a root seed and a name."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def seed_for(*parts: int | str) -> int:
+    """Derive a 64-bit seed from a root seed and the names of what it is for.
+
+    Parts of different types never collide (`1` and `"1"` differ), and neither do different groupings
+    (`("ab", "c")` and `("a", "bc")`).
+
+    Returns:
+        An integer in `[0, 2**64)`, the same on every platform and Python version.
+
+    Example:
+        >>> seed_for(7, "mask", 0) == seed_for(7, "mask", 0)
+        True
+        >>> seed_for(7, "mask", 0) == seed_for(7, "mask", 1)
+        False
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        encoded = str(part).encode()
+        digest.update(f"{type(part).__name__}:{len(encoded)}:".encode() + encoded)
+    return int.from_bytes(digest.digest(), "little")
+
+
+def generator(*parts: int | str) -> np.random.Generator:
+    """A NumPy generator (Philox, a counter-based bit stream) for the named purpose."""
+    return np.random.Generator(np.random.Philox(key=seed_for(*parts)))
+
+
+def unit_interval(*parts: int | str) -> float:
+    """A hash of the parts as a number in `[0, 1)`: the way to split by identity instead of by position."""
+    return seed_for(*parts) / 2**64

@@ -1,0 +1,132 @@
+"""The one boundary between loose mappings (YAML, command line) and frozen dataclasses.
+
+Dataclasses import only the standard library; pydantic checks mappings against them here and nowhere else. Checking
+is strict: an unknown key, a missing key or a value of another type is an error that names the key. A union of
+dataclasses is told apart by the `kind` field that each of its members has.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+from bertline.foundation.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
+    """Turn a mapping into a frozen dataclass, or say exactly which key is wrong.
+
+    Args:
+        cls: A dataclass, possibly nested; fields may be unions of dataclasses that each have `kind: Literal[...]`.
+        mapping: Plain data (dicts, lists, strings, numbers, booleans, None).
+        where: The key under which the mapping stands, for messages (`"tasks.docs_library"`).
+
+    Raises:
+        ConfigError: All problems at once, a line each.
+    """
+    from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+    problems = list(_shape_problems(cls, mapping, where))
+    if not problems:
+        try:
+            # Strict validation accepts lists for tuples and dicts for dataclasses only through JSON.
+            adapter = TypeAdapter(cls) if _configured(cls) else TypeAdapter(cls, config=ConfigDict(extra="forbid"))
+            return adapter.validate_json(json.dumps(mapping), strict=True)
+        except ValidationError as error:
+            problems = list(_messages(error, where))
+    raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
+
+
+def to_mapping(config: Any) -> dict[str, Any]:
+    """The plain data of a configuration dataclass (tuples become lists), ready for YAML or JSON."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def _configured(cls: Any) -> bool:
+    return hasattr(cls, "__pydantic_config__") or dataclasses.is_dataclass(cls)
+
+
+def _shape_problems(expected: Any, value: Any, where: str) -> Iterator[str]:
+    """Unknown and missing keys and unknown kinds, walked through nested dataclasses before any type is checked."""
+    if dataclasses.is_dataclass(expected):
+        if not isinstance(value, Mapping):
+            yield f"{where or 'the configuration'} is {value!r}; expected keys {', '.join(_fields(expected))}."
+            return
+        yield from _key_problems(expected, value, where)
+        hints = typing.get_type_hints(expected)
+        for name in _fields(expected):
+            if name in value:
+                yield from _shape_problems(hints[name], value[name], _join(where, name))
+        return
+    origin, arguments = typing.get_origin(expected), typing.get_args(expected)
+    if origin in (typing.Union, types.UnionType):
+        yield from _union_problems(arguments, value, where)
+    elif origin is tuple and isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _shape_problems(arguments[0], item, f"{where}[{index}]")
+    elif origin in (dict, Mapping) and isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _shape_problems(arguments[1], item, _join(where, str(key)))
+
+
+def _union_problems(members: tuple[Any, ...], value: Any, where: str) -> Iterator[str]:
+    tagged = {tag: member for member in members if dataclasses.is_dataclass(member) for tag in _kinds(member)}
+    if not tagged or (value is None and type(None) in members) or not isinstance(value, Mapping):
+        if tagged and not isinstance(value, Mapping) and value is not None:
+            yield f"{where} is {value!r}; expected a section with `kind: {' | '.join(sorted(tagged))}`."
+        return
+    kind = value.get("kind")
+    if kind in tagged:
+        yield from _shape_problems(tagged[kind], value, where)
+    else:
+        yield f"{_join(where, 'kind')} is {kind!r}; expected one of {', '.join(sorted(tagged))}.{_closest(kind, tagged)}"
+
+
+def _key_problems(expected: Any, value: Mapping[str, Any], where: str) -> Iterator[str]:
+    known = _fields(expected)
+    for key in value:
+        if key not in known:
+            yield f"{_join(where, str(key))} is not a known key.{_closest(key, known)} Known: {', '.join(known)}."
+    for field in dataclasses.fields(expected):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in value:
+            yield f"{_join(where, field.name)} is missing."
+
+
+def _messages(error: Any, where: str) -> Iterator[str]:
+    for problem in error.errors():
+        # A union adds its member's class name to the path; people know keys, not class names.
+        parts = [str(part) for part in problem["loc"] if not (isinstance(part, str) and part[:1].isupper())]
+        if problem["type"] == "dataclass_type" or (problem["type"] == "literal_error" and parts[-1:] == ["kind"]):
+            continue  # another member of a union: `_union_problems` has already checked the kind
+        key = where
+        for part in parts:
+            key = f"{key}[{part}]" if part.isdigit() else _join(key, part)
+        message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        found = "" if problem["type"] in ("value_error", "assertion_error") else f" is {problem['input']!r}"
+        yield f"{key or 'the configuration'}{found}: {message[:1].lower() + message[1:]}."
+
+
+def _fields(cls: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _kinds(cls: Any) -> tuple[str, ...]:
+    hint = typing.get_type_hints(cls).get("kind")
+    return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+
+
+def _join(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
+def _closest(word: Any, known: Any) -> str:
+    matches = difflib.get_close_matches(str(word), [str(item) for item in known], n=1)
+    return f" Did you mean {matches[0]}?" if matches else ""

@@ -1,0 +1,1 @@
+"""Using what was made: load, fill_mask, embed, predict, attentions."""

@@ -1,0 +1,119 @@
+"""The root configuration: every section, and the rules that hold between sections."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bertline.corpus.config import (
+    HubCorpusConfig,
+    PythonDocsConfig,
+    PythonDocsCorpusConfig,
+    TableCorpusConfig,
+    TextCorpusConfig,
+    WikiExtractorCorpusConfig,
+)
+from bertline.evaluation.config import EvaluateConfig
+from bertline.examples.config import ExamplesConfig
+from bertline.export.config import ExportConfig
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.validation import validate
+from bertline.modeling.config import ModelConfig
+from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
+from bertline.sweep.config import GridSamplerConfig, SweepConfig
+from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig
+from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
+from bertline.tracking.config import TrackingConfig
+from bertline.training.config import (
+    AdamWConfig,
+    ConstantScheduleConfig,
+    CosineScheduleConfig,
+    LinearScheduleConfig,
+    RuntimeConfig,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineConfig:
+    """The whole line, as composed from `conf/` and checked as one."""
+
+    python_docs: PythonDocsConfig
+    corpus: (
+        PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
+    )
+    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig
+    examples: ExamplesConfig
+    model: ModelConfig
+    objective: MlmNspObjectiveConfig
+    optimizer: AdamWConfig
+    schedule: LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig
+    pretrain: PretrainConfig
+    tasks: dict[str, ClassificationTaskConfig]
+    sweep: SweepConfig
+    evaluate: EvaluateConfig
+    export: ExportConfig
+    runtime: RuntimeConfig
+    tracking: TrackingConfig
+
+
+SECTIONS = tuple(field.name for field in dataclasses.fields(LineConfig))
+
+
+def line_config(mapping: Mapping[str, Any]) -> LineConfig:
+    """Validate a composed configuration, each section and the rules between sections.
+
+    Raises:
+        ConfigError: Naming key, value, rule and fix for every problem found.
+    """
+    config = validate(LineConfig, mapping)
+    problems = list(_broken_rules(config))
+    if problems:
+        raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    return config
+
+
+def _broken_rules(config: LineConfig) -> Iterator[str]:
+    longest = config.model.max_position_embeddings
+    for index, length in enumerate(config.examples.lengths):
+        if length > longest:
+            yield (
+                f"examples.lengths[{index}] is {length}, but the model has positions for {longest} tokens "
+                "(model.max_position_embeddings). Shorten the length or give the model more positions."
+            )
+    for index, phase in enumerate(config.pretrain.phases):
+        if phase.max_length not in config.examples.lengths:
+            yield (
+                f"pretrain.phases[{index}].max_length is {phase.max_length}; examples are made for "
+                f"{list(config.examples.lengths)} (examples.lengths). Add the length there or use one of these."
+            )
+    if config.schedule.num_warmup_steps > config.pretrain.num_steps:
+        yield (
+            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the "
+            f"{config.pretrain.num_steps} steps of the whole run. Warm up for less or train for longer."
+        )
+    if config.pretrain.start_from is not None and config.tokenizer.kind != "existing":
+        yield (
+            f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
+            f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "
+            f"tokenizer.path={config.pretrain.start_from}."
+        )
+    for name, task in config.tasks.items():
+        yield from _broken_task_rules(config, name, task)
+
+
+def _broken_task_rules(config: LineConfig, name: str, task: ClassificationTaskConfig) -> Iterator[str]:
+    if task.max_length > config.model.max_position_embeddings:
+        yield (
+            f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
+            f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."
+        )
+    known = [field.name for field in dataclasses.fields(config.sweep.fine_tuning)]
+    for key in task.space:
+        if key not in known:
+            yield f"tasks.{name}.space.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
+    if isinstance(config.sweep.sampler, GridSamplerConfig):
+        for key, space in {**config.sweep.space, **task.space}.items():
+            if not isinstance(space, ChoiceSpace):
+                yield f"sweep.sampler.kind is grid, but {key} (of task {name}) is {space.kind}; a grid needs choices."

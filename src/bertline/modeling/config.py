@@ -1,0 +1,35 @@
+"""The shape of the encoder, in BertConfig's own names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelConfig:
+    """BERT's architecture (arXiv 1810.04805, section 3) without the vocabulary, which the tokenizer fixes."""
+
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int
+    hidden_act: Literal["gelu", "gelu_new", "relu"]
+    """gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
+    hidden_dropout_prob: float
+    attention_probs_dropout_prob: float
+    initializer_range: float
+    """Standard deviation of the truncated normal that weights are drawn from (reference code: 0.02)."""
+    layer_norm_eps: float
+
+    def __post_init__(self) -> None:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size must be a multiple of num_attention_heads, found {self.hidden_size} "
+                f"and {self.num_attention_heads}"
+            )
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), found {getattr(self, name)}")

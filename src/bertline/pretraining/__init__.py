@@ -1,0 +1,1 @@
+"""MLM and NSP pretraining: thin Lightning modules over the model and the examples."""

@@ -1,0 +1,1 @@
+"""The honest sweep: an Optuna study, seeds, baselines; the only package that imports optuna."""

@@ -1,0 +1,1 @@
+"""Labelled data: sources, splits, metrics."""

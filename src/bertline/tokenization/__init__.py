@@ -1,0 +1,1 @@
+"""WordPiece: training a vocabulary reproducibly, and encoding with it."""

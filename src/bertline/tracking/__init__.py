@@ -1,0 +1,1 @@
+"""Feeding MLflow from files; the only package that imports mlflow."""

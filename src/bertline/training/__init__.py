@@ -1,0 +1,1 @@
+"""What any training run needs: optimizers, schedules, checkpoints, the one Trainer builder."""
