@@ -1,0 +1,253 @@
+"""BERT: the encoder, its two pretraining heads, and a sequence classifier, in plain PyTorch.
+
+Shapes: B sequences, S positions, P positions chosen for prediction, H hidden size, I intermediate size, V pieces of
+the vocabulary, N heads, D = H / N channels of a head.
+
+References:
+    Devlin et al., BERT (arXiv 1810.04805), section 3 and appendix A; google-research/bert `modeling.py`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bertline.modeling.attention import AttentionKind, attend, mask_bias_of
+from bertline.modeling.config import ModelConfig
+
+
+class LayerDetail(NamedTuple):
+    """The inside of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]."""
+
+    query: Tensor
+    key: Tensor
+    scores: Tensor
+    probabilities: Tensor
+
+
+class Encoded(NamedTuple):
+    """What the encoder gives."""
+
+    hidden_states: Tensor
+    """[B, S, H] of the last layer."""
+    pooled: Tensor
+    """[B, H] from the first position, for decisions about the whole sequence."""
+
+
+class EncodedInDetail(NamedTuple):
+    """All that happens on the way, for people to look at."""
+
+    hidden_states: tuple[Tensor, ...]
+    """[B, S, H]: the embeddings, then one for each layer."""
+    layers: tuple[LayerDetail, ...]
+
+
+class PreTrainingOutput(NamedTuple):
+    """The scores of the two pretraining heads, before softmax."""
+
+    mlm_logits: Tensor
+    """[B, P, V] at the masked positions."""
+    nsp_logits: Tensor
+    """[B, 2]: 0 is next, 1 is a random segment."""
+
+
+class Embeddings(nn.Module):
+    """The sum of what a piece is, where it stands, and which segment it belongs to (paper, figure 2)."""
+
+    def __init__(self, config: ModelConfig, *, vocab_size: int, pad_token_id: int) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(vocab_size, config.hidden_size, padding_idx=pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
+        positions = self.position_embeddings.weight[: input_ids.shape[1]]  # [S, H]
+        embedded = self.word_embeddings(input_ids) + positions + self.token_type_embeddings(token_type_ids)
+        return self.dropout(self.norm(embedded))  # [B, S, H]
+
+
+class EncoderLayer(nn.Module):
+    """Attention, then a feed-forward network; each is added to its input and then normalised ("post-norm")."""
+
+    def __init__(self, config: ModelConfig, *, attention: AttentionKind) -> None:
+        super().__init__()
+        hidden_size = config.hidden_size
+        self.attention: AttentionKind = attention
+        self.num_heads = config.num_attention_heads
+        self.attention_dropout_prob = config.attention_probs_dropout_prob
+        # Query, key and value in one matrix product; they are three tensors on disk.
+        self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
+        self.attention_output = nn.Linear(hidden_size, hidden_size)
+        self.attention_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
+        self.intermediate = nn.Linear(hidden_size, config.intermediate_size)
+        self.activation = _activation(config)
+        self.output = nn.Linear(config.intermediate_size, hidden_size)
+        self.output_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None) -> Tensor:
+        query, key, value = self._split_heads(hidden_states)
+        dropout_prob = self.attention_dropout_prob if self.training else 0.0
+        context = attend(query, key, value, mask_bias, kind=self.attention, dropout_prob=dropout_prob).context
+        return self._after_attention(hidden_states, context)
+
+    def forward_in_detail(self, hidden_states: Tensor, mask_bias: Tensor | None) -> tuple[Tensor, LayerDetail]:
+        """The same by `eager` attention and without its dropout, with what `forward` does not keep."""
+        query, key, value = self._split_heads(hidden_states)
+        context, scores, probabilities = attend(query, key, value, mask_bias, kind="eager")
+        assert scores is not None and probabilities is not None  # eager gives both
+        return self._after_attention(hidden_states, context), LayerDetail(query, key, scores, probabilities)
+
+    def _split_heads(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[B, S, H] to query, key and value, each [B, N, S, D]."""
+        projected = self.query_key_value(hidden_states)  # [B, S, 3 H]
+        query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        return query, key, value
+
+    def _after_attention(self, hidden_states: Tensor, context: Tensor) -> Tensor:
+        """[B, S, H] and [B, N, S, D] to [B, S, H]."""
+        attended = self.attention_output(context.transpose(1, 2).flatten(2))
+        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))
+        transformed = self.output(self.activation(self.intermediate(hidden_states)))  # [B, S, I] between
+        return self.output_norm(hidden_states + self.dropout(transformed))
+
+
+class BertModel(nn.Module):
+    """The encoder: embeddings, layers, pooler."""
+
+    def __init__(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
+    ) -> None:
+        super().__init__()
+        self.config = config
+        self.vocab_size = vocab_size
+        self.pad_token_id = pad_token_id
+        self.embeddings = Embeddings(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
+        self.layers = nn.ModuleList(EncoderLayer(config, attention=attention) for _ in range(config.num_hidden_layers))
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Encoded:
+        """Encode sequences of at most `max_position_embeddings` positions.
+
+        Args:
+            input_ids: [B, S].
+            token_type_ids: [B, S], 0 for segment A, 1 for segment B.
+            attention_mask: [B, S], 1 for real positions, 0 for padding, which no real position then sees. None says
+                that no position is padding and saves the work.
+        """
+        mask_bias = None if attention_mask is None else mask_bias_of(attention_mask)
+        hidden_states = self.embeddings(input_ids, token_type_ids)
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, mask_bias)
+        return Encoded(hidden_states, torch.tanh(self.pooler(hidden_states[:, 0])))
+
+    def forward_in_detail(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> EncodedInDetail:
+        """Like `forward`, keeping the hidden states, queries, keys, scores and probabilities of every layer."""
+        mask_bias = None if attention_mask is None else mask_bias_of(attention_mask)
+        hidden_states = [self.embeddings(input_ids, token_type_ids)]
+        details = []
+        for layer in self.layers:
+            output, detail = layer.forward_in_detail(hidden_states[-1], mask_bias)
+            hidden_states.append(output)
+            details.append(detail)
+        return EncodedInDetail(tuple(hidden_states), tuple(details))
+
+
+class MaskedLanguageModelHead(nn.Module):
+    """Dense, activation, LayerNorm, then the word embeddings as output weights, with a bias of their own."""
+
+    def __init__(self, config: ModelConfig, *, vocab_size: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = _activation(config)
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, hidden_states: Tensor, word_embeddings: Tensor) -> Tensor:
+        """[B, P, H] and [V, H] to [B, P, V]."""
+        transformed = self.norm(self.activation(self.transform(hidden_states)))
+        return F.linear(transformed, word_embeddings, self.bias)
+
+
+class BertForPreTraining(nn.Module):
+    """The encoder with the masked language model head and the next sentence head (paper, section 3.1)."""
+
+    def __init__(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
+        self.nsp_head = nn.Linear(config.hidden_size, 2)
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
+    ) -> PreTrainingOutput:
+        """Score the vocabulary at the masked positions alone: 15 % of the work of scoring it everywhere.
+
+        Args:
+            input_ids: [B, S].
+            token_type_ids: [B, S].
+            attention_mask: [B, S] or None, as in `BertModel.forward`.
+            masked_positions: [B, P] indices into S; where a sequence has fewer targets, any index will do.
+        """
+        encoded = self.bert(input_ids, token_type_ids, attention_mask)
+        at_targets = gather_positions(encoded.hidden_states, masked_positions)
+        mlm_logits = self.mlm_head(at_targets, self.bert.embeddings.word_embeddings.weight)
+        return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
+
+
+class BertForSequenceClassification(nn.Module):
+    """The encoder with a linear classifier on the pooled first position (paper, section 4.1)."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        vocab_size: int,
+        pad_token_id: int,
+        num_labels: int,
+        classifier_dropout: float,
+        attention: AttentionKind = "plain",
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        self.dropout = nn.Dropout(classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Logits [B, num_labels]; the arguments are those of `BertModel.forward`."""
+        return self.classifier(self.dropout(self.bert(input_ids, token_type_ids, attention_mask).pooled))
+
+
+def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:
+    """Pick vectors [B, P, H] out of [B, S, H] by position [B, P].
+
+    >>> gather_positions(torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[2, 0]])).tolist()
+    [[[3.0], [1.0]]]
+    """
+    return hidden_states.gather(1, positions[..., None].expand(-1, -1, hidden_states.shape[-1]))
+
+
+def set_attention(model: nn.Module, kind: AttentionKind) -> None:
+    """Change how every layer of a model computes attention; the numbers stay the same to rounding."""
+    for module in model.modules():
+        if isinstance(module, EncoderLayer):
+            module.attention = kind
+
+
+def _activation(config: ModelConfig) -> nn.Module:
+    match config.hidden_act:
+        case "gelu":
+            return nn.GELU()
+        case "gelu_new":
+            return nn.GELU(approximate="tanh")
+        case "relu":
+            return nn.ReLU()

@@ -1,0 +1,254 @@
+"""Model folders as Hugging Face writes them: config.json and model.safetensors, without importing transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from torch import Tensor, nn
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json, write_json
+from bertline.foundation.progress import warn
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.initialization import initialize
+from bertline.modeling.weight_files import read_weights, write_weights
+from bertline.modeling.weight_names import from_disk, to_disk
+
+CONFIG_NAME = "config.json"
+# What a checkpoint may lack: heads of another purpose, which then start anew.
+_HEADS = ("cls.", "classifier.", "bert.pooler.")
+_ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
+    "relu": "relu",
+}
+# Seed of heads that a checkpoint lacks, where the caller gives none.
+_FRESH_SEED = 0
+
+Model = TypeVar("Model", BertModel, BertForPreTraining, BertForSequenceClassification)
+
+
+def config_to_huggingface(
+    config: ModelConfig, vocab_size: int, pad_token_id: int, architecture: str, **labels: Any
+) -> dict[str, Any]:
+    """The content of config.json.
+
+    Args:
+        config: The architecture.
+        vocab_size: Pieces of the vocabulary.
+        pad_token_id: Id of `[PAD]`.
+        architecture: Class name in transformers, such as `BertForPreTraining`.
+        labels: More keys of a classifier: `id2label`, `label2id`, `classifier_dropout`.
+    """
+    return {
+        "architectures": [architecture],
+        "model_type": "bert",
+        "vocab_size": vocab_size,
+        "pad_token_id": pad_token_id,
+        **{name: getattr(config, name) for name in _field_names()},
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        **labels,
+    }
+
+
+def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME) -> tuple[ModelConfig, int, int]:
+    """The architecture, the vocabulary size and the id of `[PAD]` in a config.json of any BERT checkpoint.
+
+    Keys that old checkpoints leave out have the values of the reference code.
+
+    Raises:
+        ArtifactError: Another architecture than BERT's, or a variant that bertline does not compute.
+    """
+    variants = {
+        "model_type": ("bert", mapping.get("model_type", "bert")),
+        "is_decoder": (False, mapping.get("is_decoder", False)),
+        "position_embedding_type": ("absolute", mapping.get("position_embedding_type", "absolute")),
+    }
+    for key, (expected, found) in variants.items():
+        if found != expected:
+            raise ArtifactError(
+                f"{where}: {key} is {found!r}; bertline reads {expected!r} only. Choose a BERT encoder."
+            )
+    activation = mapping.get("hidden_act", "gelu")
+    if activation not in _ACTIVATIONS:
+        raise ArtifactError(f"{where}: hidden_act is {activation!r}; bertline has {', '.join(sorted(_ACTIVATIONS))}.")
+    required = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    missing = [key for key in required if key not in mapping]
+    if missing:
+        raise ArtifactError(f"{where}: {', '.join(missing)} missing; is this the configuration of a BERT model?")
+    optional = {
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+    }
+    try:
+        config = ModelConfig(
+            **{key: mapping[key] for key in required[1:]},
+            **{key: mapping.get(key, default) for key, default in optional.items()},
+            hidden_act=_ACTIVATIONS[activation],
+        )
+    except ValueError as error:
+        raise ArtifactError(f"{where}: {error}.") from error
+    pad_token_id = mapping.get("pad_token_id")
+    return config, mapping["vocab_size"], 0 if pad_token_id is None else pad_token_id
+
+
+def save_model(model: nn.Module, folder: Path, *, id2label: Mapping[int, str] | None = None) -> None:
+    """Write config.json and model.safetensors so that transformers loads them without a missing or unexpected key.
+
+    Args:
+        model: `BertModel`, `BertForPreTraining` or `BertForSequenceClassification`.
+        folder: Is made where it does not exist. Other files in it stay.
+        id2label: Names of a classifier's labels; `LABEL_0`, ... where none are given.
+
+    Raises:
+        MachineError: The folder is full or cannot be written.
+    """
+    encoder = model if isinstance(model, BertModel) else model.bert
+    labels: dict[str, Any] = {}
+    if isinstance(model, BertForSequenceClassification):
+        names = id2label or {i: f"LABEL_{i}" for i in range(model.classifier.out_features)}
+        labels = {
+            "id2label": {str(i): name for i, name in names.items()},
+            "label2id": {name: int(i) for i, name in names.items()},
+            "classifier_dropout": model.dropout.p,
+        }
+    config = config_to_huggingface(
+        encoder.config, encoder.vocab_size, encoder.pad_token_id, type(model).__name__, **labels
+    )
+    write_weights(weights_on_disk(model), folder)
+    write_json(folder / CONFIG_NAME, config)
+
+
+def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
+    """A model's weights under the names transformers gives them: a bare encoder has no `bert.` prefix there."""
+    if isinstance(model, BertModel):
+        weights = to_disk({f"bert.{name}": tensor for name, tensor in model.state_dict().items()})
+        return {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
+    return to_disk(model.state_dict())
+
+
+def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
+    """Read any BERT folder as a model with both pretraining heads; heads it lacks start anew, with a warning."""
+    config, vocab_size, pad_token_id = read_config(folder)
+    model = BertForPreTraining(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+    return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
+
+
+def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:
+    """Read the encoder of any BERT folder."""
+    config, vocab_size, pad_token_id = read_config(folder)
+    model = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+    return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
+
+
+def load_classifier(
+    folder: Path,
+    *,
+    num_labels: int | None = None,
+    dropout_prob: float | None = None,
+    seed: int = _FRESH_SEED,
+    attention: AttentionKind = "plain",
+) -> BertForSequenceClassification:
+    """Read a fine-tuned classifier, or an encoder that gets a new classifier.
+
+    Args:
+        folder: Any BERT folder.
+        num_labels: Labels of a new classifier, drawn from `seed`. None reads the folder's own classifier.
+        dropout_prob: Of attention, hidden states and the classifier's input; None keeps the folder's.
+        seed: For what the folder lacks.
+        attention: How attention is computed.
+    """
+    mapping = _config_mapping(folder)
+    config, vocab_size, pad_token_id = config_from_huggingface(mapping, str(folder / CONFIG_NAME))
+    classifier_dropout = mapping.get("classifier_dropout")
+    if classifier_dropout is None:
+        classifier_dropout = config.hidden_dropout_prob
+    if dropout_prob is not None:
+        config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
+        classifier_dropout = dropout_prob
+    model = BertForSequenceClassification(
+        config,
+        vocab_size=vocab_size,
+        pad_token_id=pad_token_id,
+        num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
+        classifier_dropout=classifier_dropout,
+        attention=attention,
+    )
+    return _filled(model, folder, seed=seed, expected_fresh=() if num_labels is None else ("classifier.",))
+
+
+def read_config(folder: Path) -> tuple[ModelConfig, int, int]:
+    """The architecture, the vocabulary size and the id of `[PAD]` of a model folder."""
+    return config_from_huggingface(_config_mapping(folder), str(folder / CONFIG_NAME))
+
+
+def read_labels(folder: Path) -> tuple[str, ...]:
+    """The label names of a classifier's folder, by label id.
+
+    Raises:
+        ArtifactError: The folder's model is not a sequence classifier.
+    """
+    mapping = _config_mapping(folder)
+    architectures = mapping.get("architectures") or []
+    id2label = mapping.get("id2label")
+    if "BertForSequenceClassification" not in architectures or not id2label:
+        raise ArtifactError(
+            f"{folder} is not a fine-tuned classifier (its config.json says {', '.join(architectures) or 'nothing'}). "
+            "Choose a folder that the sweep or the export of a task wrote."
+        )
+    return tuple(id2label[key] for key in sorted(id2label, key=int))
+
+
+def _config_mapping(folder: Path) -> dict[str, Any]:
+    path = folder / CONFIG_NAME
+    if not path.is_file():
+        raise ArtifactError(f"{path} is missing; {folder} is not a model folder. Give one with config.json.")
+    return read_json(path)
+
+
+def _field_names() -> list[str]:
+    return [field.name for field in fields(ModelConfig)]
+
+
+def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str, ...]) -> Model:
+    """Fill a model from a folder. Only heads may be missing; those not in `expected_fresh` are warned of."""
+    encoder = model if isinstance(model, BertModel) else model.bert
+    prefix = "bert." if model is encoder else ""
+    disk = {name: tensor for name, tensor in read_weights(folder).items() if not name.startswith(expected_fresh)}
+    ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
+    found, missing = from_disk(ours, disk)
+    lost = [name for name in missing if not name.startswith(_HEADS)]
+    unknown = sorted(set(disk) - set(to_disk(ours)))
+    unknown = [name for name in unknown if name.startswith("bert.") and not name.startswith(_HEADS)]
+    for names, problem in ((lost, "lacks"), (unknown, "has weights that a BERT encoder of its config.json has not:")):
+        if names:
+            raise ArtifactError(f"{folder} {problem} {_some(names)}. Is it a whole BERT checkpoint?")
+    for name, tensor in found.items():
+        if tensor.shape != ours[name].shape:
+            raise ArtifactError(
+                f"{folder}: {name} has shape {list(tensor.shape)}, config.json makes it {list(ours[name].shape)}."
+            )
+    fresh = [name for name in missing if not name.startswith(expected_fresh)]
+    if missing:
+        initialize(model, encoder.config, seed=seed)
+    if fresh:
+        warn(f"{folder} lacks {_some(fresh)}: these start from random weights.")
+    model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False)
+    return model
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    shown = ", ".join(names[:most])
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -1,0 +1,91 @@
+"""Weights in a folder: safetensors in, safetensors out, never a pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.foundation.files import cannot_write, read_json
+from bertline.modeling.weight_names import normalised_name
+
+WEIGHTS_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+_PICKLE_NAMES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_DECODER = "cls.predictions.decoder.weight"
+_WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+
+
+def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
+    """Write `model.safetensors` whole or not at all, fp32.
+
+    Raises:
+        MachineError: The folder is full or cannot be written.
+    """
+    contiguous = {name: tensor.detach().float().cpu().contiguous() for name, tensor in weights.items()}
+    target, temporary = folder / WEIGHTS_NAME, folder / f".{WEIGHTS_NAME}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode & 0o777
+        # The `format` entry is what transformers looks for.
+        save_file(contiguous, temporary, metadata={"format": "pt"})
+        temporary.chmod(mode)  # safetensors makes files that only their owner can read
+        temporary.replace(target)
+    except (OSError, SafetensorError) as error:
+        if folder.is_dir():
+            temporary.unlink(missing_ok=True)
+        reason = error if isinstance(error, OSError) else OSError(str(error))
+        raise MachineError(cannot_write(target, reason)) from error
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All weights of a folder under today's names (`normalised_name`), whole or sharded.
+
+    Raises:
+        ArtifactError: No safetensors, a torn file, or output weights that are not the word embeddings.
+    """
+    weights: dict[str, Tensor] = {}
+    for path in _files(folder):
+        try:
+            shard = load_file(path)
+        except FileNotFoundError as error:
+            raise ArtifactError(
+                f"{path} is missing, though {INDEX_NAME} names it. Copy the whole folder again."
+            ) from error
+        except SafetensorError as error:
+            raise ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.") from error
+        for key, tensor in shard.items():
+            name = normalised_name(key)
+            if name is not None:
+                weights[name] = tensor
+    decoder = weights.pop(_DECODER, None)
+    words = weights.get(_WORD_EMBEDDINGS)
+    if decoder is not None and words is not None and not torch.equal(decoder, words):
+        raise ArtifactError(
+            f"{folder}: {_DECODER} differs from the word embeddings. bertline ties the two, as BERT does; "
+            "this checkpoint needs both and cannot be read."
+        )
+    return weights
+
+
+def _files(folder: Path) -> list[Path]:
+    if (folder / WEIGHTS_NAME).is_file():
+        return [folder / WEIGHTS_NAME]
+    if (folder / INDEX_NAME).is_file():
+        index = read_json(folder / INDEX_NAME)
+        return [folder / name for name in sorted(set(index["weight_map"].values()))]
+    for name in _PICKLE_NAMES:
+        if (folder / name).is_file():
+            raise ArtifactError(
+                f"{folder} has its weights in {name} only, a pickle, which can run any code when it is loaded. "
+                f"Take a revision of the model with {WEIGHTS_NAME}, or convert it once on a machine you trust: "
+                "transformers' AutoModel.from_pretrained(folder).save_pretrained(new_folder)."
+            )
+    found = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
+    raise ArtifactError(f"{folder} has no {WEIGHTS_NAME} (found: {found}). Is this a model folder?")
