@@ -1,0 +1,182 @@
+"""One MLflow store: opening it safely, finding runs by their tags, writing in batches. Imports MLflow (about 2 s)."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+# Read by MLflow when it is imported. The two retry limits keep a server that is away from blocking a stage's end for
+# minutes; what is already in the environment wins.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+os.environ["DO_NOT_TRACK"] = "true"
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+
+from bertline.tracking.addresses import database_file
+from bertline.tracking.outbox import RefusedError
+from bertline.tracking.values import (
+    MAX_TAG_CHARACTERS,
+    METRICS_PER_BATCH,
+    PARAMS_PER_BATCH,
+    batches,
+    cut,
+)
+
+Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
+_REFUSALS = (
+    "BAD_REQUEST",
+    "FEATURE_DISABLED",
+    "INVALID_PARAMETER_VALUE",
+    "INVALID_STATE",
+    "PERMISSION_DENIED",
+    "RESOURCE_ALREADY_EXISTS",
+    "RESOURCE_DOES_NOT_EXIST",
+    "UNAUTHENTICATED",
+)
+PARENT_TAG = "mlflow.parentRunId"
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Tell "no" (`RefusedError`) from "not now" (anything else)."""
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code in _REFUSALS:
+            raise RefusedError(str(error)) from error
+        raise
+
+
+class Store:
+    """A tracking store and one experiment in it."""
+
+    def __init__(self, uri: str, experiment_name: str) -> None:
+        for name in ("mlflow", "alembic"):  # their chatter on every start
+            logging.getLogger(name).setLevel(logging.WARNING)
+        self.uri = uri
+        self._experiment_name = experiment_name
+        self._experiment_id: str | None = None
+        with _only_one(uri):
+            self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+    def experiment_id(self) -> str:
+        """The experiment, created if it is new."""
+        if self._experiment_id is None:
+            experiment = self.client.get_experiment_by_name(self._experiment_name)
+            if experiment is not None and experiment.lifecycle_stage == "deleted":
+                raise RefusedError(
+                    f"experiment {self._experiment_name!r} was deleted; restore it or set tracking.experiment_name"
+                )
+            self._experiment_id = experiment.experiment_id if experiment else self._create_experiment()
+        return self._experiment_id
+
+    def find_runs(self, tags: Mapping[str, str]) -> list[Run]:
+        """The runs that carry all these tags, oldest first."""
+        text = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
+        runs: list[Run] = []
+        token: str | None = None
+        while True:
+            page = self.client.search_runs(
+                [self.experiment_id()], text, max_results=1000, order_by=["attributes.start_time ASC"], page_token=token
+            )
+            runs.extend(page)
+            token = page.token
+            if not token:
+                return runs
+
+    def find_or_create_run(self, identity: Mapping[str, str], name: str, extra_tags: Mapping[str, str]) -> str:
+        """The oldest run with these identifying tags, or a new one.
+
+        Two processes that create one at the same time both settle on the older.
+        """
+        found = self.find_runs(identity)
+        if found:
+            return found[0].info.run_id
+        created = self.create_run(name, {**identity, **extra_tags})
+        oldest = self.find_runs(identity)[0].info.run_id
+        if oldest != created:
+            self.client.delete_run(created)
+        return oldest
+
+    def create_run(self, name: str, tags: Mapping[str, str], *, start_s: float | None = None) -> str:
+        """A new run, in state RUNNING."""
+        run = self.client.create_run(
+            self.experiment_id(),
+            start_time=int((start_s or time.time()) * 1000),
+            tags={key: cut(value, MAX_TAG_CHARACTERS) for key, value in tags.items()},
+            run_name=name,
+        )
+        return run.info.run_id
+
+    def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        """Set or replace tags."""
+        for batch in batches([RunTag(key, cut(value, MAX_TAG_CHARACTERS)) for key, value in tags.items()], 100):
+            self.client.log_batch(run_id, tags=batch)
+
+    def log_params(self, run_id: str, params: Mapping[str, str]) -> None:
+        """Add parameters that the run does not have yet: MLflow's parameters cannot be changed."""
+        known = self.client.get_run(run_id).data.params
+        new = [Param(key, value) for key, value in params.items() if key not in known]
+        for batch in batches(new, PARAMS_PER_BATCH):
+            self.client.log_batch(run_id, params=batch)
+
+    def log_points(self, run_id: str, points: Sequence[tuple[str, float, float, int]]) -> None:
+        """Write metrics: (key, value, Unix time in seconds, step)."""
+        metrics = [Metric(key, value, int(time_s * 1000), step) for key, value, time_s, step in points]
+        for batch in batches(metrics, METRICS_PER_BATCH):
+            self.client.log_batch(run_id, metrics=batch)
+
+    def known_steps(self, run_id: str, key: str) -> set[int]:
+        """The steps at which the run already has a value of this metric."""
+        return {metric.step for metric in self.client.get_metric_history(run_id, key)}
+
+    def set_status(self, run_id: str, status: Status) -> None:
+        """Running again, or ended."""
+        if status == "RUNNING":
+            self.client.update_run(run_id, status=status)
+        else:
+            self.client.set_terminated(run_id, status=status)
+
+    def get_run(self, run_id: str) -> Any:
+        """The run as MLflow has it now."""
+        return self.client.get_run(run_id)
+
+    def _create_experiment(self) -> str:
+        try:
+            return self.client.create_experiment(self._experiment_name, artifact_location=_artifact_location(self.uri))
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return self.client.get_experiment_by_name(self._experiment_name).experiment_id  # another process was first
+
+
+def _artifact_location(uri: str) -> str | None:
+    """A server knows its own place. With a bare database MLflow would write into the current folder."""
+    if uri.startswith(("http:", "https:", "databricks")):
+        return None
+    database = database_file(uri)
+    folder = database.parent if database else Path("runs")
+    return (folder.resolve() / "mlartifacts").as_posix()
+
+
+@contextmanager
+def _only_one(uri: str) -> Iterator[None]:
+    """Hold a lock while a local database is opened: MLflow creates its tables then, and two that do so at once fail."""
+    database = database_file(uri)
+    if database is None:
+        yield
+        return
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with database.with_name(f".{database.name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

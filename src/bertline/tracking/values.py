@@ -1,0 +1,70 @@
+"""Plain data in the form and size that MLflow takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+# MLflow's own limits (mlflow.utils.validation): longer values are an error on some stores and cut silently on others.
+_MAX_KEY_CHARACTERS = 250
+MAX_PARAM_CHARACTERS = 6000
+MAX_TAG_CHARACTERS = 8000
+PARAMS_PER_BATCH = 100
+METRICS_PER_BATCH = 1000
+
+# Configuration keys whose values are the user's own sentences, not settings.
+_TEXT_KEYS = ("film_strip.sentences",)
+
+
+def flatten(mapping: Mapping[str, Any], *, with_text: bool = True) -> dict[str, str]:
+    """Nested configuration as dotted keys and strings, the form of MLflow's parameters.
+
+    Lists of plain values stay whole; lists of mappings get an index. `with_text=False` leaves out values that are
+    the user's sentences (see `tracking.log_text`).
+
+    Example:
+        >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
+        {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
+    """
+    pairs = (
+        (key[:_MAX_KEY_CHARACTERS], cut(_text(value), MAX_PARAM_CHARACTERS)) for key, value in _leaves(mapping, "")
+    )
+    return {key: value for key, value in pairs if with_text or not key.endswith(_TEXT_KEYS)}
+
+
+def cut(value: str, limit: int) -> str:
+    """The value, or as much of it as fits together with a note that says how much is missing.
+
+    Example:
+        >>> cut("a" * 100, 40)
+        'aaaaaaaaaaaaaaa… (cut, 100 characters)'
+    """
+    if len(value) <= limit:
+        return value
+    note = f"… (cut, {len(value)} characters)"
+    # MLflow's limits count characters, databases may count bytes; the note's one wide character has room for both.
+    return value[: limit - len(note) - 2] + note
+
+
+def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Consecutive slices of at most `size` items."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _leaves(item, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{key}.{index}" if key else str(index))
+    else:
+        yield key, value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
