@@ -1,0 +1,293 @@
+"""The prose of a documentation string: what is left when tables, signatures, code and markup are taken away.
+
+Docstrings are read in the styles in use: reStructuredText with Sphinx roles, fields and directives, numpydoc sections
+and Google sections. Descriptions of parameters are prose and stay; the lines that name a parameter and its type go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+_ADORNMENT = re.compile(r"([=\-~^\"'*#+`_.:])\1{2,}$")
+_TABLE = re.compile(r"([=\-]{2,}( +[=\-]{2,})+|\+[-=+]{3,}|\|.*\|)$")
+_DIRECTIVE = re.compile(r"\.\. +(?:\|[^|]*\| +)?([\w:+-]+?)::\s*(.*)$")
+_EXPLICIT = re.compile(r"(\.\.( |$)|__ )")
+_FIELD = re.compile(r":(\w+)((?: +[^:`]+)?): *(.*)$")
+_BULLET = re.compile(r"([-*+•–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d+\])(?: +|$)")
+_GOOGLE_HEADING = re.compile(r"([A-Z][A-Za-z]*(?: [A-Za-z]+){0,2}):{1,2}$")
+_GOOGLE_ITEM = re.compile(
+    r"(?:[-*] +)?`{0,2}\*{0,2}[\w.\[\]]+(?:[,/] *\*{0,2}[\w.]+)*`{0,2} *(?:\([^)]*\)+)?\s*: +(.*)$"
+)
+_NUMPY_ITEM = re.compile(r"`{0,2}\*{0,2}[\w.]+(?:(?:, *| or )\*{0,2}[\w.]+)*`{0,2} *(?::(?: .*)?)?$")
+_CODE = re.compile(r"(>>>|\.\.\. |\.\.\.$|\$ |% |In \[\d|Out\[\d|@\w|(?:from [\w.]+ )?import [\w.]+(?:,| |$)|#)")
+_SIGNATURE = re.compile(r"[\w.]+ *\([^()]*(?:\([^()]*\)[^()]*)*\)(?: *-> *.+)?[.:]?$")
+_ASSIGNMENT = re.compile(r"[\w.\[\], ]+ = \S")
+
+_PROSE_DIRECTIVES = {
+    "note", "notes", "warning", "tip", "hint", "important", "caution", "danger", "attention", "admonition",
+    "versionadded", "versionchanged", "deprecated", "topic", "rubric",
+}  # fmt: skip
+_ITEM_SECTIONS = {
+    "args", "arguments", "parameters", "params", "other parameters", "keyword args", "keyword arguments", "returns",
+    "return", "yields", "raises", "warns", "attributes", "methods", "inputs", "input", "outputs", "output", "receives",
+    "optional arguments", "kwargs", "properties", "variables", "shape",
+}  # fmt: skip
+_OTHER_SECTIONS = {
+    "example", "examples", "note", "notes", "warning", "warnings", "usage", "details", "description", "see also",
+    "references", "reference", "todo", "summary", "explanation", "implementation notes", "overview", "tips", "tip",
+}  # fmt: skip
+_DROPPED_SECTIONS = {"see also": "see_also", "references": "reference", "reference": "reference"}
+_TYPE_FIELDS = {"type", "rtype", "vartype", "mod", "py"}
+
+_ROLE = re.compile(r"(?::[\w+-]+)?:(?P<role>[\w+-]+):`(?P<body>[^`]*)`")
+_LINK = re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}")
+_LITERAL = re.compile(r"(`{1,2})([^`]+)\1_{0,2}")
+_STRONG = re.compile(r"(?<![\w*])(\*{1,2})(\S(?:[^*]*[^\s*])?)\1(?![\w*])")
+_FOOTNOTE = re.compile(r"\s*\[[\w#*]{1,6}\]_")
+_LATEX = re.compile(r"\\[A-Za-z]+")
+_SPACE = re.compile(r"\s+")
+_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*[A-Za-z]")
+_MIN_WORDS = 3
+_MIN_LETTER_FRACTION = 0.72  # letters and spaces among the characters; below it lies code, formulas and tables
+_MAX_LATEX_COMMANDS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """What `prose_paragraphs` found."""
+
+    paragraphs: tuple[str, ...]
+    """Each on one line, without markup, in reading order."""
+    dropped: dict[str, int]
+    """Blocks left out, by reason."""
+
+
+def prose_paragraphs(text: str) -> Prose:
+    r"""Take the prose paragraphs out of one documentation string.
+
+    Args:
+        text: As `inspect.cleandoc` leaves it.
+
+    Example:
+        >>> found = prose_paragraphs("Scale `x` by *two*.\n\nArgs:\n    x (int): The number to scale.\n\n>>> f(1)\n2")
+        >>> found.paragraphs
+        ('Scale x by two.', 'The number to scale.')
+        >>> found.dropped
+        {'doctest': 1, 'heading': 1}
+    """
+    reader = _Reader()
+    lines = text.expandtabs().split("\n")
+    for index, line in enumerate(lines):
+        reader.read(line, lines[index + 1] if index + 1 < len(lines) else "")
+    reader.flush()
+    return Prose(tuple(reader.paragraphs), dict(sorted(reader.dropped.items())))
+
+
+@dataclass
+class _Reader:
+    """A reader of lines: it gathers a paragraph and knows which lines belong to something else."""
+
+    paragraphs: list[str] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    _lines: list[str] = field(default_factory=list)
+    _indent: int = 0
+    _hanging: bool = False
+    _skip_deeper_than: int | None = None
+    _skip_to_blank: bool = False
+    _skip_section: bool = False
+    _underline_next: bool = False
+    _items: bool = False
+    _items_indent: int = 0
+
+    def read(self, line: str, following: str) -> None:
+        content = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if not content:
+            self._skip_to_blank = False
+            self.flush()
+        elif self._underline_next:
+            self._underline_next = False
+        elif self._is_skipped(indent, content, following) or self._starts_skip(content, indent, following):
+            return
+        else:
+            self._read_prose(content, indent, following)
+
+    def flush(self) -> None:
+        """End the paragraph: keep it, or count why not."""
+        if not self._lines:
+            return
+        text = " ".join(self._lines)
+        self._lines = []
+        if text.endswith("::"):
+            self._skip_deeper_than = self._indent
+            self.dropped["code"] += 1
+            text = text[:-1]
+        plain = without_markup(text)
+        reason = _not_prose(plain, text)
+        if reason is None:
+            self.paragraphs.append(plain)
+        else:
+            self.dropped[reason] += 1
+
+    def _is_skipped(self, indent: int, content: str, following: str) -> bool:
+        if self._skip_deeper_than is not None:
+            if indent > self._skip_deeper_than:
+                return True
+            self._skip_deeper_than = None
+        if self._skip_section and not self._is_heading(content, following):
+            return True
+        self._skip_section = False
+        return self._skip_to_blank
+
+    def _starts_skip(self, content: str, indent: int, following: str) -> bool:
+        """Headings, code, tables and directives: things that are not prose and say so on their first line."""
+        if self._is_heading(content, following):
+            self._heading(content, indent, underlined=_is_underline(content, following))
+        elif content.startswith(">>>"):
+            self._drop_to_blank("doctest")
+        elif _TABLE.match(content):
+            self._drop_to_blank("table")
+        elif _ADORNMENT.match(content):
+            self.flush()
+        elif directive := _DIRECTIVE.match(content):
+            self.flush()
+            if directive[1] not in _PROSE_DIRECTIVES:
+                self._drop_deeper("directive", indent)
+            elif not directive[1].startswith("version") and directive[1] != "deprecated" and directive[2]:
+                self._begin(directive[2], indent, hanging=True)
+        elif _EXPLICIT.match(content):
+            self._drop_deeper("reference", indent)
+        elif not self._lines and _CODE.match(content):
+            self._drop_to_blank("code")
+        else:
+            return False
+        return True
+
+    def _read_prose(self, content: str, indent: int, following: str) -> None:
+        if marked := _FIELD.match(content):
+            self.flush()
+            if marked[1] in _TYPE_FIELDS:
+                self._drop_deeper("parameter_header", indent)
+            elif marked[3]:
+                self._begin(marked[3], indent, hanging=True)
+        elif self._items and indent <= self._items_indent and _is_numpy_item(content, indent, following):
+            self.flush()
+            self.dropped["parameter_header"] += 1
+        elif self._items and (item := _GOOGLE_ITEM.match(content)):
+            self.flush()
+            self._begin(item[1], indent, hanging=True)
+        elif (bullet := _BULLET.match(content)) and (not self._lines or indent <= self._indent or content[0] in "-*+•"):
+            self.flush()
+            if bullet.end() < len(content):
+                self._begin(content[bullet.end() :], indent, hanging=True)
+        elif self._continues(indent):
+            self._lines.append(content)
+        else:
+            self.flush()
+            self._begin(content, indent, hanging=False)
+
+    def _continues(self, indent: int) -> bool:
+        """Whether a line belongs to the paragraph: same indentation, or deeper below a bullet or parameter."""
+        if not self._lines:
+            return False
+        if self._hanging and indent > self._indent:
+            return True
+        return not self._hanging and indent == self._indent
+
+    def _begin(self, content: str, indent: int, *, hanging: bool) -> None:
+        self._lines, self._indent, self._hanging = [content], indent, hanging
+
+    def _is_heading(self, content: str, following: str) -> bool:
+        if _is_underline(content, following):
+            return True
+        found = _GOOGLE_HEADING.match(content)
+        return found is not None and found[1].lower() in _ITEM_SECTIONS | _OTHER_SECTIONS
+
+    def _heading(self, content: str, indent: int, *, underlined: bool) -> None:
+        self.flush()
+        self.dropped["heading"] += 1
+        self._underline_next = underlined
+        title = content.rstrip(":").lower()
+        self._items = title in _ITEM_SECTIONS
+        self._items_indent = indent
+        if content.endswith("::"):
+            self._drop_deeper("code", indent)
+        elif title in _DROPPED_SECTIONS:
+            self.dropped[_DROPPED_SECTIONS[title]] += 1
+            if underlined:
+                self._skip_section = True
+            else:
+                self._skip_deeper_than = indent
+
+    def _drop_to_blank(self, reason: str) -> None:
+        self.flush()
+        self.dropped[reason] += 1
+        self._skip_to_blank = True
+
+    def _drop_deeper(self, reason: str, indent: int) -> None:
+        self.flush()
+        self.dropped[reason] += 1
+        self._skip_deeper_than = indent
+
+
+def without_markup(text: str) -> str:
+    """Plain text of a paragraph: roles, links, emphasis, literals and footnote marks become the words they show.
+
+    Example:
+        >>> without_markup("See :class:`~torch.nn.Linear` and ``x`` in the `guide <https://example.org>`_ [1]_.")
+        'See Linear and x in the guide.'
+    """
+    if "`" in text:
+        text = _ROLE.sub(_role_text, text)
+        text = _LINK.sub(r"\1", text)
+        text = _LITERAL.sub(r"\2", text)
+    if "*" in text:
+        text = _STRONG.sub(r"\2", text)
+    if "]_" in text:
+        text = _FOOTNOTE.sub("", text)
+    return _SPACE.sub(" ", text).strip()
+
+
+def _role_text(match: re.Match[str]) -> str:
+    body = match["body"]
+    if match["role"] == "math":
+        return body
+    if "<" in body:
+        body = body.split("<")[0].strip() or body.strip("<>")
+    return body.rsplit(".", 1)[-1] if body.startswith("~") else body.lstrip("!.")
+
+
+def _not_prose(plain: str, marked: str) -> str | None:
+    """Why a paragraph is not prose, or None if it is."""
+    if _SIGNATURE.match(plain):
+        return "signature"
+    if len(_LATEX.findall(plain)) > _MAX_LATEX_COMMANDS:
+        return "formula"
+    if _ASSIGNMENT.match(plain) or marked.startswith(("http", "www.")):
+        return "code"
+    words = _WORD.findall(plain)
+    if len(words) < _MIN_WORDS:
+        return "too_few_words"
+    letters = sum(character.isalpha() or character == " " for character in plain)
+    if letters < _MIN_LETTER_FRACTION * len(plain):
+        return "not_prose"
+    return None
+
+
+def _is_underline(content: str, following: str) -> bool:
+    mark = following.strip()
+    return (
+        _ADORNMENT.match(mark) is not None
+        and not _ADORNMENT.match(content)
+        and len(mark) >= len(content) - 3
+        and len(content) < 100
+        and not content.startswith((">>>", "|", "+"))
+    )
+
+
+def _is_numpy_item(content: str, indent: int, following: str) -> bool:
+    deeper = len(following) - len(following.lstrip()) > indent and bool(following.strip())
+    named = " : " in content or content.endswith(" :") or _NUMPY_ITEM.match(content) is not None
+    return deeper and (named or len(content.split()) <= 6)

@@ -1,0 +1,259 @@
+"""Documentation strings of installed Python packages: found as files, read with `ast`, never imported.
+
+The split of `read_modules` is the one split of the default data: the corpus validates on `held_out` modules, and the
+tasks made from the same packages take dev and test rows from them.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import sys
+import sysconfig
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.corpus.docstring_prose import Prose, prose_paragraphs
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.parallel import ordered_map
+from bertline.foundation.seeds import seed_for
+
+__all__ = ["Docstring", "ModuleDocs", "Prose", "package_versions", "prose_paragraphs", "read_modules"]
+
+STANDARD_LIBRARY = "python"
+_NOT_OF_THE_LIBRARY = {"site-packages", "dist-packages"}
+_TEST_PARTS = {"test", "tests"}
+_FILES_A_BATCH = 40
+# A group may exceed what is still to be held out by this factor; a larger one would distort its package's share.
+_OVERSHOOT = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Docstring:
+    """One documentation string."""
+
+    name: str
+    """Qualified name inside the module (`Linear.forward`); empty for the module itself."""
+    kind: Literal["module", "class", "function"]
+    parameters: tuple[str, ...]
+    """Names of the parameters without self and cls; those of `__init__` for a class."""
+    text: str
+    """As `inspect.cleandoc` leaves it: no common indentation, no blank lines around."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleDocs:
+    """The documentation strings of one module, in source order."""
+
+    package: str
+    """`PackageConfig.module`."""
+    name: str
+    """`torch.nn.functional`."""
+    group: str
+    """Subpackage, `torch.nn`; for the standard library the top-level module, `email`."""
+    held_out: bool
+    """True: validation, dev and test only. False: training only."""
+    docstrings: tuple[Docstring, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ModuleFile:
+    package: str
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    file: _ModuleFile
+    docstrings: tuple[Docstring, ...]
+    problem: str | None
+
+
+def read_modules(
+    config: PythonDocsConfig, *, num_workers: int = 1, dropped: Counter[str] | None = None
+) -> Iterator[ModuleDocs]:
+    """Read all modules of the configured packages that have a documentation string, in a fixed order.
+
+    Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
+    their strings describe checks, not the library.
+
+    Args:
+        config: The packages and their split.
+        num_workers: Processes that parse; the result does not depend on it.
+        dropped: Counts, where given, the modules left out: `test_module`, `unparsable`, `undecodable`, `no_docstring`.
+
+    Raises:
+        ConfigError: A package is not installed.
+    """
+    dropped = Counter() if dropped is None else dropped
+    roots = {package.module: _locate(package) for package in config.packages}
+    files = [file for module, root in roots.items() for file in _module_files(module, root, dropped)]
+    batches = [files[start : start + _FILES_A_BATCH] for start in range(0, len(files), _FILES_A_BATCH)]
+    package: list[_ReadFile] = []
+    for batch in ordered_map(_read_files, batches, num_workers=num_workers):
+        for read in batch:
+            if package and package[0].file.package != read.file.package:
+                yield from _with_split(package, config, dropped)
+                package = []
+            package.append(read)
+    yield from _with_split(package, config, dropped)
+
+
+def package_versions(config: PythonDocsConfig) -> dict[str, str]:
+    """Installed versions of the configured packages; `python` is the minor version (`3.11`)."""
+    versions = {}
+    for package in config.packages:
+        _locate(package)
+        if package.distribution is None:
+            versions[STANDARD_LIBRARY] = f"{sys.version_info.major}.{sys.version_info.minor}"
+        else:
+            versions[package.module] = metadata.version(package.distribution).split("+")[0]
+    return versions
+
+
+def held_out_groups(characters: dict[str, int], *, package: str, fraction: float, seed: int) -> frozenset[str]:
+    """Choose the subpackages of one package to hold out: about `fraction` of its characters, by hash of the name.
+
+    Args:
+        characters: Size of each group of the package.
+        package: Part of the hash; the choice in one package does not depend on the others.
+        fraction: Share of the characters, in (0, 1).
+        seed: `split_seed`.
+
+    Returns:
+        Names of the groups. A package with a single group is never held out; one with more always has some held out.
+
+    Example:
+        >>> sizes = {f"scipy.part{number}": 10 for number in range(10)}
+        >>> len(held_out_groups(sizes, package="scipy", fraction=0.2, seed=0))
+        2
+    """
+    if len(characters) < 2:
+        return frozenset()
+    target = fraction * sum(characters.values())
+    chosen: set[str] = set()
+    held = 0
+    for group in sorted(characters, key=lambda name: (seed_for(seed, "held-out", package, name), name)):
+        if held + characters[group] <= _OVERSHOOT * target and held < target:
+            chosen.add(group)
+            held += characters[group]
+    if not chosen:
+        chosen.add(min(characters, key=lambda name: (abs(characters[name] - target), name)))
+    return frozenset(chosen)
+
+
+def _with_split(package: list[_ReadFile], config: PythonDocsConfig, dropped: Counter[str]) -> Iterator[ModuleDocs]:
+    sizes: Counter[str] = Counter()
+    for read in package:
+        if read.docstrings:
+            sizes[_group(read.file)] += sum(len(docstring.text) for docstring in read.docstrings)
+    name = package[0].file.package if package else ""
+    held_out = held_out_groups(sizes, package=name, fraction=config.held_out_fraction, seed=config.split_seed)
+    for read in package:
+        if not read.docstrings:
+            dropped[read.problem or "no_docstring"] += 1
+            continue
+        group = _group(read.file)
+        yield ModuleDocs(read.file.package, read.file.name, group, group in held_out, read.docstrings)
+
+
+def _group(file: _ModuleFile) -> str:
+    parts = file.name.split(".")
+    return parts[0] if file.package == STANDARD_LIBRARY else ".".join(parts[:2])
+
+
+def _locate(package: PackageConfig) -> Path:
+    """The folder of a package, found without importing it."""
+    if package.distribution is None:
+        if package.module != STANDARD_LIBRARY:
+            raise ConfigError(
+                f"python_docs.packages: {package.module!r} has no distribution. Only {STANDARD_LIBRARY!r}, the standard "
+                "library, has none; give the name on the package index."
+            )
+        return Path(sysconfig.get_path("stdlib"))
+    try:
+        metadata.version(package.distribution)
+        # Of a top-level name, find_spec imports nothing.
+        spec = importlib.util.find_spec(package.module) if "." not in package.module else None
+    except metadata.PackageNotFoundError:
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            f"python_docs.packages: {package.module!r} (distribution {package.distribution!r}) is not installed as a "
+            "package. Install it with pip, or take it off the list in conf/python_docs/."
+        )
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _module_files(package: str, root: Path, dropped: Counter[str]) -> list[_ModuleFile]:
+    found: dict[str, Path] = {}
+    for path in root.rglob("*.py"):
+        parts = path.relative_to(root).with_suffix("").parts
+        # Names that cannot be imported (build folders, templates, backups) and installed packages are not modules.
+        if not all(part.isidentifier() for part in parts) or parts[0] in _NOT_OF_THE_LIBRARY:
+            continue
+        if any(part in _TEST_PARTS or part.startswith("test_") or part == "conftest" for part in parts):
+            dropped["test_module"] += 1
+            continue
+        names = parts[:-1] if parts[-1] == "__init__" else parts
+        found[".".join(names if package == STANDARD_LIBRARY else (package, *names))] = path
+    return [_ModuleFile(package, name, found[name]) for name in sorted(found) if name]
+
+
+def _read_files(files: list[_ModuleFile]) -> list[_ReadFile]:
+    return [_read_file(file) for file in files]
+
+
+def _read_file(file: _ModuleFile) -> _ReadFile:
+    try:
+        source = importlib.util.decode_source(file.path.read_bytes())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            warnings.simplefilter("ignore", DeprecationWarning)
+            tree = ast.parse(source)
+    except (UnicodeDecodeError, LookupError):
+        return _ReadFile(file, (), "undecodable")
+    except (SyntaxError, ValueError, RecursionError):
+        return _ReadFile(file, (), "unparsable")
+    return _ReadFile(file, tuple(_docstrings(tree, "")), None)
+
+
+def _docstrings(node: ast.AST, name: str) -> Iterator[Docstring]:
+    """Documentation strings at and below a node, in source order."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
+        if text.strip():
+            yield Docstring(name, _kind(node), _parameters(node), text)
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for child in getattr(node, field, None) or ():
+            if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+                continue
+            inner = name
+            if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                inner = f"{name}.{child.name}" if name else child.name
+            yield from _docstrings(child, inner)
+
+
+def _kind(node: ast.AST) -> Literal["module", "class", "function"]:
+    if isinstance(node, ast.Module):
+        return "module"
+    return "class" if isinstance(node, ast.ClassDef) else "function"
+
+
+def _parameters(node: ast.AST) -> tuple[str, ...]:
+    if isinstance(node, ast.ClassDef):
+        found = next((child for child in node.body if getattr(child, "name", None) == "__init__"), None)
+        return _parameters(found) if found is not None else ()
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ()
+    arguments = node.args
+    listed = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+    return tuple(argument.arg for argument in listed if argument is not None and argument.arg not in ("self", "cls"))

@@ -1,0 +1,75 @@
+"""Rule-based sentence splitting: no model, no table of another language's tool, the same on every machine."""
+
+from __future__ import annotations
+
+import re
+
+_OPENING = "\"'“‘«([{¿¡"
+# A place where a sentence may end: closing punctuation, closing quotes or brackets, white space, and then something
+# that a sentence can begin with. Chinese and Japanese marks end one without white space.
+_END = re.compile(
+    r"(?P<marks>[.!?…]+)(?P<closing>[\"'”’»)\]}]*)\s+(?=[" + re.escape(_OPENING) + r"]*(?P<next>[^\W_]))"
+    r"|[。！？]+[」』”’）]*\s*(?=\S)"
+)
+
+# A name, a number or an explanation follows these: whatever its case, the sentence goes on.
+_TITLES = frozenset(
+    {
+        *("mr", "mrs", "ms", "messrs", "mme", "mlle", "dr", "prof", "rev", "hon", "st", "sr", "jr", "fr", "amb"),
+        *("gen", "col", "maj", "capt", "lt", "sgt", "cpl", "adm", "cmdr", "gov", "sen", "rep", "pres", "supt", "insp"),
+        *("vol", "vols", "pp", "fig", "figs", "eq", "eqs", "eqn", "eqns", "sec", "secs", "ch", "chap", "thm", "prop"),
+        *("ed", "eds", "ref", "refs", "vs", "cf", "e.g", "i.e", "eg", "ie", "viz", "approx", "ca", "resp", "op"),
+        *("cit", "ibid"),
+    }
+)
+# These go on only before a number: "No. 5", "Jan. 1", "p. 12", but "He said no. She left."
+_BEFORE_NUMBERS = frozenset(
+    {
+        *("no", "nos", "p", "art", "tab", "v", "c", "al"),
+        *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"),
+    }
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """Split one paragraph into sentences.
+
+    A full stop ends a sentence unless it belongs to an abbreviation that expects more, to an initial, or is followed by
+    a small letter; decimals, versions and dotted names have no white space inside and are never touched.
+
+    Args:
+        text: Cleaned text on one line.
+
+    Returns:
+        The sentences in order, none empty; joined by single spaces they are the paragraph again (Chinese and Japanese
+        sentences: joined by nothing).
+
+    Example:
+        >>> split_sentences("Dr. J. Smith paid 3.5 dollars, e.g. in cash. Was it enough? See Fig. 2.")
+        ['Dr. J. Smith paid 3.5 dollars, e.g. in cash.', 'Was it enough?', 'See Fig. 2.']
+    """
+    sentences = []
+    start = 0
+    for match in _END.finditer(text):
+        if match["marks"] is None or _ends_sentence(text, start, match):
+            sentences.append(text[start : match.end()].strip())
+            start = match.end()
+    sentences.append(text[start:].strip())
+    return [sentence for sentence in sentences if sentence]
+
+
+def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
+    marks, following = match["marks"], match["next"]
+    if following.islower():
+        return False  # "What!" he cried; "and so on ... until"; "etc. are"
+    if marks != "." or match["closing"]:
+        return True
+    word = text[max(start, text.rfind(" ", start, match.start()) + 1) : match.start()].lstrip(_OPENING)
+    lowered = word.lower()
+    if lowered in _TITLES or (following.isdigit() and lowered in _BEFORE_NUMBERS):
+        return False
+    if len(word) == 1 and start + 1 < match.start():
+        # An initial ("J. Smith"); but "I." and a lone letter in lower case ("by x.") end a sentence.
+        return not (word.isupper() and word != "I")
+    # "1. Install it": a number alone at the start is a list mark, not a sentence.
+    return not (word.isdigit() and match.start() - len(word) == start)
