@@ -19,12 +19,17 @@ class TrainedTokenizerConfig:
     """A pair of pieces seen less often is not merged."""
     max_alphabet: int
     """The most frequent characters kept as pieces; rarer ones become [UNK]."""
-    sample_bytes: int
+    sample_characters: int
     """Words are counted on about this much text, chosen by a hash of the document."""
 
     def __post_init__(self) -> None:
         if self.vocab_size < 100:
             raise ValueError(f"vocab_size must be at least 100, found {self.vocab_size}")
+        if min(self.max_alphabet, self.sample_characters) < 1:
+            raise ValueError(
+                "max_alphabet and sample_characters must be at least 1, "
+                f"found {self.max_alphabet} and {self.sample_characters}"
+            )
         if self.min_frequency < 1:
             raise ValueError(f"min_frequency must be at least 1, found {self.min_frequency}")
 

@@ -1,0 +1,125 @@
+"""The tokenizer stage: a vocabulary trained on the corpus, or a given one, with a report on how well it fits."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, assert_never
+
+from bertline.corpus.document import Split
+from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
+from bertline.corpus.storage import KIND as CORPUS_KIND
+from bertline.corpus.storage import read_documents
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import folder_written_atomically
+from bertline.foundation.manifests import read_manifest, versions_of, write_manifest
+from bertline.foundation.progress import say
+from bertline.foundation.seeds import unit_interval
+from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.quality import quality_report
+from bertline.tokenization.resolve import resolve_folder
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary, read_vocabulary
+from bertline.tokenization.wordpiece import train_wordpiece
+from bertline.tokenization.words import count_words
+
+FORMAT_VERSION = 1
+
+_REPORT_CHARACTERS = 20_000_000
+"""The report is made on about this much text: enough for rates to four places."""
+
+
+def build_tokenizer(
+    config: TokenizerConfig, corpus_folder: Path, out: Path, *, num_workers: int
+) -> dict[str, float | int]:
+    """Make the tokenizer artifact: `tokenizer.json`, `vocab.txt`, `tokenizer_config.json`, `manifest.json`.
+
+    The bytes are a function of the corpus and the configuration alone, whatever `num_workers` is.
+
+    Returns:
+        Headline figures.
+
+    Raises:
+        DataError: The corpus does not support the vocabulary size, or the given vocabulary cannot be used.
+    """
+    match config:
+        case TrainedTokenizerConfig():
+            vocabulary, facts = _train(config, corpus_folder, num_workers)
+        case ExistingTokenizerConfig():
+            vocabulary, facts = _existing(config), {"path": config.path, "revision": config.revision}
+        case _:
+            assert_never(config)
+    tokenizer = Tokenizer(vocabulary)
+    quality = _quality(tokenizer, corpus_folder, num_workers)
+    with folder_written_atomically(out) as folder:
+        save_tokenizer(tokenizer, folder)
+        content: dict[str, Any] = {
+            "source": config.kind,
+            "vocab_size": tokenizer.vocab_size,
+            "lowercase": tokenizer.lowercase,
+            "special_ids": {piece: tokenizer.pieces.index(piece) for piece in SPECIAL_PIECES},
+            "quality": quality,
+            "versions": versions_of("tokenizers"),
+            **facts,
+        }
+        write_manifest(folder, kind="tokenizer", format_version=FORMAT_VERSION, content=content)
+    headline = ("pieces_per_word", "unknown_rate", "whole_word_rate")
+    return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in headline}}
+
+
+def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
+    fraction = min(1.0, config.sample_characters / max(1, _characters(corpus_folder, "train")))
+    plain = Vocabulary(pieces=(), lowercase=config.lowercase)
+    word_counts = count_words(_sentences(corpus_folder, "train", fraction), plain, num_workers=num_workers)
+    if not word_counts:
+        raise DataError(f"{corpus_folder} has no words in its train split, so no vocabulary can be trained on it.")
+    say(f"training {config.vocab_size:,} pieces on {len(word_counts):,} distinct words")
+    pieces = train_wordpiece(
+        word_counts,
+        vocab_size=config.vocab_size,
+        min_frequency=config.min_frequency,
+        max_alphabet=config.max_alphabet,
+    )
+    facts = {
+        "trained_on": {
+            "fraction": fraction,
+            "words": sum(word_counts.values()),
+            "distinct_words": len(word_counts),
+            "characters_known": sum(len(piece) == 1 for piece in pieces),
+        }
+    }
+    return Vocabulary(pieces=pieces, lowercase=config.lowercase), facts
+
+
+def _existing(config: ExistingTokenizerConfig) -> Vocabulary:
+    path = Path(config.path).expanduser()
+    if not path.is_file():
+        return read_vocabulary(resolve_folder(config.path, config.revision), lowercase=config.lowercase)
+    # A bare vocab.txt, under whatever name it has.
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copyfile(path, Path(folder) / "vocab.txt")
+        return read_vocabulary(Path(folder), lowercase=config.lowercase)
+
+
+def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dict[str, Any]:
+    """The report on the validation split, or on the train split if nothing is held out."""
+    split: Split = "validation" if _characters(corpus_folder, "validation") else "train"
+    fraction = min(1.0, _REPORT_CHARACTERS / max(1, _characters(corpus_folder, split)))
+    sentences = _sentences(corpus_folder, split, fraction)
+    word_counts = count_words(sentences, tokenizer.vocabulary, num_workers=num_workers)
+    return {"split": split, **quality_report(tokenizer, word_counts)}
+
+
+def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:
+    """Sentences of a share of the documents, chosen by a hash of each document's id."""
+    for document in read_documents(corpus_folder, split):
+        if fraction >= 1 or unit_interval("tokenizer sample", document.id) < fraction:
+            yield from document.sentences
+
+
+def _characters(corpus_folder: Path, split: Split) -> int:
+    manifest = read_manifest(corpus_folder, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)
+    return manifest["counts"][split].get("characters", 0)

@@ -1,0 +1,53 @@
+"""How well a vocabulary fits a text: figures and samples for the manifest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from bertline.foundation.seeds import seed_for
+from bertline.tokenization.tokenizer import Tokenizer
+
+_MOST_FREQUENT = 20
+_SAMPLED_WORDS = 30
+_BATCH_WORDS = 10_000
+
+
+def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict[str, Any]:
+    """Figures over a text given as normalised words with counts, each word weighted by its count.
+
+    Returns:
+        `words` and `distinct_words`; `pieces_per_word` (1 is ideal; English with 30,522 pieces has about 1.2);
+        `unknown_rate`, the share of words that become [UNK]; `whole_word_rate`, the share kept in one known piece;
+        `unknown_characters`, the most frequent characters that no piece has, with counts; `sample`, words drawn by a
+        hash among those in more than one piece, with their pieces.
+    """
+    words = sorted(word_counts)
+    total = sum(word_counts.values())
+    num_pieces = num_unknown = num_whole = 0
+    unknown_characters: Counter[str] = Counter()
+    split: list[tuple[int, str, list[int]]] = []
+    characters = set("".join(tokenizer.pieces))
+    for start in range(0, len(words), _BATCH_WORDS):
+        batch = words[start : start + _BATCH_WORDS]
+        for word, ids in zip(batch, tokenizer.encode_literally(batch), strict=True):
+            count = word_counts[word]
+            num_pieces += count * len(ids)
+            if tokenizer.unk_id in ids:
+                num_unknown += count
+                unknown_characters.update({character: count for character in word if character not in characters})
+            elif len(ids) == 1:
+                num_whole += count
+            else:
+                split.append((seed_for("quality sample", word), word, ids))
+    ranked = sorted(unknown_characters.items(), key=lambda item: (-item[1], item[0]))
+    return {
+        "words": total,
+        "distinct_words": len(words),
+        "pieces_per_word": num_pieces / max(1, total),
+        "unknown_rate": num_unknown / max(1, total),
+        "whole_word_rate": num_whole / max(1, total),
+        "unknown_characters": dict(ranked[:_MOST_FREQUENT]),
+        "sample": {word: " ".join(tokenizer.tokens(ids)) for _, word, ids in sorted(split)[:_SAMPLED_WORDS]},
+    }

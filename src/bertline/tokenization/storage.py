@@ -1,0 +1,56 @@
+"""Tokenizer files on disk, as transformers writes and reads them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import write_atomically, write_json
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import CLS, MASK, PAD, SEP, UNK
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
+
+_MODEL_MAX_LENGTH = 512
+"""Positions of every published BERT (Devlin et al. 2018, A.2)."""
+
+
+def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
+    """Write `tokenizer.json`, `vocab.txt` and `tokenizer_config.json` into a folder.
+
+    `do_lower_case` always stands in the configuration: transformers 5 takes it as true where it is missing, and so
+    lower-cases even with a cased `tokenizer.json`.
+    """
+    vocabulary = tokenizer.vocabulary
+    write_atomically(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True) + "\n")
+    write_atomically(folder / "vocab.txt", "".join(f"{piece}\n" for piece in vocabulary.pieces))
+    write_json(
+        folder / "tokenizer_config.json",
+        {
+            "tokenizer_class": "BertTokenizer",
+            "do_lower_case": vocabulary.lowercase,
+            "strip_accents": vocabulary.strip_accents,
+            "tokenize_chinese_chars": vocabulary.split_chinese_characters,
+            "model_max_length": _MODEL_MAX_LENGTH,
+            "pad_token": PAD,
+            "unk_token": UNK,
+            "cls_token": CLS,
+            "sep_token": SEP,
+            "mask_token": MASK,
+        },
+    )
+
+
+def copy_tokenizer(source: Path, target: Path) -> None:
+    """Copy the tokenizer files of one folder into another, such as a model's.
+
+    Raises:
+        ArtifactError: `source` has neither `tokenizer.json` nor `vocab.txt`.
+    """
+    found = [source / name for name in TOKENIZER_FILES if (source / name).is_file()]
+    if not {"tokenizer.json", "vocab.txt"} & {path.name for path in found}:
+        raise ArtifactError(f"{source} has neither tokenizer.json nor vocab.txt to copy to {target}.")
+    target.mkdir(parents=True, exist_ok=True)
+    for path in found:
+        shutil.copyfile(path, target / path.name)

@@ -1,0 +1,136 @@
+"""Vocabulary files: reading `vocab.txt` and `tokenizer.json`, and what a BERT vocabulary must hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import DataError
+
+PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
+SPECIAL_PIECES = (PAD, UNK, CLS, SEP, MASK)
+"""In the order of their ids in a trained vocabulary, from 0."""
+
+CONTINUATION = "##"
+"""Stands before a piece that goes on inside a word."""
+
+MAX_WORD_CHARACTERS = 100
+"""A longer word is [UNK] as a whole (google-research/bert, tokenization.py: max_input_chars_per_word is 200 there; the
+tokenizers library and every published tokenizer.json take 100)."""
+
+_CASED_SHARE = 0.01
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Vocabulary:
+    """Pieces by id, and how text is normalised before it is cut into them."""
+
+    pieces: tuple[str, ...]
+    lowercase: bool
+    strip_accents: bool | None = None
+    """None: as `lowercase` says, which is what the reference code does."""
+    split_chinese_characters: bool = True
+
+
+def read_vocabulary(folder: Path, *, lowercase: bool | None = None) -> Vocabulary:
+    """Read the vocabulary of a tokenizer folder: ours, or of any published BERT checkpoint.
+
+    The pieces come from `tokenizer.json`, else from `vocab.txt`. Whether text is lower-cased comes from `lowercase`,
+    else `do_lower_case` of `tokenizer_config.json`, else the normaliser of `tokenizer.json`, else the pieces
+    themselves: a vocabulary in which at least one ordinary piece of a hundred has a capital letter is a cased one.
+
+    Raises:
+        DataError: No vocabulary in the folder, one that is not WordPiece, or one that BERT cannot use.
+    """
+    tokenizer_file, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
+    normalizer: dict[str, Any] = {}
+    if tokenizer_file.is_file():
+        pieces, normalizer = _read_tokenizer_json(tokenizer_file)
+    elif vocab_file.is_file():
+        pieces = read_vocab_file(vocab_file)
+    else:
+        raise DataError(f"{folder} has neither tokenizer.json nor vocab.txt, so there is no BERT vocabulary in it.")
+    config_file = folder / "tokenizer_config.json"
+    config = _read_object(config_file) if config_file.is_file() else {}
+    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not has_capitals(pieces))
+    chinese = config.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars", True))
+    return Vocabulary(
+        pieces=pieces,
+        lowercase=next(bool(setting) for setting in settings if setting is not None),
+        strip_accents=config.get("strip_accents", normalizer.get("strip_accents")),
+        split_chinese_characters=bool(chinese),
+    )
+
+
+def read_vocab_file(path: Path) -> tuple[str, ...]:
+    """Read a `vocab.txt`: a piece a line, its id the number of lines before it.
+
+    Raises:
+        DataError: Not UTF-8, an empty line or a piece on two lines (with their numbers), or a special piece missing.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text ({error}). Expected a BERT vocab.txt, one piece a line.") from error
+    # Not splitlines(): it also cuts at characters such as U+2028, which may be pieces themselves.
+    lines = text.removesuffix("\n").split("\n")
+    _check_pieces(lines, path)
+    return tuple(lines)
+
+
+def has_capitals(pieces: Sequence[str]) -> bool:
+    """Whether a vocabulary was made from text that kept its case.
+
+    Example:
+        >>> has_capitals(["[PAD]", "the", "The", "##s"]), has_capitals(["[PAD]", "[unused1]", "the", "##s"])
+        (True, False)
+    """
+    ordinary = [piece for piece in pieces if not (piece.startswith("[") and piece.endswith("]"))]
+    return sum(piece != piece.lower() for piece in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
+
+
+def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
+    content = _read_object(path)
+    model = content.get("model") or {}
+    if model.get("type") != "WordPiece":
+        raise DataError(f"{path}: the model is {model.get('type')!r}, expected 'WordPiece', the kind that BERT has.")
+    by_id = {index: piece for piece, index in model["vocab"].items()}
+    added = {token["id"]: token["content"] for token in content.get("added_tokens", [])}
+    by_id.update(added)
+    if sorted(by_id) != list(range(len(by_id))):
+        raise DataError(f"{path}: the ids of its {len(by_id)} pieces are not 0 to {len(by_id) - 1} without a gap.")
+    pieces = [by_id[index] for index in range(len(by_id))]
+    _check_pieces(pieces, path)
+    return tuple(pieces), content.get("normalizer") or {}
+
+
+def _check_pieces(pieces: Sequence[str], path: Path) -> None:
+    first_line: dict[str, int] = {}
+    for number, piece in enumerate(pieces, start=1):
+        if not piece.strip():
+            raise DataError(f"{path}, line {number}: the line is empty; expected one piece. Delete or fill it.")
+        if piece in first_line:
+            raise DataError(
+                f"{path}, line {number}: the piece {piece!r} stands on line {first_line[piece]} too. A piece has one "
+                "id, which is its line; give one of the two another name (such as [unused1]), so that no id moves."
+            )
+        first_line[piece] = number
+    missing = [piece for piece in SPECIAL_PIECES if piece not in first_line]
+    if missing:
+        raise DataError(
+            f"{path} lacks {', '.join(missing)}. A BERT vocabulary has a line for each of {', '.join(SPECIAL_PIECES)}, "
+            "spelt so."
+        )
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is not valid JSON ({error}).") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds {type(content).__name__}; expected a JSON object.")
+    return content
