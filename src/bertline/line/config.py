@@ -88,10 +88,12 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
                 f"pretrain.phases[{index}].max_length is {phase.max_length}; examples are made for "
                 f"{list(config.examples.lengths)} (examples.lengths). Add the length there or use one of these."
             )
-    if config.schedule.num_warmup_steps > config.pretrain.num_steps:
+    # pretrain.max_steps may cut a run short inside its warm-up: that is what a quick look asks for.
+    num_steps = sum(phase.steps for phase in config.pretrain.phases)
+    if config.schedule.num_warmup_steps > num_steps:
         yield (
-            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the "
-            f"{config.pretrain.num_steps} steps of the whole run. Warm up for less or train for longer."
+            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the {num_steps} steps of "
+            "pretrain.phases. Warm up for less or train for longer."
         )
     if config.pretrain.start_from is not None and config.tokenizer.kind != "existing":
         yield (

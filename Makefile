@@ -1,0 +1,89 @@
+# The whole of bertline in a few words:  make repro | test | ui | try | lint | smoke
+# Everything is installed into .venv, from the versions locked in constraints.txt.
+
+PYTHON ?= python3
+# TORCH=locked installs the locked torch; TORCH=keep uses the one that PYTHON has already (GPU images).
+TORCH ?= locked
+VENV := .venv
+BIN := $(VENV)/bin
+# Stages call `python`; it must be the one of .venv. Nothing phones home.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export DVC_NO_ANALYTICS := 1
+export MLFLOW_DISABLE_TELEMETRY := true
+export HF_HUB_DISABLE_TELEMETRY := 1
+export DO_NOT_TRACK := 1
+
+.PHONY: help repro test ui try lint format smoke install install-dev lock accept clean
+.DEFAULT_GOAL := help
+
+help:            ## Show what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+repro: install   ## Run the line: raw text to a tracked, tuned, exported encoder
+	dvc repro
+
+test: install-dev ## Run the tests
+	$(BIN)/python -m pytest -n auto --dist worksteal -q
+
+ui: install      ## Review runs in MLflow (http://127.0.0.1:5000)
+	$(BIN)/python pipelines/ui.py $(ARGS)
+
+try: install     ## Type a sentence with blanks, see the guesses (also of a run in progress)
+	@$(BIN)/python pipelines/try_blanks.py
+
+lint: install-dev ## Check style, layers and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-timing
+	$(BIN)/mypy
+
+format: install-dev ## Put the code in its format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+smoke: install   ## Run the whole line on a tiny slice, in a temporary clone
+	$(BIN)/python tests/smoke.py
+
+install: $(VENV)/.installed          ## Make .venv with the locked versions
+install-dev: $(VENV)/.installed-dev  ## The same, with what tests and checks need
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(call install_into_venv,.)
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	$(call install_into_venv,.[dev])
+	@touch $@ $(VENV)/.installed
+
+# With TORCH=keep the environment sees PYTHON's own packages, and the lock's torch line is left out.
+define install_into_venv
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+	  || { echo "error: $(PYTHON) is $$($(PYTHON) --version); bertline needs Python 3.11 to 3.13. Name one: make PYTHON=python3.12"; exit 1; }
+	@if [ "$(TORCH)" = keep ]; then \
+	  $(PYTHON) -c 'import torch' || { echo "error: TORCH=keep, but $(PYTHON) has no torch to keep"; exit 1; }; \
+	  test -x $(BIN)/python || $(PYTHON) -m venv --system-site-packages $(VENV); \
+	  grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt; \
+	  echo "torch==$$($(PYTHON) -c 'import torch; print(torch.__version__)')" >> $(VENV)/constraints.txt; \
+	else \
+	  test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
+	  cp constraints.txt $(VENV)/constraints.txt; \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --editable '$(1)'
+endef
+
+lock:            ## Renew constraints.txt from the newest versions that pyproject.toml allows
+	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
+	grep '^torch==' constraints.txt > $(VENV)-lock/torch.txt
+	$(VENV)-lock/bin/python -m pip install --quiet --constraint $(VENV)-lock/torch.txt --editable '.[dev]'
+	{ grep '^#' constraints.txt; \
+	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+)\+.*/\1/'; } > $(VENV)-lock/constraints.txt
+	mv $(VENV)-lock/constraints.txt constraints.txt
+	rm -rf $(VENV)-lock
+
+accept: install  ## Keep a stage's result after a change known not to matter: make accept STAGE=pretrain
+	@test -n "$(STAGE)" || { echo "name the stage: make accept STAGE=pretrain"; exit 2; }
+	dvc repro --single-item configure
+	dvc commit --force $(STAGE)
+
+clean:           ## Delete .venv and caches; artifacts, runs and data stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,165 @@
+"""configure: conf/ composed and checked for all stages, before anything expensive starts (params.yaml, artifacts/code).
+
+    python pipelines/configure.py                             what `dvc repro` runs
+    python pipelines/configure.py model=small                 check and show, change nothing
+    python pipelines/configure.py model=small --save          a lasting choice, kept in conf/local/default.yaml
+    python pipelines/configure.py --keep | --drop             keep, or drop, what an experiment set
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from composition import CONF, plain
+from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import write_atomically, write_json
+from bertline.foundation.progress import say
+from bertline.line.choices import choices_at_stake, described, differences, header, lasting_choices
+from bertline.line.config import SECTIONS, LineConfig, line_config
+from bertline.line.fingerprints import code_fingerprint
+from bertline.line.stages import CODE, STAGES
+from bertline.line.user_data import link_user_data
+
+PARAMS = Path("params.yaml")
+LOCAL = CONF / "local" / "default.yaml"
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the arguments ask; see the module's docstring."""
+    flags = {argument for argument in arguments if argument.startswith("--")}
+    overrides = [argument for argument in arguments if argument not in flags]
+    if unknown := flags - {"--save", "--keep", "--drop"}:
+        raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --keep, --drop")
+    by_dvc_experiment = "DVC_EXP_NAME" in os.environ
+    if "--keep" in flags:
+        at_stake = {key: present for key, (present, _) in _at_stake(composed([])).items()}
+        save({}, at_stake)
+    elif "--save" in flags:
+        save(*parsed(overrides))
+    elif overrides:
+        show(overrides)
+        return
+    elif not by_dvc_experiment and "--drop" not in flags:
+        refuse_to_undo(composed([]))
+    # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
+    write_line(_present() if by_dvc_experiment else composed([]))
+
+
+def composed(overrides: list[str]) -> dict[str, Any]:
+    """The configuration that conf/ gives, lasting choices included."""
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            mapping = plain(compose("config", overrides=overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(f"conf/ does not compose: {error}") from error
+    return {key: mapping[key] for key in mapping if key != "task_name"}
+
+
+def write_line(mapping: dict[str, Any]) -> None:
+    """Validate, link the user's data, and write params.yaml and the code fingerprints."""
+    config = line_config(mapping)
+    _check_tasks(config)
+    link_user_data(config)
+    for folder in ("artifacts/tasks", "artifacts/sweep"):  # dependencies also of a line without tasks
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    set_by_experiment = {key: new for key, (_, new) in differences(composed([]), mapping).items()}
+    content = {"task_name": None, **{section: mapping[section] for section in SECTIONS}}
+    write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
+    for stage in STAGES:
+        write_json(CODE / stage.name, code_fingerprint(stage))
+    for key, value in set_by_experiment.items():
+        say(f"set by this experiment: {key}={value}")
+
+
+def save(groups: dict[str, str], values: dict[str, Any]) -> None:
+    """Write lasting choices, if the configuration they give is valid; else nothing changes."""
+    before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
+    saved = OmegaConf.to_container(OmegaConf.load(LOCAL)) if before else {}
+    content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))  # type: ignore[arg-type]
+    write_atomically(LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}")
+    try:
+        mapping = composed([])
+        line_config(mapping)
+        refuse_to_undo(mapping, just_saved={*values})
+    except BertlineError:
+        if before is None:
+            LOCAL.unlink()
+        else:
+            write_atomically(LOCAL, before)
+        raise
+    say(f"saved in {LOCAL.relative_to(CONF.parent)}: " + ", ".join(f"{k}={v}" for k, v in {**groups, **values}.items()))
+
+
+def show(overrides: list[str]) -> None:
+    """Check overrides and show what they would change; nothing is written."""
+    new = composed(overrides)
+    line_config(new)
+    changes = differences(composed([]), new)
+    say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
+    say("Nothing was written. Add --save to keep it, or use: dvc exp run " + " ".join(f"-S '{o}'" for o in overrides))
+
+
+def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:
+    """Stop where writing the composition would undo what an experiment, or a hand in params.yaml, has set."""
+    at_stake = {key: values for key, values in _at_stake(mapping).items() if key not in (just_saved or set())}
+    if at_stake:
+        raise ConfigError(
+            "params.yaml holds choices that are not in conf/ (an experiment set them, or it was edited):\n"
+            + "\n".join(described(at_stake))
+            + "\nTo keep them for good:  python pipelines/configure.py --keep"
+            + "\nTo drop them:           python pipelines/configure.py --drop"
+            + "\nThen run the same command again."
+        )
+
+
+def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """Split overrides into choices of a config group and values."""
+    if not overrides:
+        raise ConfigError("--save needs something to save, for example: configure.py model=small --save")
+    groups: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    for override in OverridesParser.create().parse_overrides(overrides):
+        if override.is_sweep_override() or override.is_delete():
+            raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
+        key, value = override.key_or_group, override.value()
+        if (CONF / key).is_dir() or override.package is not None:
+            groups[override.get_key_element().lstrip("+")] = str(value)
+        else:
+            values[key] = value
+    composed(overrides)  # unknown groups and keys fail here, before anything is written
+    return groups, values
+
+
+def _check_tasks(config: LineConfig) -> None:
+    listed = list(OmegaConf.load(CONF / "tasks.yaml").task_names)
+    if sorted(listed) != sorted(config.tasks):
+        raise ConfigError(
+            f"conf/tasks.yaml lists {listed}, but the configuration has the tasks {list(config.tasks)}. Name the same "
+            "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
+        )
+
+
+def _present() -> dict[str, Any]:
+    present: Any = OmegaConf.to_container(OmegaConf.load(PARAMS), resolve=True)
+    return {key: value for key, value in present.items() if key != "task_name"}
+
+
+def _at_stake(mapping: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    if not PARAMS.exists():
+        return {}
+    return choices_at_stake(PARAMS.read_text(encoding="utf-8"), _present(), mapping)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except BertlineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,28 @@
+"""corpus: text in, clean documents of sentences out (artifacts/corpus).
+
+    python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=line
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.corpus.build import build_corpus
+from bertline.line.opened import open_stage
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Read, clean, de-duplicate and split the text."""
+    with open_stage("corpus", composed) as stage:
+        metrics = build_corpus(
+            stage.config.corpus,
+            stage.config.python_docs,
+            stage.output,
+            num_workers=stage.config.runtime.num_workers,
+        )
+        stage.finish(metrics)
+
+
+if __name__ == "__main__":
+    main()

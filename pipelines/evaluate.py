@@ -1,0 +1,28 @@
+"""evaluate: every stage's figures, the curves and the one report (artifacts/evaluate).
+
+    python pipelines/evaluate.py evaluate.title="my encoder"
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.evaluation.build import build_evaluation
+from bertline.line.opened import open_stage
+from bertline.line.summary import line_folders, line_metrics
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Collect, draw and write the report."""
+    with open_stage("evaluate", composed) as stage:
+        metrics = build_evaluation(stage.config.evaluate, line_folders(stage.config), stage.output)
+        # A stage that DVC took from its cache made no run of its own: the line's run has every stage's figures.
+        stage.tracker.log_line_metrics(line_metrics(stage.config))
+        stage.tracker.log_line_artifact(stage.output / "report.html", contains_text=True)
+        stage.tracker.log_line_artifact(stage.output / "plots", contains_text=False)
+        stage.finish(metrics)
+
+
+if __name__ == "__main__":
+    main()

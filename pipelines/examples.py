@@ -1,0 +1,29 @@
+"""examples: sentence pairs of each length as memory-mapped shards (artifacts/examples).
+
+    python pipelines/examples.py examples.lengths=[64,128]
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.examples.build import build_examples
+from bertline.line.opened import open_stage
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Encode the corpus and pair its segments."""
+    with open_stage("examples", composed) as stage:
+        metrics = build_examples(
+            stage.config.examples,
+            stage.inputs["tokenizer"],
+            stage.inputs["corpus"],
+            stage.output,
+            num_workers=stage.config.runtime.num_workers,
+        )
+        stage.finish(metrics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""export: Hugging Face folders with model cards, checked against transformers, registered in MLflow (artifacts/export).
+
+    python pipelines/export.py export.model_name=my-encoder
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.export.build import build_export
+from bertline.line.opened import open_stage
+from bertline.line.summary import line_facts, line_folders
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Export and verify; only what passed its check is registered."""
+    with open_stage("export", composed) as stage:
+        config = stage.config.export
+        folders = line_folders(stage.config)
+        metrics = build_export(
+            config,
+            pretrain_folder=folders.pretrain,
+            sweep_folders=folders.sweeps,
+            line_facts=line_facts(stage.config),
+            out=stage.output,
+        )
+        stage.finish(metrics)
+        if config.register:
+            stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias)
+            for task in folders.sweeps:
+                stage.tracker.register(f"{config.model_name}-{task}", stage.output / task, alias=config.alias)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,26 @@
+"""pretrain: the encoder with its MLM and NSP heads, as a folder that transformers loads (artifacts/pretrain).
+
+    python pipelines/pretrain.py model=small pretrain.max_steps=500
+
+The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same command again: it goes on.
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.line.opened import open_stage
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Pretrain, or go on with a pretraining that was stopped."""
+    with open_stage("pretrain", composed) as stage:
+        metrics = stage.work()
+        # The film strip quotes sentences of the configuration, not the user's text.
+        stage.record.log_artifact(stage.folder / "film_strip.jsonl", contains_text=False)
+        stage.finish(metrics)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""sweep@TASK: the Optuna study of one task, its best configuration over seeds, its baselines (artifacts/sweep/TASK).
+
+    python pipelines/sweep.py task_name=docs_library sweep=paper_grid
+
+The work runs in a worker at runs/sweep@TASK/FINGERPRINT. Kill it and run the same command again: it goes on.
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.line.opened import open_stage
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Sweep, or go on with a sweep that was stopped."""
+    with open_stage("sweep", composed) as stage:
+        metrics = stage.work()
+        stage.record.log_artifact(stage.folder / "result" / "result.json", contains_text=True)
+        stage.finish(metrics)
+
+
+if __name__ == "__main__":
+    main()

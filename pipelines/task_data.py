@@ -1,0 +1,24 @@
+"""task_data@TASK: any labelled source as train, dev and test (artifacts/tasks/TASK).
+
+    python pipelines/task_data.py task_name=docs_library
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.line.opened import open_stage
+from bertline.tasks.build import build_task
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Read, check, split and write the rows of one task."""
+    with open_stage("task_data", composed) as stage:
+        assert stage.task_name is not None
+        task = stage.config.tasks[stage.task_name]
+        stage.finish(build_task(stage.task_name, task, stage.config.python_docs, stage.output))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""tokenizer: a WordPiece vocabulary trained on the corpus, or a given one (artifacts/tokenizer).
+
+    python pipelines/tokenizer.py tokenizer.vocab_size=4096
+"""
+
+from typing import Any
+
+from composition import recipe
+
+from bertline.line.opened import open_stage
+from bertline.tokenization.build import build_tokenizer
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Count words, merge pieces, write the tokenizer."""
+    with open_stage("tokenizer", composed) as stage:
+        metrics = build_tokenizer(
+            stage.config.tokenizer,
+            stage.inputs["corpus"],
+            stage.output,
+            num_workers=stage.config.runtime.num_workers,
+        )
+        stage.finish(metrics)
+
+
+if __name__ == "__main__":
+    main()

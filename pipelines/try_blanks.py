@@ -1,0 +1,58 @@
+"""try: type a sentence with blanks, see what the encoder would fill in; works on a run in progress too.
+
+    make try
+    python pipelines/try_blanks.py "The function returns a ___ of integers."
+    python pipelines/try_blanks.py --model artifacts/export/encoder
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import bertline
+from bertline.foundation.errors import ArtifactError, BertlineError
+from bertline.foundation.progress import say
+from bertline.inference.blanks import filled
+
+
+def main() -> None:
+    """Fill the blanks of the sentences given, or of those that are typed."""
+    parser = argparse.ArgumentParser(description="Fill blanks (___ or [MASK]) with the encoder's guesses.")
+    parser.add_argument("sentences", nargs="*", help="sentences with blanks; none: type them")
+    parser.add_argument("--model", type=Path, help="a model folder; default: the newest of artifacts/ and runs/")
+    parser.add_argument("--guesses", type=int, default=5)
+    arguments = parser.parse_args()
+    folder = arguments.model or newest_model()
+    model = bertline.load(str(folder))
+    say(f"model: {folder}")
+    for sentence in arguments.sentences or typed():
+        try:
+            say(filled(model, sentence, num_guesses=arguments.guesses))
+        except BertlineError as error:
+            say(str(error))
+
+
+def newest_model() -> Path:
+    """The finished encoder, or the newest weights of a pretraining that is later than it."""
+    weights = [*Path().glob("artifacts/pretrain/model.safetensors"), *Path().glob("runs/pretrain/*/latest/model.safetensors")]
+    if not weights:
+        raise ArtifactError("there is no encoder yet in artifacts/pretrain or runs/pretrain. Run `make repro` first.")
+    return max(weights, key=lambda path: path.stat().st_mtime).parent
+
+
+def typed() -> Iterator[str]:
+    """Sentences from the keyboard until an empty line."""
+    say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
+    while sentence := input("> ").strip():
+        yield sentence
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (EOFError, KeyboardInterrupt):
+        print()
+    except BertlineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

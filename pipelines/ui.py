@@ -1,0 +1,36 @@
+"""ui: the MLflow UI on the line's store, on this machine's loopback address only.
+
+    make ui                   then open http://127.0.0.1:5000
+    make ui ARGS="--port 5001"
+"""
+
+import os
+import sys
+from typing import Any
+
+from composition import CONF, plain
+from hydra import compose, initialize_config_dir
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.progress import say
+from bertline.line.config import SECTIONS, line_config
+
+
+def main(arguments: list[str]) -> None:
+    """Replace this process by the server, or say where the runs are."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        composed: dict[str, Any] = plain(compose("config"))
+    tracking = line_config({key: composed[key] for key in SECTIONS}).tracking
+    if tracking.uri.startswith(("http://", "https://")):
+        say(f"runs are recorded by the server at {tracking.uri}; open that address")
+        return
+    command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1"]
+    os.execv(sys.executable, [*command, *arguments])
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except BertlineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,97 @@
+"""Choices: what a person or an experiment set that plain composition of `conf/` would not give.
+
+`params.yaml` says in its header which keys an experiment set, and carries a digest of its content, so that neither an
+experiment's choice nor a hand edit is ever undone silently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_DIGEST = "# content: "
+_CHOICE = "# set by an experiment: "
+_MISSING = "(absent)"
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Dotted keys whose values differ, with both values; lists are compared whole.
+
+    Example:
+        >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+        {'a.c': (2, 3)}
+    """
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return {} if old == new else {prefix: (old, new)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in [*old, *(key for key in new if key not in old)]:
+        where = f"{prefix}.{key}" if prefix else str(key)
+        found.update(differences(old.get(key, _MISSING), new.get(key, _MISSING), where))
+    return found
+
+
+def header(mapping: Mapping[str, Any], set_by_experiment: Mapping[str, Any]) -> str:
+    """The comment lines above the content of params.yaml."""
+    lines = ["# Composed from conf/ by `configure`; edit conf/, or see README (To change X, edit Y)."]
+    lines += [f"{_CHOICE}{key}={json.dumps(value)}" for key, value in set_by_experiment.items()]
+    return "\n".join([*lines, f"{_DIGEST}{content_digest(mapping)}"]) + "\n"
+
+
+def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Keys that writing `composed` over the present params.yaml would undo: `{key: (present, composed)}`.
+
+    These are the keys that its header says an experiment set; where its content is not what `configure` wrote (it was
+    edited, or composed by DVC just before a kill), all keys that differ.
+    """
+    changed = differences(present, composed)
+    if f"{_DIGEST}{content_digest(present)}" not in text:
+        return changed
+    chosen = {
+        line.removeprefix(_CHOICE).split("=", 1)[0] for line in text.splitlines() if line.startswith(_CHOICE)
+    }
+    return {key: values for key, values in changed.items() if key in chosen}
+
+
+def content_digest(mapping: Mapping[str, Any]) -> str:
+    """A digest of configuration content, whatever its formatting."""
+    return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def lasting_choices(
+    saved: Mapping[str, Any], groups: Mapping[str, str], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Merge new choices into the content of conf/local/default.yaml; the newer choice of a key wins.
+
+    Args:
+        saved: The present content, possibly empty.
+        groups: Config group to option (`{"model": "small"}`).
+        values: Dotted key to value (`{"optimizer.lr": 0.001}`).
+
+    Example:
+        >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
+        {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
+    """
+    kept = {key: option for item in saved.get("defaults", []) if isinstance(item, Mapping) for key, option in item.items()}
+    kept.update({f"override /{group}": option for group, option in groups.items()})
+    result: dict[str, Any] = {"defaults": [{key: option} for key, option in kept.items()] + ["_self_"]}
+    result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
+    for key, value in values.items():
+        _set(result, key.split("."), value)
+    return result
+
+
+def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+    """A line a key, for people."""
+    for key, (old, new) in changes.items():
+        yield f"  {key}: {json.dumps(old)} -> {json.dumps(new)}"
+
+
+def _set(mapping: dict[str, Any], parts: list[str], value: Any) -> None:
+    for part in parts[:-1]:
+        inner = mapping.get(part)
+        if not isinstance(inner, dict):
+            inner = mapping[part] = {}
+        mapping = inner
+    mapping[parts[-1]] = value

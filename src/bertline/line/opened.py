@@ -1,0 +1,210 @@
+"""One stage being run: its validated configuration, its inputs, its run folder, its place for results, its records.
+
+A recipe opens its stage, calls the library and hands the headline figures back:
+
+    with open_stage("corpus", composed) as stage:
+        stage.finish(build_corpus(stage.config.corpus, ..., stage.output, ...))
+
+Under DVC the result goes to `artifacts/`; by hand it goes to `runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import folder_written_atomically, sha256_of_path, write_atomically, write_json
+from bertline.foundation.manifests import versions_of
+from bertline.foundation.progress import say
+from bertline.foundation.validation import to_mapping
+from bertline.line.config import SECTIONS, LineConfig, line_config
+from bertline.line.fingerprints import code_fingerprint
+from bertline.line.launching import run_in_worker
+from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
+from bertline.line.stages import METRICS, Stage, stage_named
+from bertline.tracking.tracker import StageRun, Tracker, open_tracker
+
+CONFIG_NAME = "config.yaml"
+# These two change speed or place, never results: they are in no fingerprint.
+UNTRACKED_SECTIONS = ("runtime", "tracking")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedStage:
+    """What a recipe works with."""
+
+    stage: Stage
+    task_name: str | None
+    config: LineConfig
+    inputs: dict[str, Path]
+    """Artifact name (`examples`, `checkpoint`, ...) to folder."""
+    fingerprint: str
+    folder: Path
+    """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
+    output: Path
+    tracker: Tracker
+    record: StageRun
+
+    @property
+    def name(self) -> str:
+        """The name that DVC knows the stage by: `sweep@docs_library`."""
+        return full_name(self.stage, self.task_name)
+
+    def work(self) -> dict[str, float]:
+        """Run the stage's long work in its worker, or attach to one that is at it already; take its result over."""
+        self.record.follow(self.folder / "metrics.jsonl")
+        self.record.follow_events(self.folder / "events.jsonl")
+        metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.name == "pretrain")
+        if self.output != self.folder / "result":
+            with folder_written_atomically(self.output) as temporary:
+                shutil.copytree(self.folder / "result", temporary, dirs_exist_ok=True)
+        return metrics
+
+    def finish(self, metrics: Mapping[str, float]) -> None:
+        """Record the headline figures and say where the result is."""
+        target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
+        write_json(target, dict(metrics))
+        self.record.log_metrics(dict(metrics))
+        self.record.set_tags({"bertline.output_sha256": sha256_of_path(self.output)})
+        shown = ", ".join(f"{key} {_short(value)}" for key, value in list(metrics.items())[:8])
+        say(f"{self.name}: {self.output} ({shown})")
+
+
+@contextmanager
+def open_stage(name: str, composed: Mapping[str, Any]) -> Iterator[OpenedStage]:
+    """Validate the configuration, find the inputs, freeze both to the run folder and open the record in MLflow.
+
+    Args:
+        name: The stage's name, without a task.
+        composed: The composed configuration, with `task_name` where the stage works on one task.
+
+    Raises:
+        ConfigError: The configuration is not valid or names no known task.
+        ArtifactError: A stage before this one has not been run.
+    """
+    stage = stage_named(name)
+    config = line_config({key: composed[key] for key in SECTIONS if key in composed})
+    task = _task_of(stage, composed.get("task_name"), config)
+    inputs = _inputs_of(stage, task, config)
+    sections = _tracked_sections(stage, task, to_mapping(config))
+    digests = {key: sha256_of_path(path) for key, path in inputs.items()}
+    fingerprint = _fingerprint(stage, sections, digests)
+    folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
+    output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
+    _freeze(folder, stage, task, config, inputs, fingerprint)
+    tracker = open_tracker(
+        config.tracking, line_key=line_key(config), tags=_line_tags(), params=_without_untracked(to_mapping(config))
+    )
+    with tracker.stage(
+        full_name(stage, task),
+        key=fingerprint,
+        params=sections,
+        tags={"bertline.fingerprint": fingerprint, **{f"bertline.input.{key}": sha for key, sha in digests.items()}},
+        inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
+    ) as record:
+        yield OpenedStage(
+            stage=stage,
+            task_name=task,
+            config=config,
+            inputs=inputs,
+            fingerprint=fingerprint,
+            folder=folder,
+            output=output,
+            tracker=tracker,
+            record=record,
+        )
+
+
+def full_name(stage: Stage, task: str | None) -> str:
+    """`sweep@docs_library` for a stage of one task, else the stage's name."""
+    return f"{stage.name}@{task}" if stage.per_task else stage.name
+
+
+def line_key(config: LineConfig) -> str:
+    """What makes two stages belong to one line: the configuration that results depend on, and the commit."""
+    return _digest({"config": _without_untracked(to_mapping(config)), "commit": git_commit()})
+
+
+def _task_of(stage: Stage, task: str | None, config: LineConfig) -> str | None:
+    if not stage.per_task:
+        return None
+    if task is None or task not in config.tasks:
+        raise ConfigError(
+            f"task_name is {task!r}; stage {stage.name} works on one task of {', '.join(config.tasks) or '(none)'}. "
+            f"For example: python pipelines/{stage.name}.py task_name={next(iter(config.tasks), 'NAME')}"
+        )
+    return task
+
+
+def _inputs_of(stage: Stage, task: str | None, config: LineConfig) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for template in stage.inputs:
+        path = Path(template.format(task=task))
+        if path.exists():
+            found[path.name if path.name != task else path.parent.name] = path
+        elif path.parts[0] == "artifacts":
+            raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
+    start = config.pretrain.start_from
+    if stage.name == "pretrain" and start is not None and Path(start).exists():
+        found["checkpoint"] = Path(start)  # by hand it need not be linked at data/checkpoint
+    return found
+
+
+def _tracked_sections(stage: Stage, task: str | None, mapping: dict[str, Any]) -> dict[str, Any]:
+    sections: dict[str, Any] = {}
+    for template in stage.sections:
+        key = template.format(task=task)
+        value: Any = mapping
+        for part in key.split("."):
+            value = value[part]
+        sections[key] = value
+    return sections
+
+
+def _fingerprint(stage: Stage, sections: dict[str, Any], digests: dict[str, str]) -> str:
+    python = ".".join(platform.python_version_tuple()[:2])
+    versions = {**versions_of(*stage.versions), "python": python}
+    return _digest(
+        {"sections": sections, "inputs": digests, "code": code_fingerprint(stage), "versions": versions}
+    )
+
+
+def _freeze(
+    folder: Path, stage: Stage, task: str | None, config: LineConfig, inputs: dict[str, Path], fingerprint: str
+) -> None:
+    import yaml
+
+    frozen = {
+        "stage": stage.name,
+        "task_name": task,
+        "fingerprint": fingerprint,
+        "inputs": {key: path.as_posix() for key, path in inputs.items()},
+        "config": to_mapping(config),
+    }
+    write_atomically(folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+
+
+def _line_tags() -> dict[str, str]:
+    tags = {"git.commit": git_commit()}
+    experiment = experiment_name()
+    return {**tags, "dvc.experiment": experiment} if experiment else tags
+
+
+def _without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

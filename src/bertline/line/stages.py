@@ -1,0 +1,128 @@
+"""The stage map: what each stage is configured by, made by, made from, and where it writes.
+
+`dvc.yaml` says the same to DVC; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertline.foundation.errors import ConfigError
+
+ARTIFACTS = Path("artifacts")
+METRICS = ARTIFACTS / "metrics"
+CODE = ARTIFACTS / "code"
+
+# Where the user's own data lies, or is linked from. DVC watches these places.
+USER_TEXT = Path("data/text")
+USER_TASKS = Path("data/tasks")
+USER_VOCABULARY = Path("data/vocabulary")
+USER_CHECKPOINT = Path("data/checkpoint")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One stage of the line. In paths and sections, `{task}` stands for the task's name."""
+
+    name: str
+    sections: tuple[str, ...]
+    """Keys of the configuration that its result depends on."""
+    modules: tuple[str, ...]
+    """Library modules that its recipe calls; their import closure is what the code fingerprint covers."""
+    inputs: tuple[str, ...]
+    output: str
+    versions: tuple[str, ...] = ()
+    """Distributions whose version its result depends on."""
+    in_worker: bool = False
+    """Long work runs in a process of its own that outlives the recipe and is resumed."""
+
+    @property
+    def per_task(self) -> bool:
+        """Whether the stage is run once for each task."""
+        return "{task}" in self.output
+
+
+STAGES = (
+    Stage(
+        name="corpus",
+        sections=("corpus", "python_docs"),
+        modules=("bertline.corpus.build",),
+        inputs=(str(USER_TEXT),),
+        output="artifacts/corpus",
+    ),
+    Stage(
+        name="tokenizer",
+        sections=("tokenizer",),
+        modules=("bertline.tokenization.build",),
+        inputs=("artifacts/corpus", str(USER_VOCABULARY)),
+        output="artifacts/tokenizer",
+        versions=("tokenizers",),
+    ),
+    Stage(
+        name="examples",
+        sections=("examples",),
+        modules=("bertline.examples.build",),
+        inputs=("artifacts/corpus", "artifacts/tokenizer"),
+        output="artifacts/examples",
+        versions=("tokenizers",),
+    ),
+    Stage(
+        name="pretrain",
+        sections=("model", "objective", "optimizer", "schedule", "pretrain"),
+        modules=("bertline.pretraining.run",),
+        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
+        output="artifacts/pretrain",
+        versions=("torch", "tokenizers"),
+        in_worker=True,
+    ),
+    Stage(
+        name="task_data",
+        sections=("tasks.{task}", "python_docs"),
+        modules=("bertline.tasks.build",),
+        inputs=(f"{USER_TASKS}/{{task}}",),
+        output="artifacts/tasks/{task}",
+    ),
+    Stage(
+        name="sweep",
+        sections=("tasks.{task}", "sweep"),
+        modules=("bertline.sweep.run",),
+        inputs=("artifacts/pretrain", "artifacts/tasks/{task}"),
+        output="artifacts/sweep/{task}",
+        versions=("torch", "tokenizers"),
+        in_worker=True,
+    ),
+    Stage(
+        name="evaluate",
+        sections=("evaluate",),
+        modules=("bertline.evaluation.build",),
+        inputs=(
+            "artifacts/corpus",
+            "artifacts/tokenizer",
+            "artifacts/examples",
+            "artifacts/pretrain",
+            "artifacts/tasks",
+            "artifacts/sweep",
+        ),
+        output="artifacts/evaluate",
+    ),
+    Stage(
+        name="export",
+        sections=("export",),
+        modules=("bertline.export.build",),
+        inputs=("artifacts/pretrain", "artifacts/sweep", "artifacts/evaluate"),
+        output="artifacts/export",
+    ),
+)
+
+
+def stage_named(name: str) -> Stage:
+    """Look a stage up.
+
+    Raises:
+        ConfigError: No such stage.
+    """
+    for stage in STAGES:
+        if stage.name == name:
+            return stage
+    raise ConfigError(f"there is no stage {name!r}; known: {', '.join(stage.name for stage in STAGES)}")

@@ -1,0 +1,56 @@
+"""The finished line as a whole: where its artifacts lie, every stage's figures, the facts for a model card."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bertline.evaluation.folders import LineFolders
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.validation import to_mapping
+from bertline.line.config import LineConfig
+from bertline.line.opened import full_name
+from bertline.line.provenance import git_commit
+from bertline.line.stages import METRICS, STAGES
+
+
+def line_folders(config: LineConfig) -> LineFolders:
+    """Where the artifacts of the configured line lie."""
+    return LineFolders(
+        corpus=Path("artifacts/corpus"),
+        tokenizer=Path("artifacts/tokenizer"),
+        examples=Path("artifacts/examples"),
+        pretrain=Path("artifacts/pretrain"),
+        tasks={name: Path("artifacts/tasks") / name for name in config.tasks},
+        sweeps={name: Path("artifacts/sweep") / name for name in config.tasks},
+        metrics=METRICS,
+        params=to_mapping(config),
+    )
+
+
+def stage_metrics(config: LineConfig) -> dict[str, dict[str, float]]:
+    """Headline figures of every stage that has been run: `{"sweep@docs_library": {"test/accuracy_mean": ...}}`."""
+    names = [full_name(stage, task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
+    return {name: read_json(METRICS / f"{name}.json") for name in names if (METRICS / f"{name}.json").exists()}
+
+
+def line_metrics(config: LineConfig) -> dict[str, float]:
+    """The same, flat: `{"sweep-docs_library/test/accuracy_mean": ...}` (MLflow allows no @ in a key)."""
+    return {
+        f"{stage.replace('@', '-')}/{key}": value
+        for stage, metrics in stage_metrics(config).items()
+        for key, value in metrics.items()
+    }
+
+
+def line_facts(config: LineConfig) -> dict[str, Any]:
+    """What a model card says of how the model came to be."""
+    artifacts = ("corpus", "tokenizer", "examples", "pretrain")
+    manifests = {name: Path("artifacts") / name / MANIFEST_NAME for name in artifacts}
+    return {
+        "params": to_mapping(config),
+        "commit": git_commit(),
+        "metrics": stage_metrics(config),
+        "manifests": {name: read_json(path) for name, path in manifests.items() if path.exists()},
+    }

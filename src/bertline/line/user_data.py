@@ -1,0 +1,108 @@
+"""The user's data as a dependency: it lies at, or is linked from, a place that DVC watches.
+
+A configuration may name any path; `link_user_data` links it to its fixed place, so that `dvc repro` notices when
+the text changes.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.progress import say
+from bertline.line.config import LineConfig
+from bertline.line.stages import USER_CHECKPOINT, USER_TASKS, USER_TEXT, USER_VOCABULARY
+from bertline.tasks.config import TableSourceConfig
+from bertline.tokenization.config import ExistingTokenizerConfig
+
+
+def link_user_data(config: LineConfig) -> None:
+    """Make every place exist that DVC watches, linked to what the configuration names.
+
+    Raises:
+        ConfigError: A named path does not exist, other data is in the place already, or a folder holds links to
+            folders, whose content DVC would not see.
+    """
+    named = dict(_named_paths(config))
+    for place in (USER_TEXT, USER_VOCABULARY, USER_CHECKPOINT, *(USER_TASKS / task for task in config.tasks)):
+        if place in named:
+            key, path = named[place]
+            _link(place, path, key)
+        elif not place.exists():
+            _drop_dangling(place)
+            place.mkdir(parents=True)
+        _refuse_inner_links(place)
+
+
+def _named_paths(config: LineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
+    if isinstance(config.corpus, TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig):
+        yield USER_TEXT, ("corpus.path", config.corpus.path)
+    if isinstance(config.tokenizer, ExistingTokenizerConfig) and _is_local(config.tokenizer.path):
+        yield USER_VOCABULARY, ("tokenizer.path", config.tokenizer.path)
+    start = config.pretrain.start_from
+    if start is not None and _is_local(start):
+        yield USER_CHECKPOINT, ("pretrain.start_from", start)
+    for name, task in config.tasks.items():
+        if isinstance(task.source, TableSourceConfig):
+            yield USER_TASKS / name, (f"tasks.{name}.source.path", task.source.path)
+
+
+def _is_local(name_or_path: str) -> bool:
+    """Whether a value is a path; a hub name such as `google-bert/bert-base-uncased` is none."""
+    return Path(name_or_path).exists() or name_or_path.startswith((".", "/", "~", "data/"))
+
+
+def _link(place: Path, path: str, key: str) -> None:
+    target = _base_of(path)
+    if target == place or place in target.parents:
+        if not place.exists():
+            raise ConfigError(
+                f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "
+                f"python pipelines/configure.py {key}=/path/to/it --save"
+            )
+        return
+    if not target.exists():
+        raise ConfigError(f"{key} is {path}; {target} does not exist.")
+    if place.is_symlink():
+        if place.resolve() == target.resolve():
+            return
+        place.unlink()
+    elif place.is_dir() and not any(place.iterdir()):
+        place.rmdir()
+    elif place.exists():
+        raise ConfigError(
+            f"{key} is {path}, but {place} already holds other data. DVC watches {place}: move what is in it away, or "
+            f"set {key}={place}."
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target.resolve())
+    say(f"linked {place} -> {target}, so that DVC sees when it changes")
+
+
+def _base_of(path: str) -> Path:
+    """The longest part of a path without wildcards: what a glob searches."""
+    if not glob.has_magic(path):
+        return Path(path).expanduser()
+    parts = Path(path).expanduser().parts
+    plain = next(index for index, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:plain])
+
+
+def _drop_dangling(place: Path) -> None:
+    if place.is_symlink():
+        say(f"{place} was a link to {place.readlink()}, which is gone; it is not used now and is removed")
+        place.unlink()
+
+
+def _refuse_inner_links(place: Path) -> None:
+    if not place.is_dir():
+        return
+    for inner in place.rglob("*"):
+        if inner.is_symlink() and inner.is_dir():
+            raise ConfigError(
+                f"{inner} is a link to a folder, and DVC does not look behind links inside {place}: a change there "
+                f"would go unnoticed. Link {place} itself to the folder that holds all of it, or copy the files in."
+            )

@@ -1,0 +1,105 @@
+"""The process that does a stage's long work: `python -m bertline.line.worker runs/pretrain/FINGERPRINT`.
+
+It is re-entrant and reads nothing but its run folder and the inputs named there. A queued or resumed job therefore
+never sees a later configuration, and a killed one goes on where it was.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.progress import say
+from bertline.line.config import LineConfig, line_config
+from bertline.line.status import ALREADY_RUNNING, FAILED, FINISHED, STOPPED, Status, hold_lock, write_status
+
+
+def main(folder: Path) -> int:
+    """Do the work of a run folder; returns the exit status of the process."""
+    import yaml
+
+    frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = line_config(frozen["config"])
+    if int(os.environ.get("RANK", "0")) > 0:
+        _work(frozen, config, folder)  # other ranks write nothing, the status neither
+        return FINISHED.exit_status
+    with hold_lock(folder) as held:
+        if not held:
+            return ALREADY_RUNNING
+        write_status(folder, Status(state="running", pid=os.getpid()))
+        try:
+            metrics = _work(frozen, config, folder)
+        except BertlineError as error:
+            write_status(folder, Status(state="failed", message=str(error)))
+            return FAILED.exit_status
+        except (KeyboardInterrupt, SystemExit) as error:
+            message = str(error) or "stopped by a signal"
+            write_status(folder, Status(state="stopped", message=message))
+            return STOPPED.exit_status
+        except Exception as error:
+            traceback.print_exc()
+            write_status(folder, Status(state="failed", message=f"{type(error).__name__}: {error}"))
+            return FAILED.exit_status
+        write_status(folder, Status(state="finished", metrics=metrics))
+        return FINISHED.exit_status
+
+
+def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str, float]:
+    inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
+    match frozen["stage"]:
+        case "pretrain":
+            return _pretrain(config, inputs, folder)
+        case "sweep":
+            return _sweep(frozen["task_name"], config, inputs, folder)
+        case other:
+            raise BertlineError(f"{folder / 'config.yaml'}: stage {other!r} does not run in a worker")
+
+
+def _pretrain(config: LineConfig, inputs: dict[str, Path], folder: Path) -> dict[str, float]:
+    from bertline.pretraining.run import PretrainJob, run_pretraining
+    from bertline.tokenization.resolve import resolve_folder
+
+    start, extends = config.pretrain.start_from, config.pretrain.extends
+    return run_pretraining(
+        PretrainJob(
+            model=config.model,
+            objective=config.objective,
+            optimizer=config.optimizer,
+            schedule=config.schedule,
+            pretrain=config.pretrain,
+            runtime=config.runtime,
+            examples_folder=inputs["examples"],
+            tokenizer_folder=inputs["tokenizer"],
+            run_folder=folder,
+            start_from_folder=resolve_folder(start, config.pretrain.start_from_revision) if start else None,
+            extend_from=folder.parent / extends if extends else None,
+        )
+    )
+
+
+def _sweep(task_name: str, config: LineConfig, inputs: dict[str, Path], folder: Path) -> dict[str, float]:
+    from bertline.sweep.run import SweepJob, run_sweep
+
+    return run_sweep(
+        SweepJob(
+            task_name=task_name,
+            task=config.tasks[task_name],
+            sweep=config.sweep,
+            runtime=config.runtime,
+            task_folder=inputs["tasks"],
+            pretrain_folder=inputs["pretrain"],
+            run_folder=folder,
+        )
+    )
+
+
+if __name__ == "__main__":
+    # A terminal's Ctrl-C and a scheduler's TERM mean the same: stop at the next safe point.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    say(f"worker {os.getpid()} at {sys.argv[1]}")
+    sys.exit(main(Path(sys.argv[1])))
