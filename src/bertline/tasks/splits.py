@@ -1,0 +1,44 @@
+"""From the rows of a source to train, dev and test that share no example."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from bertline.foundation.seeds import seed_for, unit_interval
+from bertline.tasks.config import ClassificationTaskConfig
+from bertline.tasks.rows import LabelledRow, SourceRows
+
+
+def with_all_splits(source: SourceRows, config: ClassificationTaskConfig) -> SourceRows:
+    """Cut the splits that a table does not have from its train rows, and put train into its random order.
+
+    The side of a row is a hash of its texts: equal examples stay together, and rows added later move none of the
+    others. A row whose texts also stand in a split closer to the test is dropped and counted.
+    """
+    test = source.test
+    train, dev = list(source.train), source.dev
+    if test is None:
+        test, train = _cut(train, "test", config.test_fraction, config.split_seed)
+    if dev is None:
+        dev, train = _cut(train, "dev", config.dev_fraction, config.split_seed)
+    dropped = Counter(source.dropped)
+    in_test = {row.content_key() for row in test}
+    dev = _without(dev, in_test, "dev_row_also_in_test", dropped)
+    in_dev_or_test = in_test | {row.content_key() for row in dev}
+    train = _without(train, in_dev_or_test, "train_row_also_in_dev_or_test", dropped)
+    train.sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
+    return SourceRows(train, dev, test, dropped)
+
+
+def _cut(rows: list[LabelledRow], name: str, fraction: float, seed: int) -> tuple[list[LabelledRow], list[LabelledRow]]:
+    taken: list[LabelledRow] = []
+    left: list[LabelledRow] = []
+    for row in rows:
+        (taken if unit_interval(seed, name, row.content_key()) < fraction else left).append(row)
+    return taken, left
+
+
+def _without(rows: list[LabelledRow], keys: set[str], reason: str, dropped: Counter[str]) -> list[LabelledRow]:
+    kept = [row for row in rows if row.content_key() not in keys]
+    dropped[reason] += len(rows) - len(kept)
+    return kept
