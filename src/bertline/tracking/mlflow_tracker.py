@@ -35,7 +35,8 @@ class MlflowTracker(Tracker):
         self._sends_text = config.log_text or is_local(config.uri)
         self.store = Store(config.uri, config.experiment_name)
         self.outbox = Outbox(config.uri)
-        self.put(lambda: self._open_line(line_key, tags, params), essential=True)
+        self.put(lambda: self._open_line(line_key, tags), essential=True)
+        self.put(lambda: self.store.log_params(_known(self.run_id), self.flat(params)))
 
     @contextmanager
     def stage(
@@ -130,11 +131,10 @@ class MlflowTracker(Tracker):
 
         self.put(send)
 
-    def _open_line(self, line_key: str, tags: Mapping[str, str], params: Mapping[str, Any]) -> None:
+    def _open_line(self, line_key: str, tags: Mapping[str, str]) -> None:
         run_id = self.store.find_or_create_run({LINE_TAG: line_key}, f"line {line_key[:10]}", {})
         self.store.set_status(run_id, "RUNNING")
         self.store.set_tags(run_id, tags)
-        self.store.log_params(run_id, self.flat(params))
         self.run_id = run_id
 
 

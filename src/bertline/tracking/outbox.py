@@ -119,4 +119,5 @@ class Outbox:
 
 
 def _first_line(error: Exception) -> str:
-    return masked(str(error).strip().split("\n")[0][:300]) or type(error).__name__
+    text = str(error).strip().split("\n")[0].split(" (Caused by")[0]
+    return masked(text[:200]) or type(error).__name__

@@ -56,7 +56,7 @@ def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _leaves(value: Any, key: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, Mapping) and (value or not key):
         for name, item in value.items():
             yield from _leaves(item, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):

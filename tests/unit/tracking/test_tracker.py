@@ -1,0 +1,323 @@
+"""Tracking against a real SQLite store."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
+
+from bertline.foundation.metrics_log import MetricsLog
+from bertline.tracking.config import TrackingConfig
+from bertline.tracking.mlflow_tracker import MlflowTracker
+from bertline.tracking.store import PARENT_TAG, Store
+from bertline.tracking.tracker import StageRun, Tracker, open_tracker
+
+NO_INPUTS: dict[str, tuple[Path, str]] = {}
+
+
+def line(config: TrackingConfig, **changes: Any) -> Tracker:
+    return open_tracker(config, **{"line_key": "line-1", "tags": {}, "params": {}, **changes})
+
+
+def stage(tracker: Tracker, name: str = "pretrain", **changes: Any) -> Any:
+    return tracker.stage(name, **{"key": "key-1", "params": {}, "tags": {}, "inputs": NO_INPUTS, **changes})
+
+
+def runs_of(config: TrackingConfig) -> dict[str, Any]:
+    """All runs of the test's experiment by name; fails where two have one name."""
+    client = MlflowClient(config.uri)
+    experiment = client.get_experiment_by_name(config.experiment_name)
+    runs = client.search_runs([experiment.experiment_id])
+    assert len({run.info.run_name for run in runs}) == len(runs)
+    return {run.info.run_name: run for run in runs}
+
+
+def steps_of(config: TrackingConfig, run_id: str, key: str) -> list[int]:
+    return [metric.step for metric in MlflowClient(config.uri).get_metric_history(run_id, key)]
+
+
+def test_a_line_has_one_run_with_its_stages_nested_in_it(config: TrackingConfig, metrics_file: Path) -> None:
+    inputs = {"examples": (Path("artifacts/examples"), "0123456789abcdef0123456789abcdef.dir")}
+    with line(config, tags={"git.commit": "abc"}, params={"model": {"hidden_size": 128}}) as tracker:
+        MetricsLog(metrics_file).log(10, {"train/loss": 2.0})
+        with stage(tracker, params={"lr": 0.1}, tags={"a": "b"}, inputs=inputs) as run:
+            run.follow(metrics_file)
+            run.log_metrics({"val/mlm_loss": 1.5})
+            run.set_tags({"output": "sha"})
+        tracker.log_line_metrics({"pretrain/val/mlm_loss": 1.5})
+    runs = runs_of(config)
+    whole, part = runs["line line-1"], runs["pretrain"]
+    assert (whole.info.status, part.info.status) == ("FINISHED", "FINISHED")
+    assert part.data.tags[PARENT_TAG] == whole.info.run_id
+    assert whole.data.params == {"model.hidden_size": "128"}
+    assert whole.data.tags["git.commit"] == "abc"
+    assert part.data.params == {"lr": "0.1"}
+    assert part.data.metrics == {"train/loss": 2.0, "val/mlm_loss": 1.5}
+    assert (part.data.tags["a"], part.data.tags["output"]) == ("b", "sha")
+    (dataset,) = part.inputs.dataset_inputs
+    assert (dataset.dataset.name, dataset.dataset.digest) == ("examples", "0123456789abcdef0123456789abcdef.dir")
+
+
+def test_a_stage_run_again_continues_its_run_and_shows_one_clean_curve(
+    config: TrackingConfig, metrics_file: Path
+) -> None:
+    log = MetricsLog(metrics_file)
+    for steps, error in ((range(5), KeyboardInterrupt), (range(5, 10), None), (range(0), None)):
+        for step in steps:
+            log.log(step, {"train/loss": 1 / (step + 1)})
+        try:
+            with line(config) as tracker, stage(tracker) as run:
+                run.follow(metrics_file)
+                if error is not None:
+                    raise error
+        except KeyboardInterrupt:
+            assert runs_of(config)["pretrain"].info.status == "KILLED"
+    run = runs_of(config)["pretrain"]
+    assert run.info.status == "FINISHED"
+    assert steps_of(config, run.info.run_id, "train/loss") == list(range(10))
+
+
+def test_a_process_killed_while_feeding_leaves_a_run_that_the_next_one_completes(
+    config: TrackingConfig, metrics_file: Path
+) -> None:
+    log = MetricsLog(metrics_file)
+    for step in range(30):
+        log.log(step, {"a": step})
+    code = f"""
+import os, sys
+from pathlib import Path
+from bertline.tracking import store
+from bertline.tracking.config import TrackingConfig
+from bertline.tracking.tracker import open_tracker
+send = store.Store.log_points
+def send_some_and_die(self, run_id, points):
+    send(self, run_id, points[:17])
+    os._exit(9)
+store.Store.log_points = send_some_and_die
+tracker = open_tracker({config!r}, line_key="line-1", tags={{}}, params={{}})
+with tracker.stage("pretrain", key="key-1", params={{}}, tags={{}}, inputs={{}}) as run:
+    run.follow(Path({str(metrics_file)!r}))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert runs_of(config)["pretrain"].info.status == "RUNNING"
+    with line(config) as tracker, stage(tracker) as run:
+        run.follow(metrics_file)
+    run = runs_of(config)["pretrain"]
+    assert steps_of(config, run.info.run_id, "a") == list(range(30))
+    assert run.info.status == "FINISHED"
+
+
+def test_an_unfinished_stage_is_taken_over_by_the_next_line(config: TrackingConfig) -> None:
+    with pytest.raises(KeyboardInterrupt), line(config) as tracker, stage(tracker):
+        raise KeyboardInterrupt
+    with line(config, line_key="line-2") as tracker, stage(tracker):
+        pass
+    runs = runs_of(config)
+    assert runs["pretrain"].data.tags[PARENT_TAG] == runs["line line-2"].info.run_id
+
+
+def test_another_key_is_another_run(config: TrackingConfig) -> None:
+    ids = []
+    for key in ("key-1", "key-2"):
+        with line(config) as tracker, stage(tracker, key=key) as run:
+            pass
+        ids.append(run.run_id)
+    assert ids[0] != ids[1]
+
+
+def test_an_error_fails_the_stage_and_the_line(config: TrackingConfig) -> None:
+    with pytest.raises(ValueError), line(config) as tracker, stage(tracker):
+        raise ValueError("wrong")
+    assert {run.info.status for run in runs_of(config).values()} == {"FAILED"}
+
+
+def test_a_figure_told_again_is_replaced_not_doubled(config: TrackingConfig) -> None:
+    for value in (1.0, 1.0, 2.0):
+        with line(config) as tracker:
+            tracker.log_line_metrics({"score": value})
+    run = runs_of(config)["line line-1"]
+    assert run.data.metrics == {"score": 2.0}
+    assert steps_of(config, run.info.run_id, "score") == [0, 1]
+
+
+def test_more_parameters_than_a_batch_holds_are_all_there(config: TrackingConfig) -> None:
+    params = {f"p{number}": number for number in range(230)} | {"long": "x" * 9_000}
+    for _ in range(2):
+        with line(config, params=params):
+            pass
+    logged = runs_of(config)["line line-1"].data.params
+    assert len(logged) == 231
+    assert "cut, 9000 characters" in logged["long"]
+
+
+def event(number: int, state: str = "COMPLETE", **changes: Any) -> str:
+    content = {"arm": "encoder", "kind": "trial", "number": number, "state": state, "params": {"lr": 0.1}}
+    content |= {"metrics": {"dev/accuracy": 0.5}, "curve": [[1, 0.4], [2, 0.5]], "time_s": 3.0}
+    return json.dumps(content | changes) + "\n"
+
+
+def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingConfig, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(event(0) + event(1, "PRUNED") + event(2, "FAIL", metrics={}, curve=[]))
+    for more in ("", event(0, kind="seed", metrics={"dev/accuracy": 0.5, "test/accuracy": 0.6})):
+        with path.open("a") as handle:
+            handle.write(more)
+        with line(config) as tracker, stage(tracker, "sweep") as run:
+            run.follow_events(path)
+    runs = runs_of(config)
+    states = {name: found.info.status for name, found in runs.items() if name.startswith("encoder")}
+    assert states == {
+        "encoder · trial 0": "FINISHED",
+        "encoder · trial 1": "KILLED",
+        "encoder · trial 2": "FAILED",
+        "encoder · seed 0": "FINISHED",
+    }
+    trial = runs["encoder · trial 0"]
+    assert trial.data.tags[PARENT_TAG] == runs["sweep"].info.run_id
+    assert trial.data.params == {"lr": "0.1"}
+    assert steps_of(config, trial.info.run_id, "dev/score_by_epoch") == [1, 2]
+    assert runs["encoder · trial 1"].data.tags["optuna.state"] == "PRUNED"
+    assert runs["encoder · seed 0"].data.metrics["test/accuracy"] == 0.6
+
+
+def test_a_trial_half_recorded_by_a_dead_feeder_is_completed(config: TrackingConfig, tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text(event(0))
+    with line(config) as tracker, stage(tracker, "sweep") as run:
+        assert tracker.outbox.flush()
+        half = tracker.store.create_run(
+            "encoder · trial 0", {PARENT_TAG: run.run_id, "bertline.trial": "encoder/trial/0"}
+        )
+        tracker.store.log_points(half, [("dev/score_by_epoch", 0.4, 1.0, 1)])
+        run.follow_events(path)
+    trial = runs_of(config)["encoder · trial 0"]
+    assert trial.info.run_id == half
+    assert trial.info.status == "FINISHED"
+    assert steps_of(config, half, "dev/score_by_epoch") == [1, 2]
+
+
+def test_system_metrics_are_on_the_stage_run(config: TrackingConfig) -> None:
+    config = dataclasses.replace(config, system_metrics=True, system_metrics_every_s=0.1)
+    with line(config) as tracker, stage(tracker):
+        tracker.outbox.flush()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not runs_of(config)["pretrain"].data.metrics:
+            time.sleep(0.1)
+    keys = set(runs_of(config)["pretrain"].data.metrics)
+    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= keys
+
+
+def test_a_registered_folder_comes_back_as_it_was_and_twice_is_one_version(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", config.uri)
+    monkeypatch.setenv("MLFLOW_REGISTRY_URI", config.uri)
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    name = "registered-encoder"
+    with line(config) as tracker:
+        versions = [tracker.register(name, folder, alias="champion", tags={"score": "1"}) for _ in range(2)]
+        (folder / "config.json").write_text('{"model_type": "bert", "better": true}')
+        versions.append(tracker.register(name, folder, alias="champion", tags={}))
+    assert versions == ["1", "1", "2"]
+    client = MlflowClient(config.uri)
+    assert client.get_model_version_by_alias(name, "champion").version in ("2", 2)
+    back = download_artifacts(f"models:/{name}@champion", dst_path=str(tmp_path / "back"))
+    assert (Path(back) / "config.json").read_text() == (folder / "config.json").read_text()
+
+
+def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = dataclasses.replace(config, uri="sqlite:///runs/mlflow.db")
+    report = tmp_path / "report.html"
+    report.write_text("hello")
+    with line(config) as tracker:
+        tracker.log_line_artifact(report, contains_text=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs"]
+    assert [path.read_text() for path in (tmp_path / "runs" / "mlartifacts").rglob("report.html")] == ["hello"]
+
+
+def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
+    code = f"""
+from bertline.tracking.store import Store
+store = Store("sqlite:///{tmp_path}/new/mlflow.db", "together")
+print(store.find_or_create_run({{"bertline.line_key": "one"}}, "line", {{}}))
+"""
+
+    def start(_: int) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(start, range(3)))
+    assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
+    store = Store(f"sqlite:///{tmp_path}/new/mlflow.db", "together")
+    assert len(store.find_runs({"bertline.line_key": "one"})) == 1
+
+
+def test_disabled_tracking_records_nothing_and_does_not_import_mlflow() -> None:
+    code = """
+import sys
+from pathlib import Path
+from bertline.tracking.config import TrackingConfig
+from bertline.tracking.tracker import open_tracker
+config = TrackingConfig(enabled=False, uri="sqlite:///never/made.db", experiment_name="x", log_text=False,
+                        system_metrics=True, system_metrics_every_s=1.0)
+with open_tracker(config, line_key="k", tags={}, params={}) as tracker:
+    with tracker.stage("pretrain", key="k", params={}, tags={}, inputs={}) as run:
+        run.follow(Path("metrics.jsonl"))
+        run.log_metrics({"a": 1.0})
+        run.log_artifact(Path("report.html"), contains_text=True)
+    assert tracker.register("name", Path("folder"), alias="champion", tags={}) is None
+assert "mlflow" not in sys.modules
+assert not Path("never").exists()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_unreachable_server_is_one_warning_and_the_work_goes_on(
+    config: TrackingConfig, metrics_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Port 9 (discard) is closed on any machine these tests run on; the password must not be shown.
+    config = dataclasses.replace(config, uri="http://ada:pa55@127.0.0.1:9")
+    MetricsLog(metrics_file).log(1, {"a": 1.0})
+    with line(config) as tracker, stage(tracker) as run:
+        run.follow(metrics_file)
+        worked = True
+    errors = capsys.readouterr().err
+    assert worked
+    assert errors.count("cannot be reached") == 1
+    assert "pa55" not in errors
+
+
+def test_the_users_text_stays_here_unless_allowed(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.tracking.mlflow_tracker.is_local", lambda uri: False)
+    for name in ("report.html", "curves.csv"):
+        (tmp_path / name).write_text("x")
+    params = {"pretrain": {"film_strip": {"sentences": ["mine [MASK]"]}}}
+    for allowed in (False, True):
+        key = f"text-{allowed}"
+        with line(dataclasses.replace(config, log_text=allowed), line_key=key, params=params) as tracker:
+            tracker.log_line_artifact(tmp_path / "report.html", contains_text=True)
+            tracker.log_line_artifact(tmp_path / "curves.csv", contains_text=False)
+        run = runs_of(config)[f"line {key}"]
+        names = {file.path for file in MlflowClient(config.uri).list_artifacts(run.info.run_id)}
+        assert names == ({"report.html", "curves.csv"} if allowed else {"curves.csv"})
+        assert ("pretrain.film_strip.sentences" in run.data.params) is allowed
+
+
+def test_the_base_run_and_tracker_accept_every_call_a_recipe_makes() -> None:
+    for name in ("follow", "follow_events", "log_metrics", "log_artifact", "log_datasets", "set_tags"):
+        assert callable(getattr(StageRun(), name))
+    assert issubclass(MlflowTracker, Tracker)
