@@ -1,0 +1,139 @@
+"""Which device, which number format, how many ranks and threads: everything `auto` is decided here, once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from bertline.foundation.errors import MachineError
+from bertline.training.compiling import should_compile
+from bertline.training.config import RuntimeConfig
+
+Precision = Literal["fp32", "bf16"]
+_NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranks:
+    """This process among those that train together. `torchrun` and `srun` say so in the environment."""
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process writes the files."""
+        return self.rank == 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """What a run uses of the machine, with nothing left to decide."""
+
+    device: torch.device
+    precision: Precision
+    compile: bool
+    ranks: Ranks
+
+
+def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "bf16"]) -> Machine:
+    """Decide every `auto` of the runtime section, and set the number of CPU threads of this process.
+
+    Raises:
+        MachineError: The device is missing, there is a GPU that this PyTorch cannot use, ranks were asked for and not
+            launched, or compiling was asked for and there is no compiler.
+    """
+    if runtime.num_threads is not None:
+        torch.set_num_threads(runtime.num_threads)
+    ranks = resolve_ranks(runtime)
+    device = resolve_device(runtime, ranks)
+    return Machine(
+        device=device,
+        precision=resolve_precision(precision, device),
+        compile=should_compile(runtime.compile, device),
+        ranks=ranks,
+    )
+
+
+def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
+    """Read the place of this process from RANK, WORLD_SIZE and LOCAL_RANK and hold it to the configuration.
+
+    Raises:
+        MachineError: The number of processes launched is not `num_devices` times `num_nodes`.
+    """
+    expected = runtime.num_devices * runtime.num_nodes
+    found = int(os.environ.get("WORLD_SIZE", "1"))
+    if found != expected:
+        raise MachineError(
+            f"runtime.num_devices={runtime.num_devices} and runtime.num_nodes={runtime.num_nodes} need {expected} "
+            f"processes, but {found} are running (WORLD_SIZE). Start them with `torchrun "
+            f"--nproc-per-node={runtime.num_devices} --nnodes={runtime.num_nodes} ...` or change these two keys."
+        )
+    if expected == 1:
+        return Ranks()
+    return Ranks(rank=int(os.environ["RANK"]), world_size=found, local_rank=int(os.environ["LOCAL_RANK"]))
+
+
+def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
+    """The device of this rank.
+
+    Raises:
+        MachineError: See `resolve_machine`.
+    """
+    if runtime.device in ("auto", "cuda"):
+        if torch.cuda.is_available():
+            return _cuda_device(runtime, ranks)
+        if driver_sees_gpu():
+            raise MachineError(
+                f"The driver of this machine sees an NVIDIA GPU, but PyTorch {torch.__version__} cannot use it"
+                f"{'' if torch.version.cuda else ' (it is a build for the CPU)'}. Install a build for the GPU (on an "
+                "image that brings its own: make install TORCH=keep), or train on the CPU with runtime.device=cpu."
+            )
+        if runtime.device == "cuda":
+            raise MachineError("runtime.device is cuda, but there is no CUDA device. Use runtime.device=auto or cpu.")
+    if runtime.device in ("auto", "mps"):
+        if torch.backends.mps.is_available():
+            return torch.device("mps")
+        if runtime.device == "mps":
+            raise MachineError("runtime.device is mps, but this is no Apple GPU. Use runtime.device=auto or cpu.")
+    return torch.device("cpu")
+
+
+def driver_sees_gpu() -> bool:
+    """Whether the NVIDIA driver lists a GPU that was not hidden on purpose (CUDA_VISIBLE_DEVICES)."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    return _NVIDIA_GPUS.is_dir() and any(_NVIDIA_GPUS.iterdir())
+
+
+def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
+    """bf16 where the hardware computes it natively, else fp32.
+
+    CPUs without bf16 instructions emulate it, up to 499 times slower than fp32 (measured), so the instruction set is
+    asked. On Apple GPUs `auto` is fp32.
+    """
+    if precision != "auto":
+        return precision
+    match device.type:
+        case "cuda":
+            native = torch.cuda.is_bf16_supported(including_emulation=False)
+        case "cpu":
+            native = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        case _:
+            native = False
+    return "bf16" if native else "fp32"
+
+
+def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
+    available = torch.cuda.device_count()
+    if runtime.num_devices > available:
+        raise MachineError(
+            f"runtime.num_devices is {runtime.num_devices}, but this machine has {available} CUDA devices. "
+            "Ask for no more than there are."
+        )
+    return torch.device("cuda", ranks.local_rank)

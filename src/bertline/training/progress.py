@@ -1,0 +1,106 @@
+"""How far training is: a bar on a terminal, a line every few seconds in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from bertline.foundation.progress import say
+
+
+class TrainingProgress:
+    """Shows steps, the newest metrics and the time left, on the first rank only.
+
+    Args:
+        description: What is being trained.
+        first_step: Steps that were finished before this start.
+        num_steps: Steps of the whole run.
+        every_s: Seconds between lines where there is no terminal.
+        shown: Whether this process shows anything.
+    """
+
+    def __init__(self, description: str, *, first_step: int, num_steps: int, every_s: float, shown: bool) -> None:
+        self.description = description
+        self.num_steps = num_steps
+        self._every_s = every_s
+        self._shown = shown
+        self._first_step = first_step
+        self._started = self._last_line = time.monotonic()
+        self._note = ""
+        self._bar = _bar() if shown and sys.stdout.isatty() else None
+        self._task = (
+            self._bar.add_task(description, total=num_steps, completed=first_step, note="") if self._bar else None
+        )
+
+    def __enter__(self) -> TrainingProgress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self) -> None:
+        """Time left is counted from here (after compiling, where that takes long)."""
+        self._started = time.monotonic()
+
+    def note(self, metrics: Mapping[str, float]) -> None:
+        """Take the newest metrics: what is shown beside the steps from now on."""
+        self._note = ", ".join(_shown_metrics(metrics))
+
+    def show(self, step: int) -> None:
+        """Show that `step` steps are finished."""
+        if not self._shown:
+            return
+        text = ", ".join(part for part in (self._note, self._left(step)) if part)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=step, note=text)
+            return
+        now = time.monotonic()
+        if now - self._last_line >= self._every_s or step == self.num_steps:
+            self._last_line = now
+            say(f"{self.description}: step {step:,} of {self.num_steps:,}{f', {text}' if text else ''}")
+
+    def _left(self, step: int) -> str:
+        done = step - self._first_step
+        if done < 1 or step >= self.num_steps:
+            return ""
+        return f"{format_seconds((time.monotonic() - self._started) / done * (self.num_steps - step))} left"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people.
+
+    >>> [format_seconds(seconds) for seconds in (7.4, 130, 7500, 200000)]
+    ['7 s', '2 min 10 s', '2 h 05 min', '2 d 7 h']
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:
+    shown = (
+        ("train/loss", "loss {:.3f}"),
+        ("train/mlm_accuracy", "accuracy {:.3f}"),
+        ("perf/tokens_per_s", "{:,.0f} tokens/s"),
+    )
+    return [pattern.format(metrics[key]) for key, pattern in shown if key in metrics]
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
+    return Progress(*columns, console=Console(file=sys.stdout))

@@ -1,0 +1,75 @@
+"""The one place that builds a Lightning Trainer."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytorch_lightning as pl
+from lightning_fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
+
+from bertline.training.config import RuntimeConfig
+from bertline.training.devices import Machine
+
+
+def build_trainer(
+    machine: Machine, runtime: RuntimeConfig, *, callbacks: Sequence[pl.Callback], max_epochs: int, root: Path
+) -> pl.Trainer:
+    """A quiet Trainer that loops, places and synchronises. All else (order, metrics, checkpoints) is bertline's own.
+
+    Args:
+        machine: What `resolve_machine` decided.
+        runtime: The runtime section.
+        callbacks: Run in this order after every batch.
+        max_epochs: Passes over the training loader.
+        root: Where anything that Lightning might still write would go.
+    """
+    # Lightning's advice and notes about hardware say nothing that bertline has not decided or reported itself.
+    for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    return pl.Trainer(
+        accelerator="gpu" if machine.device.type == "cuda" else machine.device.type,
+        devices=_devices(machine, runtime),
+        num_nodes=runtime.num_nodes,
+        strategy=_strategy(machine),
+        plugins=[_environment(machine)],
+        precision="bf16-mixed" if machine.precision == "bf16" else "32-true",
+        max_epochs=max_epochs,
+        callbacks=list(callbacks),
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        default_root_dir=root,
+    )
+
+
+def fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
+    """Train, without Lightning's warnings about choices that are made on purpose."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric|lightning)\..*")
+        trainer.fit(module, datamodule=data)
+
+
+def _devices(machine: Machine, runtime: RuntimeConfig) -> int | list[int]:
+    if machine.device.type == "cuda" and machine.ranks.world_size == 1:
+        return [machine.device.index or 0]
+    return runtime.num_devices
+
+
+def _strategy(machine: Machine) -> Strategy:
+    if machine.ranks.world_size == 1:
+        return SingleDeviceStrategy(device=machine.device)
+    # Every weight gets a gradient in every step, and there are no buffers to keep alike.
+    return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
+
+
+def _environment(machine: Machine) -> ClusterEnvironment:
+    # Named, not detected: Lightning would take over requeueing wherever it finds Slurm's variables.
+    return LightningEnvironment() if machine.ranks.world_size == 1 else TorchElasticEnvironment()
