@@ -15,7 +15,7 @@ from bertline.corpus.storage import read_documents
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import read_manifest, versions_of, write_manifest
-from bertline.foundation.progress import say
+from bertline.foundation.progress import progress, say
 from bertline.foundation.seeds import unit_interval
 from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.quality import quality_report
@@ -71,7 +71,7 @@ def build_tokenizer(
 
 
 def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
-    fraction = min(1.0, config.sample_characters / max(1, _characters(corpus_folder, "train")))
+    fraction = min(1.0, config.sample_characters / max(1, _counts(corpus_folder, "train")["characters"]))
     plain = Vocabulary(pieces=(), lowercase=config.lowercase)
     word_counts = count_words(_sentences(corpus_folder, "train", fraction), plain, num_workers=num_workers)
     if not word_counts:
@@ -106,8 +106,8 @@ def _existing(config: ExistingTokenizerConfig) -> Vocabulary:
 
 def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dict[str, Any]:
     """The report on the validation split, or on the train split if nothing is held out."""
-    split: Split = "validation" if _characters(corpus_folder, "validation") else "train"
-    fraction = min(1.0, _REPORT_CHARACTERS / max(1, _characters(corpus_folder, split)))
+    split: Split = "validation" if _counts(corpus_folder, "validation")["characters"] else "train"
+    fraction = min(1.0, _REPORT_CHARACTERS / max(1, _counts(corpus_folder, split)["characters"]))
     sentences = _sentences(corpus_folder, split, fraction)
     word_counts = count_words(sentences, tokenizer.vocabulary, num_workers=num_workers)
     return {"split": split, **quality_report(tokenizer, word_counts)}
@@ -115,11 +115,17 @@ def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dic
 
 def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:
     """Sentences of a share of the documents, chosen by a hash of each document's id."""
-    for document in read_documents(corpus_folder, split):
+    documents = progress(
+        read_documents(corpus_folder, split),
+        description=f"counting words, {split} documents",
+        total=_counts(corpus_folder, split)["documents"],
+    )
+    for document in documents:
         if fraction >= 1 or unit_interval("tokenizer sample", document.id) < fraction:
             yield from document.sentences
 
 
-def _characters(corpus_folder: Path, split: Split) -> int:
+def _counts(corpus_folder: Path, split: Split) -> dict[str, int]:
+    """Documents, sentences, characters and words of a split; zeros where it is empty."""
     manifest = read_manifest(corpus_folder, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)
-    return manifest["counts"][split].get("characters", 0)
+    return {"documents": 0, "characters": 0, **manifest["counts"][split]}

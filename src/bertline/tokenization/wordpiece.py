@@ -43,7 +43,7 @@ def train_wordpiece(
 
     Example:
         >>> counts = {"low": 5, "lower": 2, "newest": 6, "widest": 3}
-        >>> train_wordpiece(counts, vocab_size=23, min_frequency=2, max_alphabet=100)[-4:]
+        >>> train_wordpiece(counts, vocab_size=27, min_frequency=2, max_alphabet=100)[-4:]
         ('##es', '##est', '##ow', 'low')
     """
     alphabet = _alphabet(word_counts, max_alphabet)

@@ -9,7 +9,6 @@ from functools import partial
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from bertline.foundation.parallel import ordered_map
-from bertline.foundation.progress import progress
 from bertline.tokenization.tokenizer import bert_normalizer
 from bertline.tokenization.vocabulary import Vocabulary
 
@@ -35,8 +34,7 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_work
     """
     counts: Counter[str] = Counter()
     work = partial(_count_batch, normalization=normalization)
-    batches = ordered_map(work, _batches(sentences), num_workers=num_workers)
-    for batch in progress(batches, description="counting words, batches"):
+    for batch in ordered_map(work, _batches(sentences), num_workers=num_workers):
         counts.update(batch)
     return counts
 

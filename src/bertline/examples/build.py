@@ -1,0 +1,164 @@
+"""The examples stage: sentence pairs for every configured length, with a manifest and a few to read."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bertline.corpus.document import Split
+from bertline.corpus.storage import read_documents
+from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
+from bertline.examples.encoding import EncodedCorpus, encode_corpus
+from bertline.examples.generation import Generation, blocks_of_documents, generate_block
+from bertline.examples.masking import masking_policy
+from bertline.examples.readable import write_readable
+from bertline.examples.statistics import piece_counts, target_counts, unigram_entropy
+from bertline.examples.store import FORMAT_VERSION, KIND, ExampleStore, ExampleWriter, split_folder
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import folder_written_atomically, size_of_path
+from bertline.foundation.manifests import versions_of, write_manifest
+from bertline.foundation.parallel import ordered_map
+from bertline.foundation.progress import progress, warn
+from bertline.foundation.validation import to_mapping
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES
+
+_SPLITS: tuple[Split, ...] = ("train", "validation")
+_MUCH_TRUNCATED = 0.5
+
+
+def build_examples(
+    config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, out: Path, *, num_workers: int
+) -> dict[str, float | int]:
+    """Make the examples artifact: shards of each length and split, `readable-LENGTH.txt`, `manifest.json`.
+
+    The bytes are a function of corpus, tokenizer and configuration alone, whatever `num_workers` is. Memory is bounded
+    by a few batches and one shard; the encoded corpus lies on disk meanwhile (2 or 4 bytes a token).
+
+    Returns:
+        Headline figures: for each length examples, tokens, share of random next segments, unigram entropy.
+
+    Raises:
+        DataError: A split has too few documents to make pairs from.
+    """
+    tokenizer = Tokenizer.load(tokenizer_folder)
+    with folder_written_atomically(out) as folder:
+        encoded = folder / "encoded"
+        corpus_counts = {
+            split: _encode(split, config, tokenizer_folder, corpus_folder, encoded / split, num_workers)
+            for split in _SPLITS
+        }
+        manifest: dict[str, Any] = {
+            "seed": config.seed,
+            "masking": to_mapping(config.masking),
+            "dupe_factor": _dupe_factor(config),
+            "random_next_prob": config.random_next_prob,
+            "short_sequence_prob": config.short_sequence_prob,
+            "shard_sequences": config.shard_sequences,
+            "vocab_size": tokenizer.vocab_size,
+            "special_ids": {piece: tokenizer.pieces.index(piece) for piece in SPECIAL_PIECES},
+            "corpus": corpus_counts,
+            "lengths": {},
+            "versions": versions_of("numpy", "tokenizers"),
+        }
+        for length in config.lengths:
+            manifest["lengths"][str(length)] = {
+                split: _write_examples(split, length, config, tokenizer, folder, num_workers) for split in _SPLITS
+            }
+        shutil.rmtree(encoded)
+        manifest["bytes"] = size_of_path(folder)
+        for length in config.lengths:
+            manifest["lengths"][str(length)]["unigram_entropy"] = _finish_length(length, manifest, tokenizer, folder)
+        write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=manifest)
+    return _headline(manifest)
+
+
+def _encode(
+    split: Split, config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, folder: Path, num_workers: int
+) -> dict[str, int]:
+    documents = progress(read_documents(corpus_folder, split), description=f"encoding {split} documents")
+    counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers)
+    needed = 2 if config.random_next_prob > 0 else 1
+    if counts["documents"] < needed:
+        raise DataError(_too_few_documents(split, counts, needed))
+    return dict(counts)
+
+
+def _write_examples(
+    split: Split, length: int, config: ExamplesConfig, tokenizer: Tokenizer, folder: Path, num_workers: int
+) -> dict[str, float | int]:
+    encoded = folder / "encoded" / split
+    generation = Generation(
+        corpus_folder=encoded,
+        split=split,
+        length=length,
+        config=config,
+        cls_id=tokenizer.cls_id,
+        sep_id=tokenizer.sep_id,
+    )
+    # Validation pairs are made once: more copies of the same text would measure nothing new.
+    num_copies = _dupe_factor(config) if split == "train" else 1
+    blocks = blocks_of_documents(EncodedCorpus.open(encoded), num_copies)
+    results = ordered_map(partial(generate_block, generation=generation), blocks, num_workers=num_workers)
+    writer = ExampleWriter(split_folder(folder, split, length), config.shard_sequences)
+    counts: Counter[str] = Counter()
+    description = f"{split} examples of {length} tokens, blocks"
+    for examples, block_counts in progress(results, description=description, total=len(blocks)):
+        writer.write(examples)
+        counts.update(block_counts)
+    writer.close()
+    if not counts["examples"]:
+        raise DataError(f"The {split} split has no two tokens in one document, so no example can be made from it.")
+    truncated = counts["truncated_tokens"]
+    if truncated > _MUCH_TRUNCATED * (truncated + counts["tokens"]):
+        warn(
+            f"of the {split} text, sequences of {length} tokens keep less than half: its sentences are longer than "
+            "that. Check that the corpus splits sentences in this language, or raise examples.lengths."
+        )
+    return {
+        **counts,
+        "random_next_share": counts["random_next"] / counts["examples"],
+        "short_share": counts["short"] / counts["examples"],
+    }
+
+
+def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, folder: Path) -> float:
+    """Write the readable examples and return the unigram entropy."""
+    policy = masking_policy(manifest)
+    train, validation = (ExampleStore(folder, split, length, manifest) for split in _SPLITS)
+    readable = folder / f"readable-{length:04d}.txt"
+    write_readable(readable, train, tokenizer, seed=manifest["seed"], policy=policy)
+    return unigram_entropy(
+        piece_counts(train, policy.vocab_size),
+        target_counts(validation, seed=manifest["seed"], policy=policy),
+        policy.special_ids,
+    )
+
+
+def _dupe_factor(config: ExamplesConfig) -> int:
+    return config.masking.dupe_factor if isinstance(config.masking, StaticMaskingConfig) else 1
+
+
+def _too_few_documents(split: Split, counts: Counter[str], needed: int) -> str:
+    fix = "Give more documents"
+    if split == "validation":
+        fix += " or raise corpus.validation_fraction"
+    return (
+        f"The corpus has {counts['documents']} documents with text in its {split} split "
+        f"({counts['documents/no_tokens']} more had none left); sentence pairs need at least {needed}, because a "
+        f"random second segment comes from another document. {fix}, or split the text into smaller ones (corpus.document)."
+    )
+
+
+def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:
+    headline: dict[str, float | int] = {}
+    for length, facts in manifest["lengths"].items():
+        for split in _SPLITS:
+            headline[f"length_{length}/{split}_examples"] = facts[split]["examples"]
+            headline[f"length_{length}/{split}_tokens"] = facts[split]["tokens"]
+        headline[f"length_{length}/random_next_share"] = facts["train"]["random_next_share"]
+        headline[f"length_{length}/unigram_entropy"] = facts["unigram_entropy"]
+    return headline

@@ -1,0 +1,146 @@
+"""The corpus as piece ids: flat memory-mapped arrays in which any sentence of any document is one look-up away."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from bertline.corpus.document import Document
+from bertline.examples.store import Array, token_id_dtype
+from bertline.foundation.parallel import ordered_map
+from bertline.tokenization.tokenizer import Tokenizer
+
+_BATCH_CHARACTERS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCorpus:
+    """One split. Document d has the sentences `document_starts[d]` to `document_starts[d + 1]`, and sentence s the
+    tokens `sentence_starts[s]` to `sentence_starts[s + 1]`. No document and no sentence is empty."""
+
+    tokens: Array
+    """[tokens] piece ids, without special ones."""
+    sentence_starts: Array
+    """[sentences + 1] int64."""
+    document_starts: Array
+    """[documents + 1] int64."""
+
+    @property
+    def num_documents(self) -> int:
+        """Documents with at least one token."""
+        return len(self.document_starts) - 1
+
+    @classmethod
+    def open(cls, folder: Path) -> EncodedCorpus:
+        """Map what `encode_corpus` wrote."""
+        dtype = (folder / "dtype").read_text()
+        return cls(
+            _mapped(folder / "tokens", dtype),
+            _mapped(folder / "sentence_starts", "int64"),
+            _mapped(folder / "document_starts", "int64"),
+        )
+
+    @classmethod
+    def from_lists(cls, documents: Iterable[Iterable[list[int]]]) -> EncodedCorpus:
+        """From documents of sentences of piece ids.
+
+        Example:
+            >>> corpus = EncodedCorpus.from_lists([[[5, 6], [7]], [[8]]])
+            >>> corpus.sentence_starts.tolist(), corpus.document_starts.tolist()
+            ([0, 2, 3, 4], [0, 2, 3])
+        """
+        kept = [[sentence for sentence in document if sentence] for document in documents]
+        kept = [document for document in kept if document]
+        sentences = [sentence for document in kept for sentence in document]
+        return cls(
+            np.array([token for sentence in sentences for token in sentence], dtype=np.int64),
+            _starts([len(sentence) for sentence in sentences]),
+            _starts([len(document) for document in kept]),
+        )
+
+
+def encode_corpus(
+    documents: Iterable[Document], tokenizer_folder: Path, folder: Path, *, num_workers: int
+) -> Counter[str]:
+    """Encode documents in order into `folder`, a batch in memory at a time.
+
+    Returns:
+        Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens`, left out
+        because nothing was left of them (control characters alone, for instance).
+    """
+    folder.mkdir(parents=True)
+    dtype = token_id_dtype(Tokenizer.load(tokenizer_folder).vocab_size)
+    (folder / "dtype").write_text(dtype.name)
+    counts: Counter[str] = Counter()
+    num_tokens = num_sentences = 0
+    work = partial(_encode_batch, tokenizer_folder=tokenizer_folder)
+    with (
+        (folder / "tokens").open("wb") as tokens,
+        (folder / "sentence_starts").open("wb") as sentence_starts,
+        (folder / "document_starts").open("wb") as document_starts,
+    ):
+        _append(sentence_starts, np.zeros(1, dtype=np.int64))
+        _append(document_starts, np.zeros(1, dtype=np.int64))
+        for part, left_out in ordered_map(work, _batches(documents), num_workers=num_workers):
+            _append(tokens, part.tokens.astype(dtype))
+            _append(sentence_starts, part.sentence_starts[1:] + num_tokens)
+            _append(document_starts, part.document_starts[1:] + num_sentences)
+            num_tokens += len(part.tokens)
+            num_sentences += len(part.sentence_starts) - 1
+            counts.update(left_out)
+            counts["documents"] += part.num_documents
+    counts.update({"sentences": num_sentences, "tokens": num_tokens})
+    return counts
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[tuple[str, ...]]]:
+    batch: list[tuple[str, ...]] = []
+    characters = 0
+    for document in documents:
+        batch.append(document.sentences)
+        characters += sum(map(len, document.sentences))
+        if characters >= _BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch
+
+
+def _encode_batch(documents: list[tuple[str, ...]], tokenizer_folder: Path) -> tuple[EncodedCorpus, dict[str, int]]:
+    # Processes share out the work; the library's own threads would only get into their way.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    sentences = [sentence for document in documents for sentence in document]
+    ids = iter(_tokenizer(tokenizer_folder).encode_literally(sentences))
+    encoded = EncodedCorpus.from_lists([next(ids) for _ in document] for document in documents)
+    left_out = {
+        "sentences/no_tokens": len(sentences) - (len(encoded.sentence_starts) - 1),
+        "documents/no_tokens": len(documents) - encoded.num_documents,
+    }
+    return encoded, left_out
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(folder: Path) -> Tokenizer:
+    return Tokenizer.load(folder)
+
+
+def _starts(lengths: list[int]) -> Array:
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(lengths, dtype=np.int64))])
+
+
+def _append(handle: BinaryIO, array: Array) -> None:
+    handle.write(array.tobytes())
+
+
+def _mapped(path: Path, dtype: str) -> Array:
+    if path.stat().st_size == 0:
+        return np.empty(0, dtype=dtype)
+    # A plain view: np.memmap's own indexing is several times slower.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -1,0 +1,108 @@
+"""From spans of the encoded corpus to finished examples, a block of documents at a time."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from bertline.corpus.document import Split
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.encoding import EncodedCorpus
+from bertline.examples.pairs import NUM_SPECIAL_TOKENS, Pair, document_pairs
+from bertline.examples.store import Array, ExampleBlock
+from bertline.foundation.seeds import seed_for
+
+_BLOCK_TOKENS = 500_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Generation:
+    """What is the same for every block of one split and one length."""
+
+    corpus_folder: Path
+    """An encoded corpus."""
+    split: Split
+    length: int
+    config: ExamplesConfig
+    cls_id: int
+    sep_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockOfDocuments:
+    """Neighbouring documents, and which of the `dupe_factor` copies of their pairs to make."""
+
+    documents: range
+    copy: int
+
+
+def blocks_of_documents(corpus: EncodedCorpus, num_copies: int) -> list[BlockOfDocuments]:
+    """Blocks of about half a million tokens, in order, all of one copy before the next. The corpus alone decides."""
+    document_ends = corpus.sentence_starts[corpus.document_starts[1:]]
+    number = document_ends // _BLOCK_TOKENS
+    bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), corpus.num_documents]
+    ranges = [range(start, stop) for start, stop in pairwise(bounds)]
+    return [BlockOfDocuments(documents, copy) for copy in range(num_copies) for documents in ranges]
+
+
+def generate_block(block: BlockOfDocuments, generation: Generation) -> tuple[ExampleBlock, Counter[str]]:
+    """The examples of a block and their counts: a pure function of the corpus, the configuration and the block."""
+    corpus = _opened(generation.corpus_folder)
+    pairs: list[Pair] = []
+    for document in block.documents:
+        seed = seed_for(generation.config.seed, "pairs", generation.split, generation.length, block.copy, document)
+        rng = random.Random(seed)
+        pairs.extend(document_pairs(corpus, document, rng, length=generation.length, config=generation.config))
+    examples = assemble(corpus.tokens, pairs, cls_id=generation.cls_id, sep_id=generation.sep_id)
+    counts = Counter(
+        examples=len(pairs),
+        tokens=len(examples.input_ids),
+        random_next=sum(pair.next_sentence_label for pair in pairs),
+        short=sum(pair.is_short for pair in pairs),
+        truncated_tokens=sum(pair.num_truncated for pair in pairs),
+    )
+    return examples, counts
+
+
+def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> ExampleBlock:
+    """Write `[CLS] A [SEP] B [SEP]` for each pair, end to end.
+
+    Example:
+        >>> from bertline.examples.pairs import Span
+        >>> pair = Pair(Span(0, 2), Span(2, 3), 0, False, 0)
+        >>> assemble(np.array([10, 11, 12]), [pair], cls_id=2, sep_id=3).input_ids.tolist()
+        [2, 10, 11, 3, 12, 3]
+    """
+    bounds = np.array([(*pair.a, *pair.b) for pair in pairs], dtype=np.int64).reshape(len(pairs), 4)
+    a_starts, a_stops, b_starts, b_stops = bounds.T
+    a_lengths, b_lengths = a_stops - a_starts, b_stops - b_starts
+    lengths = a_lengths + b_lengths + NUM_SPECIAL_TOKENS
+    starts = np.cumsum(lengths) - lengths
+    input_ids = np.full(lengths.sum(), sep_id, dtype=tokens.dtype)
+    input_ids[starts] = cls_id
+    input_ids[_indices(starts + 1, a_lengths)] = tokens[_indices(a_starts, a_lengths)]
+    input_ids[_indices(starts + a_lengths + 2, b_lengths)] = tokens[_indices(b_starts, b_lengths)]
+    labels = np.array([pair.next_sentence_label for pair in pairs], dtype=np.int64)
+    return ExampleBlock(input_ids, lengths, a_lengths + 2, labels)
+
+
+def _indices(starts: Array, lengths: Array) -> Array:
+    """The numbers from each start on, as many as its length, end to end.
+
+    Example:
+        >>> _indices(np.array([10, 50]), np.array([3, 2])).tolist()
+        [10, 11, 12, 50, 51]
+    """
+    gone_before = np.cumsum(lengths) - lengths
+    return np.arange(lengths.sum()) + np.repeat(starts - gone_before, lengths)
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: Path) -> EncodedCorpus:
+    return EncodedCorpus.open(folder)

@@ -1,0 +1,53 @@
+"""The line that a masked language model must fall below: what knowing only how frequent each piece is would give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bertline.examples.batching import masked_batch
+from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy
+from bertline.examples.store import Array, ExampleStore
+
+_BATCH_EXAMPLES = 1024
+
+
+def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
+    """The cross-entropy, in nats, of the train split's piece frequencies on the validation targets.
+
+    Args:
+        train_counts: [vocab_size] how often each piece stands in the train examples. One is added for every piece, so
+            that one never seen in training does not cost infinitely much.
+        target_counts: [vocab_size] how often each piece is a validation target.
+        special_ids: Pieces that are never targets; they get no probability.
+
+    Example:
+        >>> round(unigram_entropy([0, 3, 1], [0, 2, 0], special_ids=[0]), 4)  # -log(4 / 6)
+        0.4055
+    """
+    smoothed = np.asarray(train_counts, dtype=np.float64) + 1
+    smoothed[list(special_ids)] = 0
+    targets = np.asarray(target_counts, dtype=np.float64)
+    seen = targets > 0
+    surprise = -np.log(smoothed[seen] / smoothed.sum())
+    return float((targets[seen] * surprise).sum() / targets.sum())
+
+
+def piece_counts(store: ExampleStore, vocab_size: int) -> Array:
+    """[vocab_size] how often each piece stands in the examples, special ones included."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for ids in store.id_shards():
+        counts += np.bincount(ids, minlength=vocab_size)
+    return counts
+
+
+def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy) -> Array:
+    """[vocab_size] how often each piece is a target under the masks of epoch 0, which validation always uses."""
+    counts = np.zeros(policy.vocab_size, dtype=np.int64)
+    for start in range(0, len(store), _BATCH_EXAMPLES):
+        indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))
+        labels = masked_batch(store, indices, epoch=0, seed=seed, policy=policy)["masked_labels"]
+        counts += np.bincount(labels[labels != UNUSED_LABEL], minlength=policy.vocab_size)
+    return counts

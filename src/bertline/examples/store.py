@@ -1,0 +1,205 @@
+"""Examples on disk: shards of memory-mapped arrays, opened in constant time and safe to share with workers.
+
+Layout of `length-0064/train/`: for each shard `00000.input_ids.npy`, all its sequences end to end, and
+`00000.examples.npy`, a row an example with the columns start, length, first_segment_length, next_sentence_label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bertline.corpus.document import Split
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import read_manifest
+
+KIND = "examples"
+FORMAT_VERSION = 1
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One sequence, `[CLS] A [SEP] B [SEP]`, without padding."""
+
+    input_ids: Array
+    """[length] piece ids."""
+    token_type_ids: Array
+    """[length] 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`."""
+    next_sentence_label: int
+    """1 if B is a random segment of another document, 0 if it follows A (BERT's sense)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleBlock:
+    """Many examples, end to end."""
+
+    input_ids: Array
+    """[sum of lengths] piece ids."""
+    lengths: Array
+    """[N] tokens of each example, special ones included."""
+    first_segment_lengths: Array
+    """[N] tokens of `[CLS] A [SEP]`."""
+    next_sentence_labels: Array
+    """[N]."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedExamples:
+    """B examples as rows of S = max_length tokens, padding at the end."""
+
+    input_ids: Array
+    """[B, S] int64."""
+    lengths: Array
+    """[B] int64, without padding."""
+    first_segment_lengths: Array
+    """[B] int64."""
+    next_sentence_labels: Array
+    """[B] int64."""
+
+
+class ExampleStore:
+    """The examples of one split and one length. Index i is the example's id, the same in every run."""
+
+    def __init__(self, folder: Path, split: Split, length: int, manifest: dict[str, Any]) -> None:
+        self.manifest = manifest
+        """The manifest of the whole examples artifact."""
+        self.max_length = length
+        self._arguments = (folder, split, length)
+        self._folder = split_folder(folder, split, length)
+        counts = manifest["lengths"][str(length)][split]
+        self._num_examples: int = counts["examples"]
+        self.num_tokens: int = counts["tokens"]
+        self._shard_sequences: int = manifest["shard_sequences"]
+        self._pad_id: int = manifest["special_ids"]["[PAD]"]
+        self._shards: dict[int, tuple[Array, Array]] = {}
+
+    @classmethod
+    def open(cls, folder: Path, split: Split, length: int) -> ExampleStore:
+        """Open without reading any example; shards are mapped when first used.
+
+        Raises:
+            ArtifactError: Not an examples folder, or none of that length in it.
+        """
+        manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+        if str(length) not in manifest["lengths"]:
+            raise ArtifactError(
+                f"{folder} has examples of {', '.join(manifest['lengths'])} tokens, none of {length}. "
+                f"Add {length} to examples.lengths and run the stage examples again."
+            )
+        return cls(folder, split, length, manifest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A memory map would be pickled as a copy of the file; a spawned worker opens its own instead.
+        return ExampleStore.open, self._arguments
+
+    def __len__(self) -> int:
+        return self._num_examples
+
+    def __getitem__(self, index: int) -> Example:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"example {index} of {len(self)}")
+        number, row = divmod(index % len(self), self._shard_sequences)
+        ids, rows = self._shard(number)
+        start, length, first, label = (int(value) for value in rows[row])
+        token_type_ids = (np.arange(length) >= first).astype(np.int64)
+        return Example(ids[start : start + length].astype(np.int64), token_type_ids, label)
+
+    def padded(self, indices: npt.ArrayLike) -> PaddedExamples:
+        """The examples at `indices` ([B], each from 0 to len - 1), padded to `max_length`."""
+        wanted = np.asarray(indices, dtype=np.int64)
+        numbers, rows_in_shard = np.divmod(wanted, self._shard_sequences)
+        input_ids = np.empty((len(wanted), self.max_length), dtype=np.int64)
+        facts = np.empty((len(wanted), 4), dtype=np.int64)
+        columns = np.arange(self.max_length)
+        for number in np.unique(numbers):
+            chosen = numbers == number
+            ids, rows = self._shard(int(number))
+            facts[chosen] = rows[rows_in_shard[chosen]]
+            # Columns beyond an example's end read its neighbour here and become padding below.
+            source = np.minimum(facts[chosen, :1] + columns, len(ids) - 1)
+            input_ids[chosen] = ids[source]
+        _, lengths, first_segment_lengths, labels = facts.T
+        input_ids[columns >= lengths[:, None]] = self._pad_id
+        return PaddedExamples(input_ids, lengths, first_segment_lengths, labels)
+
+    def id_shards(self) -> Iterable[Array]:
+        """The piece ids of all examples, special ones included, a shard at a time."""
+        for number in range(-(-len(self) // self._shard_sequences)):
+            yield self._shard(number)[0]
+
+    def _shard(self, number: int) -> tuple[Array, Array]:
+        if number not in self._shards:
+            paths = [self._folder / f"{number:05d}.{name}.npy" for name in ("input_ids", "examples")]
+            try:
+                # Plain views of the maps: np.memmap's own indexing is several times slower.
+                ids, rows = (np.asarray(np.load(path, mmap_mode="r")) for path in paths)
+            except (OSError, ValueError) as error:
+                raise ArtifactError(f"{paths[0]} cannot be read ({error}). Run the stage examples again.") from error
+            self._shards[number] = (ids, rows)
+        return self._shards[number]
+
+
+class ExampleWriter:
+    """Writes blocks of examples into shards of `shard_sequences` examples each."""
+
+    def __init__(self, folder: Path, shard_sequences: int) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._shard_sequences = shard_sequences
+        self._num_shards = 0
+        self._waiting: list[ExampleBlock] = []
+        self._num_waiting = 0
+
+    def write(self, block: ExampleBlock) -> None:
+        """Add the examples of a block, in order."""
+        self._waiting.append(block)
+        self._num_waiting += len(block.lengths)
+        while self._num_waiting >= self._shard_sequences:
+            self._write_shard(self._shard_sequences)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._num_waiting:
+            self._write_shard(self._num_waiting)
+
+    def _write_shard(self, num_examples: int) -> None:
+        joined = ExampleBlock(
+            *(np.concatenate([getattr(block, name) for block in self._waiting]) for name in ExampleBlock.__slots__)
+        )
+        ends = np.cumsum(joined.lengths, dtype=np.int64)
+        num_tokens = int(ends[num_examples - 1])
+        columns = (
+            ends - joined.lengths,
+            joined.lengths,
+            joined.first_segment_lengths,
+            joined.next_sentence_labels,
+        )
+        rows = np.stack([column[:num_examples] for column in columns], axis=1).astype(np.uint32)
+        np.save(self._folder / f"{self._num_shards:05d}.input_ids.npy", joined.input_ids[:num_tokens])
+        np.save(self._folder / f"{self._num_shards:05d}.examples.npy", rows)
+        self._num_shards += 1
+        self._num_waiting -= num_examples
+        rest = (joined.lengths, joined.first_segment_lengths, joined.next_sentence_labels)
+        self._waiting = [ExampleBlock(joined.input_ids[num_tokens:], *(column[num_examples:] for column in rest))]
+
+
+def split_folder(folder: Path, split: Split, length: int) -> Path:
+    """Where the shards of one split and length lie."""
+    return folder / f"length-{length:04d}" / split
+
+
+def token_id_dtype(vocab_size: int) -> np.dtype[Any]:
+    """The smallest unsigned type that holds every piece id.
+
+    Example:
+        >>> token_id_dtype(30522), token_id_dtype(119547)
+        (dtype('uint16'), dtype('uint32'))
+    """
+    return np.dtype(np.uint16 if vocab_size <= 1 << 16 else np.uint32)
