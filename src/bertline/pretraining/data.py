@@ -1,0 +1,179 @@
+"""From the examples to the batches of each step: order, masks and micro-batches, made ahead of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from bertline.examples.batching import masked_batch
+from bertline.examples.masking import masking_policy
+from bertline.examples.store import ExampleStore
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import read_manifest
+from bertline.pretraining.order import shuffled
+from bertline.pretraining.plan import Plan, share_of
+from bertline.training.clock import TrainingClock
+from bertline.training.config import RuntimeConfig
+from bertline.training.devices import Machine, Ranks
+from bertline.training.interruption import ignore_signals_in_worker
+
+_STEPS_AHEAD = 4
+
+
+class StepBatch(TypedDict):
+    """One rank's share of one optimizer step."""
+
+    micro_batches: list[dict[str, Tensor]]
+    num_targets: int
+    num_sequences: int
+    num_tokens: int
+    """Real tokens, padding not counted."""
+    global_batch_size: int
+    """Sequences of the step over all ranks."""
+
+
+class MaskedExamples:
+    """The examples of one split and length, masked on demand by the policy and the seed that the examples stage set.
+
+    Args:
+        folder: The examples artifact.
+        split: Of the corpus.
+        length: One of the artifact's lengths.
+
+    Raises:
+        ArtifactError: There is no such length, or there are no examples.
+    """
+
+    def __init__(self, folder: Path, split: Literal["train", "validation"], length: int) -> None:
+        self.store = ExampleStore.open(folder, split, length)
+        self.seed: int = self.store.manifest["seed"]
+        self._policy = masking_policy(self.store.manifest)
+        if not len(self.store):
+            raise ArtifactError(f"{folder} has no {split} examples of length {length}. Give the corpus more text.")
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
+        """Mask and pad these examples; keys and shapes as in `examples.batching.collate`."""
+        return masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
+
+
+class StepDataset(Dataset[StepBatch]):
+    """Item i is this rank's share of step i: any step can be made, in any process, without those before it."""
+
+    def __init__(
+        self, plan: Plan, examples: dict[int, MaskedExamples], *, ranks: Ranks, seed: int, micro_batch_size: int | None
+    ) -> None:
+        self.plan = plan
+        self.examples = examples
+        self.ranks = ranks
+        self.seed = seed
+        self.micro_batch_size = micro_batch_size
+
+    def __len__(self) -> int:
+        return self.plan.num_steps
+
+    def __getitem__(self, step: int) -> StepBatch:
+        place = self.plan.place(step)
+        positions = np.asarray(share_of(place, self.ranks))
+        batch = self._masked(self.examples[place.max_length], positions)
+        num_sequences = len(positions)
+        size = self.micro_batch_size or num_sequences
+        return StepBatch(
+            micro_batches=[
+                {name: torch.from_numpy(values[start : start + size]) for name, values in batch.items()}
+                for start in range(0, num_sequences, size)
+            ],
+            num_targets=int((batch["masked_labels"] != -100).sum()),
+            num_sequences=num_sequences,
+            num_tokens=int(batch["attention_mask"].sum()),
+            global_batch_size=place.global_batch_size,
+        )
+
+    def _masked(self, examples: MaskedExamples, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """The examples at these positions of the endless order, each masked for the epoch it falls into."""
+        size = len(examples)
+        epochs = positions // size
+        parts = []
+        for epoch in range(int(epochs[0]), int(epochs[-1]) + 1):
+            within = positions[epochs == epoch] - epoch * size
+            parts.append(examples.batch(shuffled(within, size, seed=self.seed, epoch=epoch), epoch=epoch))
+        return parts[0] if len(parts) == 1 else {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+class TimedLoader:
+    """A loader whose waiting is clocked."""
+
+    def __init__(self, loader: DataLoader[StepBatch], clock: TrainingClock) -> None:
+        self._loader = loader
+        self._clock = clock
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[StepBatch]:
+        batches = iter(self._loader)
+        for _ in range(len(self._loader)):
+            with self._clock.waiting():
+                batch = next(batches)
+            yield batch
+
+
+class PretrainingData(pl.LightningDataModule):
+    """Gives the steps from `first_step` to the end of the plan.
+
+    Args:
+        folder: The examples artifact.
+        plan: The steps of the run.
+        runtime: Workers and micro-batches.
+        machine: Device and ranks.
+        seed: `pretrain.seed`, root of the order.
+        clock: Counts the waiting.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        *,
+        runtime: RuntimeConfig,
+        machine: Machine,
+        seed: int,
+        clock: TrainingClock,
+    ) -> None:
+        super().__init__()
+        examples = {length: MaskedExamples(folder, "train", length) for length in plan.lengths}
+        self.dataset = StepDataset(
+            plan, examples, ranks=machine.ranks, seed=seed, micro_batch_size=runtime.micro_batch_size
+        )
+        self.num_workers = runtime.num_workers
+        self.machine = machine
+        self.clock = clock
+        self.first_step = 0
+
+    def train_dataloader(self) -> TimedLoader:
+        """The remaining steps in order, one item a step."""
+        steps: Sequence[int] = range(self.first_step, len(self.dataset))
+        loader: DataLoader[Any] = DataLoader(
+            self.dataset,
+            batch_size=None,
+            sampler=steps,
+            num_workers=self.num_workers,
+            prefetch_factor=_STEPS_AHEAD if self.num_workers else None,
+            pin_memory=self.machine.device.type == "cuda",
+            worker_init_fn=ignore_signals_in_worker,
+        )
+        return TimedLoader(loader, self.clock)
+
+
+def read_examples_manifest(folder: Path) -> dict[str, Any]:
+    """What the examples stage says about its work."""
+    return read_manifest(folder, kind="examples", format_version=1)

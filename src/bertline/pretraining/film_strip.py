@@ -1,0 +1,92 @@
+"""The film strip: what the model puts into a few fixed blanks while it learns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import write_atomically
+from bertline.modeling.bert import BertForPreTraining
+from bertline.pretraining.config import FilmStripConfig
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+
+class FilmStripProbe:
+    """Appends a frame to `film_strip.jsonl`: for each sentence the likeliest pieces at its first blank.
+
+    Args:
+        model: The model that is trained.
+        tokenizer: Of the line.
+        config: Sentences and number of guesses.
+        path: The file.
+        machine: Device, precision, ranks; the first rank alone writes.
+    """
+
+    def __init__(
+        self, model: BertForPreTraining, tokenizer: Tokenizer, config: FilmStripConfig, path: Path, *, machine: Machine
+    ) -> None:
+        self.every_steps = config.every_steps
+        self._model = model
+        self._tokenizer = tokenizer
+        self._config = config
+        self._path = path
+        self._machine = machine
+        self._inputs = [self._encode(sentence) for sentence in config.sentences]
+
+    def probe(self, step: int) -> dict[str, float]:
+        """Append the frame of this step; there is nothing to count."""
+        if self._machine.ranks.is_first and self._inputs:
+            rows = [
+                {"step": step, "sentence": sentence, "guesses": self._guesses(*inputs)}
+                for sentence, inputs in zip(self._config.sentences, self._inputs, strict=True)
+            ]
+            with self._path.open("a", encoding="utf-8") as handle:
+                handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        return {}
+
+    def keep_up_to(self, step: int) -> None:
+        """Drop the frames after `step`."""
+        if self._machine.ranks.is_first and self._path.exists():
+            rows = [row for row in read_film_strip(self._path) if row["step"] <= step]
+            write_atomically(self._path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+    def _guesses(self, input_ids: Tensor, position: int) -> list[list[Any]]:
+        """The likeliest pieces and their probabilities, likeliest first."""
+        on_device = input_ids.to(self._machine.device)
+        with evaluating(self._model, self._machine) as run:
+            output = run(
+                on_device,
+                torch.zeros_like(on_device),
+                torch.ones_like(on_device),
+                torch.full_like(on_device[:, :1], position),
+            )
+        probabilities, ids = output.mlm_logits[0, 0].float().softmax(-1).topk(self._config.num_guesses)
+        tokens = self._tokenizer.tokens(ids.tolist())
+        return [
+            [token, round(probability, 6)] for token, probability in zip(tokens, probabilities.tolist(), strict=True)
+        ]
+
+    def _encode(self, sentence: str) -> tuple[Tensor, int]:
+        """`[CLS] sentence [SEP]` as ids [1, S], and the position of the first blank."""
+        tokenizer = self._tokenizer
+        ids = [tokenizer.cls_id, *tokenizer.encode(sentence), tokenizer.sep_id]
+        longest = self._model.bert.config.max_position_embeddings
+        if len(ids) > longest:
+            raise ConfigError(
+                f"pretrain.film_strip.sentences has one of {len(ids)} tokens, the model has positions for {longest} "
+                f"(model.max_position_embeddings): {sentence!r}. Shorten it."
+            )
+        return torch.tensor([ids]), ids.index(tokenizer.mask_id)
+
+
+def read_film_strip(path: Path) -> list[dict[str, Any]]:
+    """The rows of a film strip in file order. A torn last line (the writer was killed) is left out."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]

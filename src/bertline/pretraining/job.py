@@ -1,0 +1,55 @@
+"""What a pretraining is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertline.modeling.config import ModelConfig
+from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
+from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PretrainJob:
+    """One pretraining: its configuration, its inputs and the folder it works in."""
+
+    model: ModelConfig
+    objective: ObjectiveConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    pretrain: PretrainConfig
+    runtime: RuntimeConfig
+    examples_folder: Path
+    tokenizer_folder: Path
+    run_folder: Path
+    """Checkpoints, metrics and, at the end, the result."""
+    start_from_folder: Path | None = None
+    """A BERT checkpoint with the same vocabulary; None for random weights."""
+    extend_from: Path | None = None
+    """The run folder of a finished run to go on from."""
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        """The checkpoints of this run."""
+        return self.run_folder / "checkpoints"
+
+    @property
+    def metrics_path(self) -> Path:
+        """The record of all metrics."""
+        return self.run_folder / "metrics.jsonl"
+
+    @property
+    def film_strip_path(self) -> Path:
+        """The guesses at the fixed blanks."""
+        return self.run_folder / "film_strip.jsonl"
+
+    @property
+    def latest_folder(self) -> Path:
+        """A model folder of the newest weights, to look into a run in progress."""
+        return self.run_folder / "latest"
+
+    @property
+    def result_folder(self) -> Path:
+        """What the run gives when it is finished."""
+        return self.run_folder / "result"

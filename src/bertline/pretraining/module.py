@@ -1,0 +1,130 @@
+"""The LightningModule of pretraining: one Lightning batch is one optimizer step's share of this rank."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from bertline.foundation.seeds import seed_for
+from bertline.modeling.bert import BertForPreTraining
+from bertline.pretraining.config import ObjectiveConfig
+from bertline.pretraining.data import StepBatch
+from bertline.pretraining.interval import IntervalSums
+from bertline.pretraining.losses import PreTrainingLosses
+from bertline.training.config import OptimizerConfig, ScheduleConfig
+from bertline.training.devices import Machine
+from bertline.training.distributed import sum_on_device
+from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.schedules import learning_rate_factor
+
+
+class PretrainingModule(pl.LightningModule):
+    """Takes optimizer steps and counts them.
+
+    Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's accumulation
+    would average the micro-batches' means, and DDP the ranks'.
+
+    Args:
+        model: With the weights to start from.
+        objective: Weighs the losses.
+        optimizer: Its section.
+        schedule: Its section.
+        machine: Where this runs.
+        seed: Root of dropout's randomness.
+        num_steps: Steps of the whole run; the schedule ends there.
+    """
+
+    def __init__(
+        self,
+        model: BertForPreTraining,
+        objective: ObjectiveConfig,
+        optimizer: OptimizerConfig,
+        schedule: ScheduleConfig,
+        *,
+        machine: Machine,
+        seed: int,
+        num_steps: int,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.losses = PreTrainingLosses(model)
+        self.objective_config = objective
+        self.optimizer_config = optimizer
+        self.machine = machine
+        self.seed = seed
+        self.learning_rate_factor = learning_rate_factor(schedule, num_steps)
+        self.finished_steps = 0
+        self.interval = IntervalSums(machine.device)
+        self.optimizer_state: dict[str, Any] | None = None
+        """What the optimizer goes on from when training begins; None for nothing."""
+        self.interval_state: dict[str, float] | None = None
+        """The sums that a checkpoint found in the middle of an interval; None for none."""
+
+    @property
+    def model(self) -> BertForPreTraining:
+        """The model that is trained."""
+        return self.losses.model
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the step that is about to be taken."""
+        return self.optimizer_config.lr * self.learning_rate_factor(self.finished_steps)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Build the optimizer once the weights are on their device, with the state to go on from."""
+        optimizer = build_optimizer(self.losses, self.optimizer_config)
+        if self.optimizer_state is not None:
+            optimizer.load_state_dict(self.optimizer_state)
+            self.optimizer_state = None
+        return optimizer
+
+    def on_train_start(self) -> None:
+        """Go on with an interval that a checkpoint cut in two."""
+        if self.interval_state is not None:
+            self.interval.restore(self.interval_state, is_first_rank=self.machine.ranks.is_first)
+            self.interval_state = None
+
+    def training_step(self, batch: StepBatch, batch_idx: int) -> None:
+        """Take one optimizer step."""
+        optimizer = self.optimizers()
+        # Dropout is a function of (seed, step, rank): a resumed run needs no saved generator.
+        torch.manual_seed(seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
+        set_learning_rate(optimizer, self.learning_rate)
+        optimizer.zero_grad()
+        self._backward(batch)
+        grad_norm = self._clip()
+        optimizer.step()
+        self.interval.add_step(
+            grad_norm=grad_norm,
+            targets=batch["num_targets"],
+            sequences=batch["num_sequences"],
+            tokens=batch["num_tokens"],
+        )
+        self.finished_steps += 1
+
+    def _backward(self, batch: StepBatch) -> None:
+        """Gradients of the mean loss over the targets and sequences of the global batch."""
+        world_size = self.machine.ranks.world_size
+        # DDP takes the mean of the ranks' gradients; with this factor that is their sum.
+        mlm_weight = world_size / sum_on_device(batch["num_targets"], self.machine.device)
+        nsp_weight = world_size * self.objective_config.nsp_weight / batch["global_batch_size"]
+        last = len(batch["micro_batches"]) - 1
+        for index, micro_batch in enumerate(batch["micro_batches"]):
+            with nullcontext() if index == last else self._without_synchronisation():
+                sums = self.losses(**micro_batch)
+                self.manual_backward(sums.mlm_loss * mlm_weight + sums.nsp_loss * nsp_weight)
+            self.interval.add_micro_batch(sums)
+
+    def _without_synchronisation(self) -> AbstractContextManager[None]:
+        """Ranks exchange gradients once a step, after the last micro-batch."""
+        wrapped = self.trainer.strategy.model
+        return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
+
+    def _clip(self) -> torch.Tensor:
+        """Scale the gradients down to the largest norm allowed and return the norm they had."""
+        largest = self.optimizer_config.max_grad_norm
+        return torch.nn.utils.clip_grad_norm_(self.losses.parameters(), float("inf") if largest is None else largest)

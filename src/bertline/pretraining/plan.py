@@ -1,0 +1,115 @@
+"""Which examples each step takes: a pure function of the step and the phases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bertline.foundation.errors import ConfigError
+from bertline.pretraining.config import PhaseConfig, PretrainConfig
+from bertline.training.devices import Ranks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where training stands before a step."""
+
+    phase: int
+    """Index into `pretrain.phases`."""
+    consumed: int
+    """Examples of this phase's length that have been taken so far, in earlier phases of the same length too."""
+    max_length: int
+    global_batch_size: int
+
+
+class Plan:
+    """The steps of a run, over all phases.
+
+    Args:
+        phases: As configured.
+        num_steps: Steps of the whole run, at most those of all phases.
+
+    Example:
+        >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
+        ...           PhaseConfig(steps=9, max_length=64, global_batch_size=32)]
+        >>> Plan(phases, num_steps=5).place(3)
+        Place(phase=1, consumed=48, max_length=64, global_batch_size=32)
+    """
+
+    def __init__(self, phases: Sequence[PhaseConfig], num_steps: int) -> None:
+        self.phases = tuple(phases)
+        self.num_steps = num_steps
+
+    @classmethod
+    def of(cls, config: PretrainConfig) -> Plan:
+        """The plan that the pretrain section asks for."""
+        return cls(config.phases, config.num_steps)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The sequence lengths of the phases that are reached, shortest first."""
+        return tuple(sorted({self.place(step).max_length for step in self._phase_starts()}))
+
+    def place(self, step: int) -> Place:
+        """The place before `step`, 0-based; past the last step it is the place in the last phase."""
+        consumed: dict[int, int] = {}
+        for index, phase in enumerate(self.phases):
+            taken = consumed.get(phase.max_length, 0)
+            if step < phase.steps or index == len(self.phases) - 1:
+                return Place(
+                    phase=index,
+                    consumed=taken + step * phase.global_batch_size,
+                    max_length=phase.max_length,
+                    global_batch_size=phase.global_batch_size,
+                )
+            step -= phase.steps
+            consumed[phase.max_length] = taken + phase.steps * phase.global_batch_size
+        raise ValueError("a plan needs at least one phase")
+
+    def starts_like(self, other: Plan) -> bool:
+        """Whether all steps of `other` take the same examples here: what extending a run needs."""
+        if other.num_steps > self.num_steps:
+            return False
+        starts = (*other._phase_starts(), *(start for start in self._phase_starts() if start < other.num_steps))
+        lasts = [start - 1 for start in starts if start > 0]
+        return all(_same_batch(self.place(step), other.place(step)) for step in (*starts, *lasts, other.num_steps - 1))
+
+    def _phase_starts(self) -> list[int]:
+        starts, start = [], 0
+        for phase in self.phases:
+            if start < self.num_steps:
+                starts.append(start)
+            start += phase.steps
+        return starts
+
+
+def share_of(place: Place, ranks: Ranks) -> range:
+    """The positions, in the order of the place's length, that one rank takes in the step.
+
+    The ranks' shares follow each other; they differ by one example where the batch does not divide evenly.
+
+    Raises:
+        ConfigError: Some rank would get nothing.
+
+    Example:
+        >>> place = Place(phase=0, consumed=100, max_length=64, global_batch_size=5)
+        >>> [list(share_of(place, Ranks(rank=rank, world_size=2, local_rank=rank))) for rank in (0, 1)]
+        [[100, 101], [102, 103, 104]]
+    """
+    size, world_size = place.global_batch_size, ranks.world_size
+    if size < world_size:
+        raise ConfigError(
+            f"pretrain.phases[{place.phase}].global_batch_size is {size}, fewer than the {world_size} devices. "
+            "Give every device at least one sequence a step."
+        )
+    return range(
+        place.consumed + size * ranks.rank // world_size, place.consumed + size * (ranks.rank + 1) // world_size
+    )
+
+
+def _same_batch(left: Place, right: Place) -> bool:
+    return (left.consumed, left.max_length, left.global_batch_size) == (
+        right.consumed,
+        right.max_length,
+        right.global_batch_size,
+    )

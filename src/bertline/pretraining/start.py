@@ -1,0 +1,146 @@
+"""Where a pretraining starts: its own checkpoint, a finished run it extends, a given model, or random weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from typing import Any
+
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.foundation.progress import say
+from bertline.modeling.attention import choose_attention
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.huggingface import load_pretraining_model, read_config
+from bertline.modeling.initialization import initialize
+from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.data import read_examples_manifest
+from bertline.pretraining.identity import require_same
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.plan import Plan
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.checkpoints import Checkpoint, CheckpointFolder
+from bertline.training.devices import Machine
+
+# Keys of the model section that say how weights are trained, not what they are.
+_FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
+
+
+def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> BertForPreTraining:
+    """The model with the weights of a new training: those of `start_from_folder`, or random ones.
+
+    Raises:
+        ArtifactError: The examples were made with another vocabulary.
+        ConfigError: The checkpoint to start from has another shape or vocabulary.
+    """
+    encoded_with = read_examples_manifest(job.examples_folder)["vocab_size"]
+    if encoded_with != tokenizer.vocab_size:
+        raise ArtifactError(
+            f"{job.examples_folder} was made with a vocabulary of {encoded_with} pieces, {job.tokenizer_folder} has "
+            f"{tokenizer.vocab_size}. Run the examples stage again."
+        )
+    longest = max(phase.max_length for phase in job.pretrain.phases)
+    model = BertForPreTraining(
+        job.model,
+        vocab_size=tokenizer.vocab_size,
+        pad_token_id=tokenizer.pad_id,
+        attention=choose_attention(job.runtime.attention, machine.device.type, longest),
+    )
+    if job.start_from_folder is None:
+        initialize(model, job.model, seed=job.pretrain.seed)
+    else:
+        _require_fitting(job, tokenizer)
+        model.load_state_dict(load_pretraining_model(job.start_from_folder).state_dict())
+        say(f"pretraining starts from {job.start_from_folder}")
+    return model
+
+
+def find_checkpoint(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
+    """The checkpoint to go on from: this run's newest, else the last one of the run it extends; None for a new run.
+
+    Raises:
+        ConfigError: The checkpoint is of another training than this one.
+    """
+    checkpoint = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints).load_newest()
+    if checkpoint is not None:
+        _require_same_precision(checkpoint, identity, job)
+        require_same(checkpoint.state["identity"], identity, where=str(job.run_folder), extending=False)
+        if checkpoint.step < job.pretrain.num_steps:
+            say(f"pretraining goes on after step {checkpoint.step:,} of {job.pretrain.num_steps:,}")
+        return checkpoint
+    return None if job.extend_from is None else _extended(job, identity)
+
+
+def take_over_records(job: PretrainJob, *, is_first_rank: bool) -> None:
+    """Begin an extension with the records of the run it extends, so that its curves are whole."""
+    if job.extend_from is None or not is_first_rank or job.checkpoints_folder.exists():
+        return
+    job.run_folder.mkdir(parents=True, exist_ok=True)
+    for path in (job.metrics_path, job.film_strip_path):
+        source = job.extend_from / path.name
+        if source.exists():
+            shutil.copyfile(source, path)
+
+
+def _extended(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint:
+    folder = job.extend_from
+    assert folder is not None  # the caller has looked
+    if not (folder / "result" / MANIFEST_NAME).exists():
+        raise ConfigError(
+            f"pretrain.extends names {folder}, which is not a finished run. Finish it first (run it again), or name "
+            "another one."
+        )
+    checkpoint = CheckpointFolder(folder / "checkpoints", keep=1).load_newest()
+    if checkpoint is None:
+        raise ConfigError(f"pretrain.extends names {folder}, but its checkpoints are gone. Train anew (extends: null).")
+    _require_same_precision(checkpoint, identity, job)
+    require_same(checkpoint.state["identity"], identity, where=str(folder), extending=True)
+    plan, num_steps = Plan.of(job.pretrain), checkpoint.step
+    phases = [PhaseConfig(**phase) for phase in checkpoint.state["identity"]["pretrain"]["phases"]]
+    if plan.num_steps <= num_steps:
+        raise ConfigError(
+            f"pretrain.extends: that run has {num_steps:,} steps, this configuration {plan.num_steps:,}. "
+            "Raise the steps of the last phase, or add a phase."
+        )
+    if not plan.starts_like(Plan(phases, num_steps)):
+        raise ConfigError(
+            f"pretrain.extends: the first {num_steps:,} steps must be those of that run, pretrain.phases gives them "
+            "another length or batch. Keep its phases as they were; lengthen the last one or add another."
+        )
+    say(f"pretraining extends {folder} after step {num_steps:,} to {plan.num_steps:,}")
+    return checkpoint
+
+
+def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], job: PretrainJob) -> None:
+    found = checkpoint.state["identity"]["resolved"]["precision"]
+    expected = identity["resolved"]["precision"]
+    if found != expected:
+        raise ConfigError(
+            f"{checkpoint.path} was trained in {found}; pretrain.precision={job.pretrain.precision} is {expected} on "
+            f"this machine. Go on where {found} is native, or set pretrain.precision={found}."
+        )
+
+
+def _require_fitting(job: PretrainJob, tokenizer: Tokenizer) -> None:
+    folder = job.start_from_folder
+    assert folder is not None  # the caller has looked
+    config, vocab_size, _ = read_config(folder)
+    ours, theirs = dataclasses.asdict(job.model), dataclasses.asdict(config)
+    problems = [
+        f"model.{key} is {ours[key]}, the checkpoint's is {theirs[key]}"
+        for key in ours
+        if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
+    ]
+    if vocab_size != tokenizer.vocab_size:
+        problems.append(f"the tokenizer has {tokenizer.vocab_size} pieces, the checkpoint {vocab_size}")
+    else:
+        pieces = enumerate(zip(tokenizer.pieces, Tokenizer.load(folder).pieces, strict=True))
+        different = next(((index, ours, theirs) for index, (ours, theirs) in pieces if ours != theirs), None)
+        if different:
+            problems.append("piece {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
+    if problems:
+        raise ConfigError(
+            f"pretrain.start_from names {folder}, which does not fit:\n"
+            + "\n".join(f"  - {problem}" for problem in problems)
+            + "\nGive the model section the checkpoint's figures, and use its vocabulary (tokenizer=existing)."
+        )

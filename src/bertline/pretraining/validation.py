@@ -1,0 +1,82 @@
+"""Validation: the held-out examples with fixed masks, so that figures of any two runs compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.order import shuffled
+from bertline.pretraining.plan import Plan
+from bertline.training.devices import Machine
+from bertline.training.distributed import sum_over_ranks
+from bertline.training.evaluating import evaluating
+
+_BATCH_TOKENS = 8192
+
+
+class ValidationProbe:
+    """Measures `val/mlm_loss` (nats), `val/mlm_accuracy` and `val/nsp_accuracy` at the length of the current phase.
+
+    The sequences are a fixed random choice of the held-out ones, their masks those of epoch 0 under `examples.seed`:
+    the same on which the examples stage measured `unigram_entropy`.
+
+    Args:
+        losses: The module that is trained; it is run uncompiled here, since its shapes differ.
+        folder: The examples artifact.
+        plan: Says which length a step has.
+        machine: Device, precision and ranks; each rank takes every so many batches.
+        every_steps: See `training.probe`.
+        max_sequences: Most sequences that are looked at.
+    """
+
+    def __init__(
+        self,
+        losses: PreTrainingLosses,
+        folder: Path,
+        plan: Plan,
+        *,
+        machine: Machine,
+        every_steps: int,
+        max_sequences: int,
+    ) -> None:
+        self.every_steps = every_steps
+        self._losses = losses
+        self._plan = plan
+        self._machine = machine
+        self._max_sequences = max_sequences
+        self._examples = {length: MaskedExamples(folder, "validation", length) for length in plan.lengths}
+
+    def probe(self, step: int) -> dict[str, float]:
+        """Measure now."""
+        examples = self._examples[self._plan.place(max(0, step - 1)).max_length]
+        sums = np.zeros(6)
+        with evaluating(self._losses, self._machine) as run:
+            for batch in self._batches(examples):
+                on_device = {name: torch.from_numpy(values).to(self._machine.device) for name, values in batch.items()}
+                counts = (int((batch["masked_labels"] != -100).sum()), len(batch["next_sentence_labels"]))
+                sums += [*torch.stack(list(run(**on_device))).tolist(), *counts]
+        mlm_loss, nsp_loss, mlm_correct, nsp_correct, targets, sequences = sum_over_ranks(
+            sums.tolist(), self._machine.device
+        )
+        return {
+            "val/mlm_loss": mlm_loss / targets,
+            "val/nsp_loss": nsp_loss / sequences,
+            "val/mlm_accuracy": mlm_correct / targets,
+            "val/nsp_accuracy": nsp_correct / sequences,
+        }
+
+    def keep_up_to(self, step: int) -> None:
+        """Keeps no records of its own."""
+
+    def _batches(self, examples: MaskedExamples) -> Iterator[dict[str, np.ndarray]]:
+        count = min(self._max_sequences, len(examples))
+        indices = shuffled(np.arange(count), len(examples), seed=examples.seed, epoch=0)
+        size = max(1, _BATCH_TOKENS // examples.store.max_length)
+        ranks = self._machine.ranks
+        for start in range(size * ranks.rank, count, size * ranks.world_size):
+            yield examples.batch(indices[start : start + size], epoch=0)

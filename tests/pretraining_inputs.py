@@ -1,0 +1,146 @@
+"""Small made-up inputs for pretraining tests, and the job that trains on them. Loaded by path from conftest files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
+from bertline.foundation.manifests import write_manifest
+from bertline.foundation.validation import validate
+from bertline.modeling.config import ModelConfig
+from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
+from bertline.pretraining.job import PretrainJob
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.training.config import AdamWConfig, LinearScheduleConfig, RuntimeConfig
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PIECES = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
+
+
+def write_inputs(
+    folder: Path, *, lengths: tuple[int, ...] = (16,), num_train: int = 50, num_validation: int = 12
+) -> None:
+    """Write `tokenizer/` and `examples/`: sequences of different lengths in which each piece follows from the last."""
+    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder / "tokenizer")
+    counts = {"train": num_train, "validation": num_validation}
+    manifest: dict[str, Any] = {
+        "seed": 7,
+        "vocab_size": len(PIECES),
+        "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
+        "masking": {
+            "kind": "dynamic",
+            "mask_prob": 0.15,
+            "replace_with_mask_prob": 0.8,
+            "replace_with_random_prob": 0.1,
+        },
+        "shard_sequences": 32,
+        "lengths": {},
+    }
+    for length in lengths:
+        manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
+        for split, count in counts.items():
+            tokens = _write_examples(split_folder(folder / "examples", split, length), count, length)
+            manifest["lengths"][str(length)][split] = {"examples": count, "tokens": tokens}
+    write_manifest(folder / "examples", kind="examples", format_version=1, content=manifest)
+
+
+def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:
+    """A job on `write_inputs`' folders that takes about a second. `changes` are `section__key=value`."""
+    sections = _sections()
+    for key, value in changes.items():
+        section, _, name = key.partition("__")
+        sections[section][name] = value
+    return PretrainJob(
+        model=validate(ModelConfig, sections["model"]),
+        objective=validate(MlmNspObjectiveConfig, sections["objective"]),
+        optimizer=validate(AdamWConfig, sections["optimizer"]),
+        schedule=validate(LinearScheduleConfig, sections["schedule"]),
+        pretrain=validate(PretrainConfig, sections["pretrain"]),
+        runtime=validate(RuntimeConfig, sections["runtime"]),
+        examples_folder=folder / "examples",
+        tokenizer_folder=folder / "tokenizer",
+        run_folder=run_folder,
+    )
+
+
+def _write_examples(folder: Path, count: int, length: int) -> int:
+    generator = np.random.default_rng(count + length)
+    lengths = generator.integers(length // 2, length + 1, size=count)
+    rows, firsts = [], []
+    for size in lengths:
+        body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(PIECES) - 5) + 5
+        cut = int(generator.integers(1, size - 3))
+        rows.append([2, *body[:cut], 3, *body[cut:], 3])
+        firsts.append(cut + 2)
+    block = ExampleBlock(
+        input_ids=np.concatenate(rows).astype(np.uint16),
+        lengths=lengths,
+        first_segment_lengths=np.array(firsts),
+        next_sentence_labels=generator.integers(0, 2, size=count),
+    )
+    writer = ExampleWriter(folder, 32)
+    writer.write(block)
+    writer.close()
+    return int(lengths.sum())
+
+
+def _sections() -> dict[str, dict[str, Any]]:
+    return {
+        "model": {
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "max_position_embeddings": 32,
+            "type_vocab_size": 2,
+            "hidden_act": "gelu",
+            "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.1,
+            "initializer_range": 0.02,
+            "layer_norm_eps": 1e-12,
+        },
+        "objective": {"kind": "mlm_nsp", "nsp_weight": 1.0},
+        "optimizer": {
+            "kind": "adamw",
+            "lr": 5e-3,
+            "beta1": 0.9,
+            "beta2": 0.98,
+            "eps": 1e-6,
+            "weight_decay": 0.01,
+            "max_grad_norm": 1.0,
+        },
+        "schedule": {"kind": "linear", "num_warmup_steps": 5},
+        "pretrain": {
+            "seed": 0,
+            "phases": [{"steps": 30, "max_length": 16, "global_batch_size": 8}],
+            "max_steps": None,
+            "precision": "fp32",
+            "start_from": None,
+            "start_from_revision": None,
+            "extends": None,
+            "validate_every_steps": 10,
+            "validation_sequences": 100,
+            "checkpoint_every_steps": 8,
+            "keep_checkpoints": 3,
+            "film_strip": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
+        },
+        "runtime": {
+            "device": "cpu",
+            "num_devices": 1,
+            "num_nodes": 1,
+            "num_workers": 0,
+            "num_threads": 1,
+            "micro_batch_size": None,
+            "compile": "off",
+            "attention": "auto",
+            "launcher": "local",
+            "sweep_workers": 1,
+            "runs_folder": "runs",
+            "progress_every_s": 10.0,
+        },
+    }
