@@ -1,9 +1,9 @@
 """configure: conf/ composed and checked for all stages, before anything expensive starts (params.yaml, artifacts/code).
 
-    python pipelines/configure.py                             what `dvc repro` runs
-    python pipelines/configure.py model=small                 check and show, change nothing
-    python pipelines/configure.py model=small --save          a lasting choice, kept in conf/local/default.yaml
-    python pipelines/configure.py --keep | --drop             keep, or drop, what an experiment set
+python pipelines/configure.py                             what `dvc repro` runs
+python pipelines/configure.py model=small                 check and show, change nothing
+python pipelines/configure.py model=small --save          a lasting choice, kept in conf/local/default.yaml
+python pipelines/configure.py --keep | --drop             keep, or drop, what an experiment set
 """
 
 import os
@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from composition import CONF, plain
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -26,6 +25,7 @@ from bertline.line.config import SECTIONS, LineConfig, line_config
 from bertline.line.fingerprints import code_fingerprint
 from bertline.line.stages import CODE, STAGES
 from bertline.line.user_data import link_user_data
+from composition import CONF, plain
 
 PARAMS = Path("params.yaml")
 LOCAL = CONF / "local" / "default.yaml"
@@ -83,7 +83,9 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
     saved = OmegaConf.to_container(OmegaConf.load(LOCAL)) if before else {}
     content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))  # type: ignore[arg-type]
-    write_atomically(LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}")
+    write_atomically(
+        LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}"
+    )
     try:
         mapping = composed([])
         line_config(mapping)

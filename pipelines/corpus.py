@@ -1,14 +1,13 @@
 """corpus: text in, clean documents of sentences out (artifacts/corpus).
 
-    python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=line
+python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=line
 """
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.corpus.build import build_corpus
 from bertline.line.opened import open_stage
+from composition import recipe
 
 
 @recipe

@@ -1,15 +1,14 @@
 """evaluate: every stage's figures, the curves and the one report (artifacts/evaluate).
 
-    python pipelines/evaluate.py evaluate.title="my encoder"
+python pipelines/evaluate.py evaluate.title="my encoder"
 """
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.evaluation.build import build_evaluation
 from bertline.line.opened import open_stage
 from bertline.line.summary import line_folders, line_metrics
+from composition import recipe
 
 
 @recipe

@@ -1,14 +1,13 @@
 """examples: sentence pairs of each length as memory-mapped shards (artifacts/examples).
 
-    python pipelines/examples.py examples.lengths=[64,128]
+python pipelines/examples.py examples.lengths=[64,128]
 """
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.examples.build import build_examples
 from bertline.line.opened import open_stage
+from composition import recipe
 
 
 @recipe

@@ -1,15 +1,15 @@
 """export: Hugging Face folders with model cards, checked against transformers, registered in MLflow (artifacts/export).
 
-    python pipelines/export.py export.model_name=my-encoder
+python pipelines/export.py export.model_name=my-encoder
 """
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.export.build import build_export
 from bertline.line.opened import open_stage
+from bertline.line.provenance import git_commit
 from bertline.line.summary import line_facts, line_folders
+from composition import recipe
 
 
 @recipe
@@ -27,9 +27,11 @@ def main(composed: dict[str, Any]) -> None:
         )
         stage.finish(metrics)
         if config.register:
-            stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias)
+            tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
+            stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias, tags=tags)
             for task in folders.sweeps:
-                stage.tracker.register(f"{config.model_name}-{task}", stage.output / task, alias=config.alias)
+                name = f"{config.model_name}-{task}"
+                stage.tracker.register(name, stage.output / task, alias=config.alias, tags=tags)
 
 
 if __name__ == "__main__":

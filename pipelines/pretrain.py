@@ -7,9 +7,8 @@ The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.line.opened import open_stage
+from composition import recipe
 
 
 @recipe

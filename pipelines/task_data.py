@@ -1,14 +1,13 @@
 """task_data@TASK: any labelled source as train, dev and test (artifacts/tasks/TASK).
 
-    python pipelines/task_data.py task_name=docs_library
+python pipelines/task_data.py task_name=docs_library
 """
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.line.opened import open_stage
 from bertline.tasks.build import build_task
+from composition import recipe
 
 
 @recipe

@@ -1,14 +1,13 @@
 """tokenizer: a WordPiece vocabulary trained on the corpus, or a given one (artifacts/tokenizer).
 
-    python pipelines/tokenizer.py tokenizer.vocab_size=4096
+python pipelines/tokenizer.py tokenizer.vocab_size=4096
 """
 
 from typing import Any
 
-from composition import recipe
-
 from bertline.line.opened import open_stage
 from bertline.tokenization.build import build_tokenizer
+from composition import recipe
 
 
 @recipe

@@ -1,8 +1,8 @@
 """try: type a sentence with blanks, see what the encoder would fill in; works on a run in progress too.
 
-    make try
-    python pipelines/try_blanks.py "The function returns a ___ of integers."
-    python pipelines/try_blanks.py --model artifacts/export/encoder
+make try
+python pipelines/try_blanks.py "The function returns a ___ of integers."
+python pipelines/try_blanks.py --model artifacts/export/encoder
 """
 
 import argparse
@@ -35,7 +35,10 @@ def main() -> None:
 
 def newest_model() -> Path:
     """The finished encoder, or the newest weights of a pretraining that is later than it."""
-    weights = [*Path().glob("artifacts/pretrain/model.safetensors"), *Path().glob("runs/pretrain/*/latest/model.safetensors")]
+    weights = [
+        *Path().glob("artifacts/pretrain/model.safetensors"),
+        *Path().glob("runs/pretrain/*/latest/model.safetensors"),
+    ]
     if not weights:
         raise ArtifactError("there is no encoder yet in artifacts/pretrain or runs/pretrain. Run `make repro` first.")
     return max(weights, key=lambda path: path.stat().st_mtime).parent

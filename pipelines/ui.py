@@ -1,19 +1,19 @@
 """ui: the MLflow UI on the line's store, on this machine's loopback address only.
 
-    make ui                   then open http://127.0.0.1:5000
-    make ui ARGS="--port 5001"
+make ui                   then open http://127.0.0.1:5000
+make ui ARGS="--port 5001"
 """
 
 import os
 import sys
 from typing import Any
 
-from composition import CONF, plain
 from hydra import compose, initialize_config_dir
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.line.config import SECTIONS, line_config
+from composition import CONF, plain
 
 
 def main(arguments: list[str]) -> None:

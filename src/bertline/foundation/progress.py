@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 from rich.console import Console
@@ -26,7 +26,7 @@ def warn(message: str) -> None:
 
 def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:
     """Pass items on while showing how many have gone by, the time taken and the time left."""
-    if total is None and hasattr(items, "__len__"):
+    if total is None and isinstance(items, Sized):
         total = len(items)
     return _bar(items, description, total) if sys.stdout.isatty() else _lines(items, description, total)
 

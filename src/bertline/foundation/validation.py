@@ -86,7 +86,8 @@ def _union_problems(members: tuple[Any, ...], value: Any, where: str) -> Iterato
     if kind in tagged:
         yield from _shape_problems(tagged[kind], value, where)
     else:
-        yield f"{_join(where, 'kind')} is {kind!r}; expected one of {', '.join(sorted(tagged))}.{_closest(kind, tagged)}"
+        known = ", ".join(sorted(tagged))
+        yield f"{_join(where, 'kind')} is {kind!r}; expected one of {known}.{_closest(kind, tagged)}"
 
 
 def _key_problems(expected: Any, value: Mapping[str, Any], where: str) -> Iterator[str]:

@@ -48,9 +48,7 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
     changed = differences(present, composed)
     if f"{_DIGEST}{content_digest(present)}" not in text:
         return changed
-    chosen = {
-        line.removeprefix(_CHOICE).split("=", 1)[0] for line in text.splitlines() if line.startswith(_CHOICE)
-    }
+    chosen = {line.removeprefix(_CHOICE).split("=", 1)[0] for line in text.splitlines() if line.startswith(_CHOICE)}
     return {key: values for key, values in changed.items() if key in chosen}
 
 
@@ -59,9 +57,7 @@ def content_digest(mapping: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def lasting_choices(
-    saved: Mapping[str, Any], groups: Mapping[str, str], values: Mapping[str, Any]
-) -> dict[str, Any]:
+def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
     """Merge new choices into the content of conf/local/default.yaml; the newer choice of a key wins.
 
     Args:
@@ -73,7 +69,9 @@ def lasting_choices(
         >>> lasting_choices({}, {"model": "small"}, {"optimizer.lr": 0.001})
         {'defaults': [{'override /model': 'small'}, '_self_'], 'optimizer': {'lr': 0.001}}
     """
-    kept = {key: option for item in saved.get("defaults", []) if isinstance(item, Mapping) for key, option in item.items()}
+    kept = {
+        key: option for item in saved.get("defaults", []) if isinstance(item, Mapping) for key, option in item.items()
+    }
     kept.update({f"override /{group}": option for group, option in groups.items()})
     result: dict[str, Any] = {"defaults": [{key: option} for key, option in kept.items()] + ["_self_"]}
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))

@@ -40,9 +40,7 @@ class LineConfig:
     """The whole line, as composed from `conf/` and checked as one."""
 
     python_docs: PythonDocsConfig
-    corpus: (
-        PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
-    )
+    corpus: PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
     tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig

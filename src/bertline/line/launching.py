@@ -38,9 +38,7 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
     if status.state == "finished":
         say(f"{folder} is finished already; taking its result")
         return status.metrics
-    if is_locked(folder):
-        _attach(folder)
-    elif _start(folder, _command(folder, runtime, several_devices)) == ALREADY_RUNNING:
+    if is_locked(folder) or _start(folder, _command(folder, runtime, several_devices)) == ALREADY_RUNNING:
         _attach(folder)
     status = read_status(folder)
     match status.state:

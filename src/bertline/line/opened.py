@@ -100,16 +100,22 @@ def open_stage(name: str, composed: Mapping[str, Any]) -> Iterator[OpenedStage]:
     folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
     output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
     _freeze(folder, stage, task, config, inputs, fingerprint)
-    tracker = open_tracker(
+    opened_tracker = open_tracker(
         config.tracking, line_key=line_key(config), tags=_line_tags(), params=_without_untracked(to_mapping(config))
     )
-    with tracker.stage(
-        full_name(stage, task),
-        key=fingerprint,
-        params=sections,
-        tags={"bertline.fingerprint": fingerprint, **{f"bertline.input.{key}": sha for key, sha in digests.items()}},
-        inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
-    ) as record:
+    with (
+        opened_tracker as tracker,
+        tracker.stage(
+            full_name(stage, task),
+            key=fingerprint,
+            params=sections,
+            tags={
+                "bertline.fingerprint": fingerprint,
+                **{f"bertline.input.{key}": sha for key, sha in digests.items()},
+            },
+            inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
+        ) as record,
+    ):
         yield OpenedStage(
             stage=stage,
             task_name=task,
@@ -172,9 +178,7 @@ def _tracked_sections(stage: Stage, task: str | None, mapping: dict[str, Any]) -
 def _fingerprint(stage: Stage, sections: dict[str, Any], digests: dict[str, str]) -> str:
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {**versions_of(*stage.versions), "python": python}
-    return _digest(
-        {"sections": sections, "inputs": digests, "code": code_fingerprint(stage), "versions": versions}
-    )
+    return _digest({"sections": sections, "inputs": digests, "code": code_fingerprint(stage), "versions": versions})
 
 
 def _freeze(

@@ -7,16 +7,20 @@ the text changes.
 from __future__ import annotations
 
 import glob
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.line.config import LineConfig
 from bertline.line.stages import USER_CHECKPOINT, USER_TASKS, USER_TEXT, USER_VOCABULARY
 from bertline.tasks.config import TableSourceConfig
 from bertline.tokenization.config import ExistingTokenizerConfig
+
+_PLACEHOLDER = ".place"
 
 
 def link_user_data(config: LineConfig) -> None:
@@ -33,7 +37,8 @@ def link_user_data(config: LineConfig) -> None:
             _link(place, path, key)
         elif not place.exists():
             _drop_dangling(place)
-            place.mkdir(parents=True)
+            # Hidden, so that no reader takes it for data; DVC warns of folders that are quite empty.
+            write_atomically(place / _PLACEHOLDER, f"Put your own data into {place}, or link it there.\n")
         _refuse_inner_links(place)
 
 
@@ -58,7 +63,7 @@ def _is_local(name_or_path: str) -> bool:
 def _link(place: Path, path: str, key: str) -> None:
     target = _base_of(path)
     if target == place or place in target.parents:
-        if not place.exists():
+        if not place.exists() or _holds_nothing(place):
             raise ConfigError(
                 f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "
                 f"python pipelines/configure.py {key}=/path/to/it --save"
@@ -70,8 +75,8 @@ def _link(place: Path, path: str, key: str) -> None:
         if place.resolve() == target.resolve():
             return
         place.unlink()
-    elif place.is_dir() and not any(place.iterdir()):
-        place.rmdir()
+    elif place.is_dir() and _holds_nothing(place):
+        shutil.rmtree(place)
     elif place.exists():
         raise ConfigError(
             f"{key} is {path}, but {place} already holds other data. DVC watches {place}: move what is in it away, or "
@@ -80,6 +85,10 @@ def _link(place: Path, path: str, key: str) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(target.resolve())
     say(f"linked {place} -> {target}, so that DVC sees when it changes")
+
+
+def _holds_nothing(place: Path) -> bool:
+    return place.is_dir() and all(inner.name == _PLACEHOLDER for inner in place.iterdir())
 
 
 def _base_of(path: str) -> Path:

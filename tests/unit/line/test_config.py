@@ -1,0 +1,117 @@
+"""The whole configuration is checked before anything expensive starts; errors name key, value, rule and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.line.config import line_config
+
+Composed = Callable[..., dict[str, Any]]
+EXPERIMENTS = sorted(path.stem for path in (Path(__file__).resolve().parents[3] / "conf/experiment").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_is_valid(composed: Composed, experiment: str) -> None:
+    line_config(composed(f"experiment={experiment}"))
+
+
+@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
+def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
+    line_config(composed(f"model={size}"))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "examples=sentence_pairs_static",
+        "tokenizer=wordpiece_cased",
+        "sweep=paper_grid",
+        "schedule=cosine",
+        "schedule=constant",
+        "corpus=text",
+        "corpus=wikiextractor",
+        "corpus=jsonl",
+        "corpus=csv",
+        "corpus=parquet",
+    ],
+)
+def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> None:
+    line_config(composed(choice))
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_the_paper_presets_have_the_settings_of_a2(composed: Composed, size: str) -> None:
+    config = line_config(composed(f"experiment=bert_{size}"))
+    phases = [(phase.steps, phase.max_length, phase.global_batch_size) for phase in config.pretrain.phases]
+    assert phases == [(900_000, 128, 256), (100_000, 512, 256)]
+    assert (config.optimizer.lr, config.optimizer.weight_decay) == (1e-4, 0.01)
+    assert config.schedule.kind == "linear"
+    assert config.schedule.num_warmup_steps == 10_000
+    assert config.model.hidden_dropout_prob == config.model.attention_probs_dropout_prob == 0.1
+    assert config.tokenizer.vocab_size == 30_522
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["+model.hiden_size=3"], r"model\.hiden_size is not a known key\. Did you mean hidden_size\?"),
+        (["~model.hidden_size"], r"model\.hidden_size is missing"),
+        (["optimizer.lr=fast"], r"optimizer\.lr is 'fast': .*number"),
+        (["optimizer.lr='3e-3'"], r"optimizer\.lr is '3e-3'"),
+        (["tokenizer.lowercase=1"], r"tokenizer\.lowercase is 1: .*bool"),
+        (
+            ["pretrain.phases=[{steps: 1.5, max_length: 64, global_batch_size: 8}]"],
+            r"pretrain\.phases\[0\]\.steps is 1\.5",
+        ),
+        (
+            ["pretrain.phases=[{step: 5, max_length: 64, global_batch_size: 8}]"],
+            r"phases\[0\]\.step is not a known key",
+        ),
+        (["optimizer.lr=-1"], r"optimizer.*lr must be positive, found -1"),
+        (["schedule.kind=linaer"], r"schedule\.kind is 'linaer'.*Did you mean linear\?"),
+        (["runtime.device=gpu"], r"runtime\.device is 'gpu'"),
+        (["tasks.docs_match.metric=acc"], r"tasks\.docs_match\.metric is 'acc'"),
+        (["examples.masking.mask_prob=1.5"], r"mask_prob must lie between 0 and 1, found 1\.5"),
+        (["pretrain.film_strip.sentences=[no blank]"], r"needs a \[MASK\], found 'no blank'"),
+        (["+sweep.space.learning_rat={kind: choice, values: [1]}"], r"space\.learning_rat is not a field"),
+        (["+tasks.docs_match.space.epochs={kind: choice, values: [1]}"], r"docs_match\.space\.epochs is not a field"),
+    ],
+)
+def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        line_config(composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["examples.lengths=[1024]"], r"examples\.lengths\[0\] is 1024.*positions for 512"),
+        (["examples.lengths=[128]"], r"pretrain\.phases\[0\]\.max_length is 64.*\[128\]"),
+        (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
+        (["tasks.docs_match.max_length=9999"], r"tasks\.docs_match\.max_length is 9999.*positions"),
+        (
+            ["sweep.sampler={kind: grid}", "+sweep.space.weight_decay={kind: log_uniform, low: 0.1, high: 0.2}"],
+            r"a grid needs choices|not a known key",
+        ),
+    ],
+)
+def test_rules_between_sections_are_checked(composed: Composed, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        line_config(composed(*overrides))
+
+
+def test_all_problems_are_reported_at_once(composed: Composed) -> None:
+    with pytest.raises(ConfigError) as caught:
+        line_config(composed("+model.a=1", "+optimizer.b=2"))
+    assert "model.a" in str(caught.value)
+    assert "optimizer.b" in str(caught.value)
+
+
+def test_a_run_cut_short_inside_its_warm_up_is_valid(composed: Composed) -> None:
+    assert line_config(composed("pretrain.max_steps=5")).pretrain.num_steps == 5

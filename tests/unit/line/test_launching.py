@@ -1,0 +1,120 @@
+"""Starting, attaching to and resuming a worker, with small scripts in the worker's place."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from bertline.foundation.errors import BertlineError
+from bertline.line import launching
+from bertline.line.launching import run_in_worker
+from bertline.line.status import is_locked, read_status
+from bertline.training.config import RuntimeConfig
+
+RUNTIME = RuntimeConfig(
+    device="cpu",
+    num_devices=1,
+    num_nodes=1,
+    num_workers=0,
+    num_threads=None,
+    micro_batch_size=None,
+    compile="off",
+    attention="auto",
+    launcher="local",
+    sweep_workers=1,
+    runs_folder="runs",
+    progress_every_s=10.0,
+)
+PREAMBLE = """
+import os, sys, time
+from pathlib import Path
+from bertline.line.status import Status, hold_lock, write_status
+folder = Path(sys.argv[1])
+"""
+FINISHES = (
+    PREAMBLE
+    + """
+with hold_lock(folder) as held:
+    if not held:
+        sys.exit(75)
+    write_status(folder, Status(state="running", pid=os.getpid()))
+    print("working", flush=True)
+    (folder / "starts").open("a").write("x")
+    time.sleep(float(sys.argv[2]))
+    write_status(folder, Status(state="finished", metrics={"val/mlm_loss": 4.0}))
+"""
+)
+FAILS = PREAMBLE + 'write_status(folder, Status(state="failed", message="the text is empty"))\nsys.exit(1)\n'
+
+
+def use(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -> None:
+    command = lambda folder, *_: [sys.executable, "-c", script, str(folder), *arguments]  # noqa: E731
+    monkeypatch.setattr(launching, "_command", command)
+
+
+def test_the_workers_lines_are_shown_and_its_figures_returned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    use(monkeypatch, FINISHES, "0")
+    assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+    assert "working" in capfd.readouterr().out
+    assert "working" in (tmp_path / "log").read_text()
+
+
+def test_a_finished_run_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FINISHES, "0")
+    for _ in range(2):
+        assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+def test_a_second_recipe_attaches_instead_of_starting_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FINISHES, "2")
+    results: list[dict[str, float]] = []
+    # Signal handlers belong to the main thread, so the first start is made by hand.
+    first = subprocess.Popen([sys.executable, "-c", FINISHES, str(tmp_path), "2"])
+    while not is_locked(tmp_path):
+        time.sleep(0.05)
+    results.append(run_in_worker(tmp_path, RUNTIME, several_devices=False))
+    assert first.wait() == 0
+    assert results == [{"val/mlm_loss": 4.0}]
+    assert (tmp_path / "starts").read_text() == "x"
+
+
+def test_a_failure_is_told_in_the_workers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FAILS)
+    with pytest.raises(BertlineError, match="the text is empty"):
+        run_in_worker(tmp_path, RUNTIME, several_devices=False)
+
+
+def test_a_killed_worker_is_told_apart_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, FINISHES, "60")
+
+    def kill_when_running() -> None:
+        while read_status(tmp_path).pid is None:
+            time.sleep(0.05)
+        os.kill(read_status(tmp_path).pid or 0, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_when_running)
+    killer.start()
+    with pytest.raises(BertlineError, match="was killed; run the same command again"):
+        run_in_worker(tmp_path, RUNTIME, several_devices=False)
+    killer.join()
+    use(monkeypatch, FINISHES, "0")
+    assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+
+
+def test_several_devices_are_started_by_torchrun(tmp_path: Path) -> None:
+    import dataclasses
+
+    two = dataclasses.replace(RUNTIME, num_devices=2)
+    command = launching._command(tmp_path, two, True)
+    assert command[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert "torch.distributed.run" not in launching._command(tmp_path, two, False)
