@@ -1,0 +1,153 @@
+"""The report's charts, as SVG text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bertline.evaluation.svg import WIDTH, Scale, dot, drawing, legend, line, padded, path, text, tick_label
+from bertline.evaluation.wording import score
+
+_LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 190
+_BELOW = 36
+"""Room for the tick labels and the name of the horizontal axis."""
+_MOST_POINTS = 400
+"""A curve drawn from more points looks the same and makes the file large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A named curve. `spread` is the standard deviation at each point."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    css: str
+    spread: Sequence[float] | None = None
+    marked: bool = False
+    """Whether each point gets a dot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a dot chart. `points` are the single seeds."""
+
+    name: str
+    mean: float
+    css: str
+    spread: float | None = None
+    points: Sequence[float] = field(default=())
+
+
+def line_chart(
+    series: Sequence[Series], *, x_name: str, y_name: str, level: tuple[str, float] | None = None, log_x: bool = False
+) -> str:
+    """Curves over a common axis; `level` is a named horizontal line to compare with."""
+    series = [curve for curve in series if curve.points]
+    names = [(curve.name, curve.css) for curve in series] + ([(level[0], "level")] if level else [])
+    shapes, top = legend(names, 16)
+    ys = [y + sign * spread for curve in series for (_, y), spread in _with_spread(curve) for sign in (-1, 1)]
+    xs = [x for curve in series for x, _ in curve.points]
+    x_range = (min(xs) * 0.85, max(xs) * 1.15) if log_x else (min(xs), max(xs))
+    x = Scale(*x_range, _LEFT, WIDTH - _RIGHT, log_x)
+    y = Scale(*padded([*ys, level[1]] if level else ys), top + _PLOT_HEIGHT, top)
+    x_ticks = sorted(set(xs)) if log_x and len(set(xs)) <= 5 else x.ticks()
+    parts = [shapes, _axes(x, y, x_name, y_name, top, x_ticks)]
+    if level:
+        parts.append(line(_LEFT, y(level[1]), WIDTH - _RIGHT, y(level[1]), "stroke level dashed"))
+    for curve in series:
+        thin = curve.points[:: max(1, len(curve.points) // _MOST_POINTS)]
+        parts.append(path([(x(a), y(b)) for a, b in thin], f"stroke {curve.css}"))
+        for (a, b), spread in _with_spread(curve):
+            if spread:
+                parts.append(line(x(a), y(b - spread), x(a), y(b + spread), f"stroke {curve.css} thin"))
+            if curve.marked:
+                parts.append(dot(x(a), y(b), 3.5, f"fill {curve.css}", f"{curve.name}: {score(b, spread or None)}"))
+    return drawing(parts, top + _PLOT_HEIGHT + _BELOW, f"{y_name} by {x_name}: {', '.join(name for name, _ in names)}")
+
+
+def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
+    """Scores side by side: a dot for the mean, a bar for one standard deviation to each side, small dots for seeds."""
+    values = [value for row in rows for value in (row.mean - (row.spread or 0), row.mean + (row.spread or 0))]
+    values += [point for row in rows for point in row.points]
+    top, step = 10, 44
+    bottom = top + step * len(rows)
+    x = Scale(*padded([*values, 0.0] if min(values) < 0.3 else values, 0.05), 12, WIDTH - _RIGHT)
+    parts = [_x_axis(x, bottom, x_name, top, x.ticks())]
+    for index, row in enumerate(rows):
+        y = top + step * index + 32
+        parts.append(text(12, y - 16, row.name))
+        parts.append(text(WIDTH - _RIGHT, y - 16, score(row.mean, row.spread), "strong", "end"))
+        parts.extend(dot(x(point), y, 2.5, f"fill {row.css} faint") for point in row.points)
+        if row.spread is not None:
+            parts.append(line(x(row.mean - row.spread), y, x(row.mean + row.spread), y, f"stroke {row.css}"))
+        parts.append(dot(x(row.mean), y, 5, f"fill {row.css}", f"{row.name}: {score(row.mean, row.spread)}"))
+    said = ", ".join(f"{row.name} {score(row.mean, row.spread)}" for row in rows)
+    return drawing(parts, bottom + _BELOW, f"{x_name}: {said}")
+
+
+def scatter_chart(
+    groups: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
+    *,
+    x_name: str,
+    y_name: str,
+    log_x: bool = False,
+    ticks: bool = True,
+) -> str:
+    """Groups of points, each (name, class, points)."""
+    groups = [group for group in groups if group[2]]
+    shapes, top = legend([(name, css) for name, css, _ in groups], 16)
+    xs = [x for _, _, points in groups for x, _ in points]
+    ys = [y for _, _, points in groups for _, y in points]
+    x_range = (min(xs) * 0.8, max(xs) * 1.25) if log_x else padded(xs)
+    height = _PLOT_HEIGHT if ticks else 300
+    x = Scale(*x_range, _LEFT if ticks else 12, WIDTH - _RIGHT, log_x)
+    y = Scale(*padded(ys), top + height, top)
+    radius = 4.5 if ticks else 3
+    parts = [shapes]
+    parts.append(_axes(x, y, x_name, y_name, top, x.ticks()) if ticks else _frame(x, y, x_name, y_name))
+    for name, css, points in groups:
+        parts.extend(dot(x(a), y(b), radius, f"fill {css} see-through", name) for a, b in points)
+    return drawing(parts, top + height + _BELOW, f"{y_name} by {x_name}")
+
+
+def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
+    """Amounts side by side, with their numbers."""
+    step, longest = 34, max(value for _, value in rows) or 1.0
+    parts = []
+    for index, (label, value) in enumerate(rows):
+        y = 14 + index * step
+        width = (WIDTH - 12) * value / longest
+        parts.append(f'<rect x="6" y="{y + 6}" width="{max(1.5, width):.1f}" height="7" rx="2" class="fill c0"/>')
+        parts.append(text(6, y, label))
+        parts.append(text(WIDTH - 6, y, f"{value:,.0f}", "strong", "end"))
+    return drawing(parts, step * len(rows) + 4, name)
+
+
+def _with_spread(curve: Series) -> list[tuple[tuple[float, float], float]]:
+    return list(zip(curve.points, curve.spread or [0.0] * len(curve.points), strict=True))
+
+
+def _axes(x: Scale, y: Scale, x_name: str, y_name: str, top: float, x_ticks: Sequence[float]) -> str:
+    parts = [_x_axis(x, y.start, x_name, top, x_ticks)]
+    for tick in y.ticks():
+        parts.append(line(x.start, y(tick), x.end, y(tick), "grid"))
+        parts.append(text(x.start - 6, y(tick) + 4, tick_label(tick), "tick", "end"))
+    parts.append(text(WIDTH - _RIGHT, top - 2, y_name, "tick", "end"))
+    return "".join(parts)
+
+
+def _x_axis(x: Scale, y: float, name: str, top: float, ticks: Sequence[float]) -> str:
+    parts = [line(x.start, y, x.end, y, "axis")]
+    for tick in ticks:
+        parts.append(line(x(tick), top, x(tick), y, "grid"))
+        parts.append(text(x(tick), y + 15, tick_label(tick), "tick", "middle"))
+    parts.append(text((x.start + x.end) / 2, y + 30, name, "tick", "middle"))
+    return "".join(parts)
+
+
+def _frame(x: Scale, y: Scale, x_name: str, y_name: str) -> str:
+    parts = [line(x.start, y.start, x.end, y.start, "axis"), line(x.start, y.start, x.start, y.end, "axis")]
+    parts.append(text((x.start + x.end) / 2, y.start + 16, x_name, "tick", "middle"))
+    parts.append(f'<text transform="translate({x.start - 4:.1f} {(y.start + y.end) / 2:.1f}) rotate(-90)" ')
+    parts.append(f'class="tick" text-anchor="middle">{y_name}</text>')
+    return "".join(parts)

@@ -1,0 +1,129 @@
+"""The few SVG shapes that charts need. Colours are classes of `chart.css`, so that charts follow light and dark."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from bertline.evaluation.wording import escape
+
+WIDTH = 440
+_CHARACTER_WIDTH = 6.3
+"""Of the chart's 12 px type, on average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Maps values to pixels, evenly or in their logarithm."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = (math.log(number) if self.log else number for number in (self.low, self.high, value))
+        return self.start + (at - low) / ((high - low) or 1.0) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round values inside the range."""
+        return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high)
+
+
+def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
+    """The range of some values with air at both ends.
+
+    Example:
+        >>> padded([0.0, 1.0], 0.1)
+        (-0.1, 1.1)
+    """
+    low, high = min(values), max(values)
+    air = (high - low) * share or abs(high) * share or 1.0
+    return low - air, high + air
+
+
+def tick_label(value: float) -> str:
+    """A short label.
+
+    Example:
+        >>> tick_label(3000.0), tick_label(0.25), tick_label(0.0003), tick_label(0.0)
+        ('3,000', '0.25', '3e-4', '0')
+    """
+    if value and abs(value) < 0.001:
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"
+
+
+def text(x: float, y: float, content: str, css: str = "", anchor: str = "start") -> str:
+    """A line of text."""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}" text-anchor="{anchor}">{escape(content)}</text>'
+
+
+def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
+    """A straight line."""
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
+
+
+def path(points: Sequence[tuple[float, float]], css: str) -> str:
+    """A line through points."""
+    joined = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+    return f'<path d="M{joined}" class="{css}"/>'
+
+
+def dot(x: float, y: float, radius: float, css: str, title: str = "") -> str:
+    """A dot, with a text that shows when pointed at."""
+    inner = f"<title>{escape(title)}</title>" if title else ""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{css}">{inner}</circle>'
+
+
+def legend(entries: Sequence[tuple[str, str]], y: float, *, left: float = 8) -> tuple[str, float]:
+    """Coloured names, broken into rows that fit; the second value is where they end."""
+    shapes, x = [], left
+    for name, css in entries:
+        width = 22 + len(name) * _CHARACTER_WIDTH
+        if x + width > WIDTH and x > left:
+            x, y = left, y + 18
+        shapes.append(f'<rect x="{x:.1f}" y="{y - 8:.1f}" width="10" height="10" rx="2" class="fill {css}"/>')
+        shapes.append(text(x + 15, y + 1, name))
+        x += width
+    return "".join(shapes), y + 18
+
+
+def drawing(shapes: Sequence[str], height: float, description: str) -> str:
+    """The SVG element, for a page that has `chart.css`."""
+    return (
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(description)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(shapes)}</svg>'
+    )
+
+
+def standalone(chart: str) -> str:
+    """The same as a file of its own."""
+    head, rest = chart.split(">", 1)
+    return f"{head}><style>{chart_css()}</style>{rest}\n"
+
+
+def chart_css() -> str:
+    """The style that all charts share."""
+    return files("bertline.evaluation").joinpath("chart.css").read_text(encoding="utf-8")
+
+
+def _even_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+    rough = (high - low) / wanted or 1.0
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
+    first = math.ceil(low / step)
+    return [round(number * step, 10) for number in range(first, math.floor(high / step) + 1)]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1,), (1, 3), (1, 2, 5)):
+        ticks = [factor * 10.0**power for power in powers for factor in factors]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) >= 3:
+            break
+    return inside

@@ -1,0 +1,96 @@
+"""Numbers and sentences as a person reads them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+METRIC_NAMES = {"accuracy": "accuracy", "macro_f1": "macro F1", "matthews": "Matthews correlation"}
+
+
+def escape(text: object) -> str:
+    """Any text, safe inside HTML: the corpus is the user's and may hold anything.
+
+    Example:
+        >>> escape("<script>")
+        '&lt;script&gt;'
+    """
+    return html.escape(str(text), quote=True)
+
+
+def count(number: float) -> str:
+    """A count, short from a million on.
+
+    Example:
+        >>> count(4386), count(21_734_000), count(5_600_000_000)
+        ('4,386', '21.7 million', '5.6 billion')
+    """
+    for size, name in ((1e9, "billion"), (1e6, "million")):
+        if number >= size:
+            return f"{number / size:.1f} {name}"
+    return f"{number:,.0f}"
+
+
+def percent(share: float) -> str:
+    """A share of one.
+
+    Example:
+        >>> percent(0.3341)
+        '33.4 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def duration(seconds: float) -> str:
+    """A time.
+
+    Example:
+        >>> duration(42), duration(375), duration(9000)
+        ('42 s', '6 min 15 s', '2 h 30 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def score(value: float, spread: float | None = None) -> str:
+    """A score, with the standard deviation over seeds where it was repeated.
+
+    Example:
+        >>> score(0.42), score(0.4213, 0.0121)
+        ('0.420', '0.421 ± 0.012')
+    """
+    return f"{value:.3f}" if spread is None else f"{value:.3f} ± {spread:.3f}"
+
+
+def setting(value: object) -> str:
+    """A hyperparameter's value.
+
+    Example:
+        >>> setting(0.00030000000000000003), setting(32), setting("gelu")
+        ('0.0003', '32', 'gelu')
+    """
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def listing(words: Sequence[str]) -> str:
+    """Words joined as in a sentence.
+
+    Example:
+        >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"])
+        ('a', 'a and b', 'a, b and c')
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def shortened(text: str, limit: int) -> str:
+    """At most so many characters, cut at a space.
+
+    Example:
+        >>> shortened("one two three", 9)
+        'one two …'
+    """
+    return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0] + " …"
