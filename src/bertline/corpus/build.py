@@ -9,20 +9,21 @@ from typing import Any
 
 from bertline.corpus.config import CorpusConfig, PythonDocsConfig, PythonDocsCorpusConfig
 from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.preparation import PreparedDocument, prepare_documents
+from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.python_docs import package_versions
+from bertline.corpus.selection import select_documents, split_of, split_position
 from bertline.corpus.sources import read_source
-from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
+from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.parallel import ordered_map
-from bertline.foundation.progress import progress
-from bertline.foundation.seeds import unit_interval
+from bertline.foundation.progress import progress, warn
 
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
 _SPLITS: tuple[Split, ...] = ("train", "validation")
+_COUNTS = ("documents", "sentences", "characters", "words")
 
 
 def build_corpus(
@@ -31,39 +32,59 @@ def build_corpus(
     """Write the corpus of the configured source to `out`.
 
     The result is byte-identical for the same input, configuration and versions, with any number of workers. Memory is
-    bounded by a few batches, one row group and a 12-byte key for each distinct document or paragraph.
+    bounded by a few batches, a row group and a 12-byte key for each distinct document or paragraph.
 
     Returns:
         Headline figures: documents, sentences, characters and words of each split, dropped documents, duplicates.
 
     Raises:
-        DataError: The input cannot be read, or nothing is left of it.
+        DataError: The input cannot be read, nothing is left of it, or it cannot be split.
     """
     dropped: Counter[str] = Counter()
-    counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
     with folder_written_atomically(out) as folder:
-        writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
         source = read_source(config, python_docs, num_workers=num_workers, dropped=dropped)
-        prepared = ordered_map(prepare_documents, _batches(source), num_workers=num_workers)
-        documents = progress((item for batch in prepared for item in batch), description="corpus documents")
-        for split, document in _kept(documents, config, dropped):
-            writers[split].write(document)
-            counts[split].update(_sizes(document))
-        if not any(counts[split]["documents"] for split in _SPLITS):
+        batches = ordered_map(prepare_documents, _batches(source), num_workers=num_workers)
+        documents = progress((item for batch in batches for item in batch), description="corpus documents")
+        written = _Written(folder, config)
+        for document in select_documents(documents, config, dropped):
+            written.add(
+                Document(document.id, document.group, document.sentences),
+                split_of(document, config),
+                characters=sum(paragraph.characters for paragraph in document.paragraphs),
+                words=sum(paragraph.words for paragraph in document.paragraphs),
+            )
+        written.close()
+        if not written.positions:
             raise DataError(_nothing_left(config, dropped))
-        shards = {split: writers[split].close() for split in _SPLITS}
-        content: dict[str, Any] = {
-            "source": config.kind,
-            "counts": {split: dict(counts[split]) for split in _SPLITS},
-            "dropped": dict(dropped),
-            "shards": shards,
-            "bytes": size_of_path(folder),
-            "versions": versions_of("pyarrow"),
-        }
-        if isinstance(config, PythonDocsCorpusConfig):
-            content["packages"] = package_versions(python_docs)
+        hashed = config.validation_fraction > 0 and not isinstance(config, PythonDocsCorpusConfig)
+        if hashed and not all(written.shards.values()):
+            written = _with_both_splits(folder, config, written)
+        content = _manifest(config, python_docs, written, dropped)
+        content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    return _headline(counts, dropped)
+    return _headline(written.counts, dropped)
+
+
+class _Written:
+    """The shards of both splits while they are written, and what is in them."""
+
+    def __init__(self, folder: Path, config: CorpusConfig) -> None:
+        self.counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
+        self.shards: dict[Split, list[str]] = {split: [] for split in _SPLITS}
+        # The two groups at the ends of the split's hash, with their positions: the first to change sides.
+        self.positions: list[tuple[float, str]] = []
+        self._seed = config.split_seed
+        self._writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
+
+    def add(self, document: Document, split: Split, *, characters: int, words: int) -> None:
+        self._writers[split].write(document)
+        sizes = {"documents": 1, "sentences": len(document.sentences), "characters": characters, "words": words}
+        self.counts[split].update(sizes)
+        ends = (*self.positions, (split_position(document.group, self._seed), document.group))
+        self.positions = [min(ends), max(ends)]
+
+    def close(self) -> None:
+        self.shards = {split: self._writers[split].close() for split in _SPLITS}
 
 
 def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocument]]:
@@ -80,61 +101,57 @@ def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocumen
         yield batch
 
 
-def _kept(
-    documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str]
-) -> Iterator[tuple[Split, Document]]:
-    """Drop duplicates and short documents, and choose the side of the split."""
-    seen: set[bytes] = set()
-    for document in documents:
-        paragraphs = document.paragraphs
-        if not paragraphs:
-            dropped["documents/empty"] += 1
-            continue
-        if config.deduplicate == "document":
-            if document.key in seen:
-                dropped["documents/duplicate"] += 1
-                continue
-            seen.add(document.key)
-        elif config.deduplicate == "paragraph":
-            unique = []
-            for paragraph in paragraphs:
-                if paragraph.key not in seen:
-                    seen.add(paragraph.key)
-                    unique.append(paragraph)
-            dropped["paragraphs/duplicate"] += len(paragraphs) - len(unique)
-            paragraphs = tuple(unique)
-            if not paragraphs:
-                dropped["documents/duplicate"] += 1
-                continue
-        if sum(paragraph.characters for paragraph in paragraphs) < config.min_document_characters:
-            dropped["documents/too_short"] += 1
-            continue
-        sentences = tuple(sentence for paragraph in paragraphs for sentence in paragraph.sentences)
-        yield _split_of(document, config), Document(document.id, document.group, sentences)
+def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:
+    """Where a small corpus has left one side empty, write it again with the nearest group on that side.
+
+    Raises:
+        DataError: There is only one group.
+    """
+    empty: Split = "validation" if written.shards["train"] else "train"
+    full: Split = "train" if empty == "validation" else "validation"
+    lowest, highest = written.positions
+    if lowest == highest:
+        raise DataError(
+            f"The corpus ({config.kind}) cannot be split: all text is in one group ({lowest[1]!r}). Give more files, "
+            "make documents smaller (corpus.document=blank_line), or set corpus.validation_fraction=0."
+        )
+    moved = lowest[1] if empty == "validation" else highest[1]
+    warn(
+        f"No document fell into {empty} (corpus.validation_fraction is {config.validation_fraction}); "
+        f"group {moved!r} is put there."
+    )
+    again = _Written(folder, config)
+    for name in written.shards[full]:
+        for document in read_shard(folder / name):
+            again.add(
+                document,
+                empty if document.group == moved else full,
+                characters=sum(map(len, document.sentences)),
+                words=sum(len(sentence.split()) for sentence in document.sentences),
+            )
+    for name in written.shards[full]:
+        (folder / name).unlink()
+    again.close()
+    return again
 
 
-def _split_of(document: PreparedDocument, config: CorpusConfig) -> Split:
-    if document.split is not None:
-        return document.split
-    position = unit_interval(config.split_seed, "validation", document.group)
-    return "validation" if position < config.validation_fraction else "train"
-
-
-def _sizes(document: Document) -> dict[str, int]:
-    return {
-        "documents": 1,
-        "sentences": len(document.sentences),
-        "characters": sum(map(len, document.sentences)),
-        "words": sum(len(sentence.split()) for sentence in document.sentences),
+def _manifest(
+    config: CorpusConfig, python_docs: PythonDocsConfig, written: _Written, dropped: Counter[str]
+) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "source": config.kind,
+        "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
+        "dropped": {reason: count for reason, count in dropped.items() if count},
+        "shards": written.shards,
+        "versions": versions_of("datasets", "pyarrow"),
     }
+    if isinstance(config, PythonDocsCorpusConfig):
+        content["packages"] = package_versions(python_docs)
+    return content
 
 
 def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[str, float | int]:
-    headline: dict[str, float | int] = {
-        f"{split}/{name}": counts[split][name]
-        for split in _SPLITS
-        for name in ("documents", "sentences", "characters", "words")
-    }
+    headline: dict[str, float | int] = {f"{split}/{name}": counts[split][name] for split in _SPLITS for name in _COUNTS}
     headline["dropped_documents"] = sum(n for reason, n in dropped.items() if reason.startswith("documents/"))
     headline["duplicate_documents"] = dropped["documents/duplicate"]
     headline["duplicate_paragraphs"] = dropped["paragraphs/duplicate"]
@@ -142,5 +159,8 @@ def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[
 
 
 def _nothing_left(config: CorpusConfig, dropped: Counter[str]) -> str:
-    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items()) if count)
-    return f"The corpus ({config.kind}) is empty: no document is left. Dropped: {reasons or 'nothing was read at all'}."
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(dropped.items()) if count)
+    return (
+        f"The corpus ({config.kind}) is empty: no document is left. Dropped: {reasons or 'nothing'}. Documents "
+        f"need at least {config.min_document_characters} characters (corpus.min_document_characters)."
+    )

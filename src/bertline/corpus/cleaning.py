@@ -6,25 +6,25 @@ import hashlib
 import re
 import unicodedata
 
-# Control characters (but not tab, line feed or the separators that `\s` matches), zero-width marks and the replacement
-# character; soft hyphens would otherwise cut words into unknown pieces.
+# Control characters, zero-width and direction marks, soft hyphens (they would cut words into unknown pieces), lone
+# surrogates (no text, and not writable) and the replacement character.
 _UNWANTED = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufffd]"
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ud800-\udfff\ufeff\ufffd]"
 )
-_SPACE = re.compile(r"\s+")
-_KEY_BYTES = 12  # two of 10**9 texts collide with a probability below 10**-11
+_KEY_BYTES = 12  # two of 10**9 texts collide with a probability below 10**-10
 
 
 def clean(text: str) -> str:
-    r"""Normalise one block of text: Unicode NFC, no control characters, single spaces, one line.
+    r"""Normalise one block of text: no control characters, single spaces, one line, Unicode NFC.
 
     Example:
         >>> clean("Cafe\u0301\x00  au\n lait ")
         'Café au lait'
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    return _SPACE.sub(" ", _UNWANTED.sub("", text)).strip()
+    text = " ".join(text.split())
+    if not text.isprintable():
+        text = " ".join(_UNWANTED.sub("", text).split())
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 def duplicate_key(text: str) -> bytes:

@@ -14,16 +14,16 @@ _ADORNMENT = re.compile(r"([=\-~^\"'*#+`_.:])\1{2,}$")
 _TABLE = re.compile(r"([=\-]{2,}( +[=\-]{2,})+|\+[-=+]{3,}|\|.*\|)$")
 _DIRECTIVE = re.compile(r"\.\. +(?:\|[^|]*\| +)?([\w:+-]+?)::\s*(.*)$")
 _EXPLICIT = re.compile(r"(\.\.( |$)|__ )")
-_FIELD = re.compile(r":(\w+)((?: +[^:`]+)?): *(.*)$")
+_FIELD = re.compile(r":(\w+)(?: +[^:`]+)?:(?:\s+(.*))?$")
 _BULLET = re.compile(r"([-*+•–]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)]|\[\d+\])(?: +|$)")
 _GOOGLE_HEADING = re.compile(r"([A-Z][A-Za-z]*(?: [A-Za-z]+){0,2}):{1,2}$")
 _GOOGLE_ITEM = re.compile(
     r"(?:[-*] +)?`{0,2}\*{0,2}[\w.\[\]]+(?:[,/] *\*{0,2}[\w.]+)*`{0,2} *(?:\([^)]*\)+)?\s*: +(.*)$"
 )
-_NUMPY_ITEM = re.compile(r"`{0,2}\*{0,2}[\w.]+(?:(?:, *| or )\*{0,2}[\w.]+)*`{0,2} *(?::(?: .*)?)?$")
+_TYPED_NAME = re.compile(r"`{0,2}\*{0,2}[\w.]+(?:(?:, *| or )\*{0,2}[\w.]+)*`{0,2} +:(?: .*)?$")
 _CODE = re.compile(r"(>>>|\.\.\. |\.\.\.$|\$ |% |In \[\d|Out\[\d|@\w|(?:from [\w.]+ )?import [\w.]+(?:,| |$)|#)")
-_SIGNATURE = re.compile(r"[\w.]+ *\([^()]*(?:\([^()]*\)[^()]*)*\)(?: *-> *.+)?[.:]?$")
-_ASSIGNMENT = re.compile(r"[\w.\[\], ]+ = \S")
+_SIGNATURE = re.compile(r"[\w.]+\([^()]*(?:\([^()]*\)[^()]*)*\)(?: *-> *.+)?[.:]?$")
+_ASSIGNMENT = re.compile(r"[\w.\[\]]+(?:, [\w.\[\]]+)* = \S")
 
 _PROSE_DIRECTIVES = {
     "note", "notes", "warning", "tip", "hint", "important", "caution", "danger", "attention", "admonition",
@@ -48,7 +48,8 @@ _STRONG = re.compile(r"(?<![\w*])(\*{1,2})(\S(?:[^*]*[^\s*])?)\1(?![\w*])")
 _FOOTNOTE = re.compile(r"\s*\[[\w#*]{1,6}\]_")
 _LATEX = re.compile(r"\\[A-Za-z]+")
 _SPACE = re.compile(r"\s+")
-_WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*[A-Za-z]")
+_PUNCTUATION = ".,;:!?()[]{}\"'“”‘’"
+_INSIDE_WORDS = str.maketrans("", "", "-'’/")
 _MIN_WORDS = 3
 _MIN_LETTER_FRACTION = 0.72  # letters and spaces among the characters; below it lies code, formulas and tables
 _MAX_LATEX_COMMANDS = 2
@@ -170,9 +171,9 @@ class _Reader:
             self.flush()
             if marked[1] in _TYPE_FIELDS:
                 self._drop_deeper("parameter_header", indent)
-            elif marked[3]:
-                self._begin(marked[3], indent, hanging=True)
-        elif self._items and indent <= self._items_indent and _is_numpy_item(content, indent, following):
+            elif marked[2]:
+                self._begin(marked[2], indent, hanging=True)
+        elif self._is_item_header(content, indent, following):
             self.flush()
             self.dropped["parameter_header"] += 1
         elif self._items and (item := _GOOGLE_ITEM.match(content)):
@@ -180,21 +181,34 @@ class _Reader:
             self._begin(item[1], indent, hanging=True)
         elif (bullet := _BULLET.match(content)) and (not self._lines or indent <= self._indent or content[0] in "-*+•"):
             self.flush()
-            if bullet.end() < len(content):
-                self._begin(content[bullet.end() :], indent, hanging=True)
-        elif self._continues(indent):
+            text = content[bullet.end() :]
+            if _TYPED_NAME.match(text) and _is_deeper(following, indent):
+                self.dropped["parameter_header"] += 1
+            elif text:
+                self._begin(text, indent, hanging=True)
+        elif self._continues(content, indent):
             self._lines.append(content)
         else:
             self.flush()
             self._begin(content, indent, hanging=False)
 
-    def _continues(self, indent: int) -> bool:
-        """Whether a line belongs to the paragraph: same indentation, or deeper below a bullet or parameter."""
+    def _is_item_header(self, content: str, indent: int, following: str) -> bool:
+        """Whether a line only names a parameter, with its description on the deeper lines below."""
+        if not _is_deeper(following, indent):
+            return False
+        if _TYPED_NAME.match(content):
+            return not self._lines or indent <= self._indent or self._items
+        return self._items and indent <= self._items_indent and len(content.split()) <= 6
+
+    def _continues(self, content: str, indent: int) -> bool:
+        """Whether a line belongs to the paragraph: same indentation, or deeper below its first line."""
         if not self._lines:
             return False
-        if self._hanging and indent > self._indent:
-            return True
-        return not self._hanging and indent == self._indent
+        if indent == self._indent:
+            return not self._hanging or (content[0].islower() and self._lines[-1][-1] not in ".:;")
+        if indent > self._indent and len(self._lines) == 1 and not _is_term(self._lines[0]):
+            self._hanging = True
+        return self._hanging and indent > self._indent
 
     def _begin(self, content: str, indent: int, *, hanging: bool) -> None:
         self._lines, self._indent, self._hanging = [content], indent, hanging
@@ -242,12 +256,16 @@ def without_markup(text: str) -> str:
     if "`" in text:
         text = _ROLE.sub(_role_text, text)
         text = _LINK.sub(r"\1", text)
-        text = _LITERAL.sub(r"\2", text)
+        text = _LITERAL.sub(_literal_text, text)
     if "*" in text:
         text = _STRONG.sub(r"\2", text)
     if "]_" in text:
         text = _FOOTNOTE.sub("", text)
     return _SPACE.sub(" ", text).strip()
+
+
+def _literal_text(match: re.Match[str]) -> str:
+    return match[2].lstrip("~!.") or match[2]
 
 
 def _role_text(match: re.Match[str]) -> str:
@@ -265,10 +283,13 @@ def _not_prose(plain: str, marked: str) -> str | None:
         return "signature"
     if len(_LATEX.findall(plain)) > _MAX_LATEX_COMMANDS:
         return "formula"
-    if _ASSIGNMENT.match(plain) or marked.startswith(("http", "www.")):
+    if _ASSIGNMENT.match(plain) or marked.startswith(("http", "www.")) or plain.count(" # ") > 1:
         return "code"
-    words = _WORD.findall(plain)
-    if len(words) < _MIN_WORDS:
+    if _TYPED_NAME.match(plain) and plain[-1] != ".":
+        return "parameter_header"
+    # Names such as num_workers or torch.nn are not words here.
+    words = sum(word.strip(_PUNCTUATION).translate(_INSIDE_WORDS).isalpha() for word in plain.split())
+    if words < _MIN_WORDS:
         return "too_few_words"
     letters = sum(character.isalpha() or character == " " for character in plain)
     if letters < _MIN_LETTER_FRACTION * len(plain):
@@ -287,7 +308,10 @@ def _is_underline(content: str, following: str) -> bool:
     )
 
 
-def _is_numpy_item(content: str, indent: int, following: str) -> bool:
-    deeper = len(following) - len(following.lstrip()) > indent and bool(following.strip())
-    named = " : " in content or content.endswith(" :") or _NUMPY_ITEM.match(content) is not None
-    return deeper and (named or len(content.split()) <= 6)
+def _is_deeper(line: str, indent: int) -> bool:
+    return bool(line.strip()) and len(line) - len(line.lstrip()) > indent
+
+
+def _is_term(content: str) -> bool:
+    """Whether a line with a deeper one below it is a term with its definition, not a wrapped sentence."""
+    return _TYPED_NAME.match(content) is not None or (len(content.split()) <= 6 and content[-1] != ",")

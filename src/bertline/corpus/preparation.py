@@ -1,4 +1,4 @@
-"""What worker processes do with documents: clean, compute duplicate keys, split sentences."""
+"""What worker processes do with documents: clean, compute duplicate keys, split sentences, count."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ class PreparedParagraph:
 
     key: bytes
     """Equal for blocks that differ only in case and white space."""
-    characters: int
     sentences: tuple[str, ...]
+    characters: int
+    """Of the sentences."""
+    words: int
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDocument:
-    """A cleaned document whose duplicates are not yet removed."""
+    """A cleaned document."""
 
     id: str
     group: str
     split: Split | None
     key: bytes
+    """Equal for documents that differ only in case and white space."""
     paragraphs: tuple[PreparedParagraph, ...]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(sentence for paragraph in self.paragraphs for sentence in paragraph.sentences)
 
 
 def prepare_documents(batch: list[SourceDocument]) -> list[PreparedDocument]:
@@ -37,9 +44,12 @@ def prepare_documents(batch: list[SourceDocument]) -> list[PreparedDocument]:
 
 def _prepare(document: SourceDocument) -> PreparedDocument:
     texts = [text for text in map(clean, document.paragraphs) if text]
-    paragraphs = tuple(
-        PreparedParagraph(duplicate_key(text), len(text), tuple(split_sentences(text))) for text in texts
-    )
     key = duplicate_key(" ".join(texts))
+    paragraphs = tuple(map(_paragraph, texts))
     # A document that no source groups is its own group, so that equal texts fall on the same side.
-    return PreparedDocument(document.id, document.group or key.hex(), document.split, key, paragraphs)
+    return PreparedDocument(clean(document.id), clean(document.group) or key.hex(), document.split, key, paragraphs)
+
+
+def _paragraph(text: str) -> PreparedParagraph:
+    sentences = tuple(split_sentences(text))
+    return PreparedParagraph(duplicate_key(text), sentences, sum(map(len, sentences)), len(text.split()))

@@ -175,8 +175,8 @@ def _locate(package: PackageConfig) -> Path:
     if package.distribution is None:
         if package.module != STANDARD_LIBRARY:
             raise ConfigError(
-                f"python_docs.packages: {package.module!r} has no distribution. Only {STANDARD_LIBRARY!r}, the standard "
-                "library, has none; give the name on the package index."
+                f"python_docs.packages: {package.module!r} has no distribution. Only {STANDARD_LIBRARY!r}, the "
+                "standard library, has none; give the name on the package index."
             )
         return Path(sysconfig.get_path("stdlib"))
     try:

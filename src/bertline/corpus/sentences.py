@@ -8,7 +8,7 @@ _OPENING = "\"'“‘«([{¿¡"
 # A place where a sentence may end: closing punctuation, closing quotes or brackets, white space, and then something
 # that a sentence can begin with. Chinese and Japanese marks end one without white space.
 _END = re.compile(
-    r"(?P<marks>[.!?…]+)(?P<closing>[\"'”’»)\]}]*)\s+(?=[" + re.escape(_OPENING) + r"]*(?P<next>[^\W_]))"
+    r"(?P<marks>[.!?…]+)(?P<closing>[\"'”’»)\]}]*)\s+(?=[" + re.escape(_OPENING) + r"]*(?P<next>[^\W_]{1,12}))"
     r"|[。！？]+[」』”’）]*\s*(?=\S)"
 )
 
@@ -27,6 +27,15 @@ _BEFORE_NUMBERS = frozenset(
     {
         *("no", "nos", "p", "art", "tab", "v", "c", "al"),
         *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"),
+    }
+)
+# Words that begin sentences far more often than they are surnames.
+_STARTERS = frozenset(
+    {
+        *("The", "This", "These", "That", "Those", "There", "It", "Its", "In", "If", "For", "When", "While", "Where"),
+        *("He", "She", "We", "They", "You", "His", "Her", "Their", "And", "But", "Or", "As", "At", "By", "On", "To"),
+        *("Then", "Thus", "Hence", "However", "Otherwise", "Note", "See", "Each", "Every", "Any", "All", "With"),
+        *("After", "Before", "Since", "Because", "Although", "Also", "Here", "Not", "No", "Use", "Used", "Default"),
     }
 )
 
@@ -60,16 +69,16 @@ def split_sentences(text: str) -> list[str]:
 
 def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
     marks, following = match["marks"], match["next"]
-    if following.islower():
+    if following[0].islower():
         return False  # "What!" he cried; "and so on ... until"; "etc. are"
     if marks != "." or match["closing"]:
         return True
     word = text[max(start, text.rfind(" ", start, match.start()) + 1) : match.start()].lstrip(_OPENING)
     lowered = word.lower()
-    if lowered in _TITLES or (following.isdigit() and lowered in _BEFORE_NUMBERS):
+    if lowered in _TITLES or (following[0].isdigit() and lowered in _BEFORE_NUMBERS):
         return False
     if len(word) == 1 and start + 1 < match.start():
-        # An initial ("J. Smith"); but "I." and a lone letter in lower case ("by x.") end a sentence.
-        return not (word.isupper() and word != "I")
+        # An initial ("J. Smith"); but "I.", a small letter ("by x.") and "plan B. The" end a sentence.
+        return not word.isupper() or word == "I" or following in _STARTERS
     # "1. Install it": a number alone at the start is a list mark, not a sentence.
     return not (word.isdigit() and match.start() - len(word) == start)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from typing import assert_never
 
 from bertline.corpus.config import (
     CorpusConfig,
+    HubCorpusConfig,
     PythonDocsConfig,
     PythonDocsCorpusConfig,
+    TableCorpusConfig,
+    TextCorpusConfig,
+    WikiExtractorCorpusConfig,
 )
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.python_docs import prose_paragraphs, read_modules
+from bertline.corpus.tables import read_hub, read_tables
+from bertline.corpus.text_files import read_text_files, read_wikiextractor
+from bertline.foundation.errors import DataError
 
 
 def read_source(
@@ -25,14 +33,27 @@ def read_source(
         num_workers: Processes that parse Python source.
         dropped: Counts what a reader leaves out, `documents/REASON` and `paragraphs/REASON`.
     """
-    assert isinstance(config, PythonDocsCorpusConfig)
-    yield from _read_python_docs(python_docs, num_workers=num_workers, dropped=dropped)
+    match config:
+        case PythonDocsCorpusConfig():
+            return _read_python_docs(config, python_docs, num_workers=num_workers, dropped=dropped)
+        case TextCorpusConfig():
+            return read_text_files(config, dropped)
+        case WikiExtractorCorpusConfig():
+            return read_wikiextractor(config, dropped)
+        case TableCorpusConfig():
+            return read_tables(config, dropped)
+        case HubCorpusConfig():
+            return read_hub(config, dropped)
+        case _:
+            assert_never(config)
 
 
-def _read_python_docs(config: PythonDocsConfig, *, num_workers: int, dropped: Counter[str]) -> Iterator[SourceDocument]:
+def _read_python_docs(
+    config: PythonDocsCorpusConfig, python_docs: PythonDocsConfig, *, num_workers: int, dropped: Counter[str]
+) -> Iterator[SourceDocument]:
     """A document is a module: the prose of its documentation strings in source order."""
     modules: Counter[str] = Counter()
-    for module in read_modules(config, num_workers=num_workers, dropped=modules):
+    for module in read_modules(python_docs, num_workers=num_workers, dropped=modules):
         paragraphs: list[str] = []
         for docstring in module.docstrings:
             prose = prose_paragraphs(docstring.text)
@@ -42,3 +63,8 @@ def _read_python_docs(config: PythonDocsConfig, *, num_workers: int, dropped: Co
             module.name, module.group, tuple(paragraphs), split="validation" if module.held_out else "train"
         )
     dropped.update({f"documents/{reason}": count for reason, count in modules.items()})
+    if modules["undecodable"] and config.on_undecodable == "fail":
+        raise DataError(
+            f"{modules['undecodable']} modules of the packages in python_docs are not text in their encoding. Set "
+            " corpus.on_undecodable=skip to leave them out."
+        )

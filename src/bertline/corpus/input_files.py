@@ -1,0 +1,163 @@
+"""Input files: finding them, and reading their lines with bounded memory and errors that name file and line."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import gzip
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bertline.foundation.errors import ConfigError, DataError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of a byte it cannot decode
+# Guards against a file without line ends, which could fill the memory; no real line or document is as long.
+_MAX_LINE_CHARACTERS = 200_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file to read."""
+
+    path: Path
+    name: str
+    """Path relative to the configured place, with `/`: the same on every machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One decoded line without its line end."""
+
+    number: int
+    """From 1."""
+    text: str
+    undecodable: bool
+    """True if bytes of it are not text in the encoding."""
+
+
+def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> list[InputFile]:
+    """Find the files of a folder (searched recursively), of a glob, or the one file that is named.
+
+    Args:
+        place: `corpus.path`.
+        suffixes: Endings that count in a folder, without `.gz`, which may follow each; empty takes every file.
+        dropped: Counts files of a folder with another ending under `files/other_suffix`.
+
+    Returns:
+        The files sorted by name; hidden files and folders are left out.
+
+    Raises:
+        DataError: Nothing is there.
+    """
+    root = Path(place)
+    if root.is_file():
+        return [InputFile(root, root.name)]
+    if root.is_dir():
+        found = [path for path in root.rglob("*") if path.is_file()]
+        names = {path.relative_to(root).as_posix(): path for path in found}
+        names = {name: path for name, path in names.items() if not any(part[0] == "." for part in name.split("/"))}
+    else:
+        fixed = Path(*_parts_before_wildcard(root))
+        matched = [Path(path) for path in glob.glob(place, recursive=True)]  # noqa: PTH207 (Path.glob refuses absolute)
+        names = {path.relative_to(fixed).as_posix(): path for path in matched if path.is_file()}
+        suffixes = ()
+    wanted = {name: path for name, path in names.items() if _has_suffix(name, suffixes)}
+    dropped["files/other_suffix"] += len(names) - len(wanted)
+    if not wanted:
+        expected = f"files ending in {' or '.join(suffixes)} (or with .gz after it)" if suffixes else "files"
+        others = f"; it holds {len(names)} other files, such as {min(names)}" if names else ""
+        state = "matches nothing" if not root.is_dir() else f"holds no {expected}{others}"
+        raise DataError(f"corpus.path: {place!r} (in {Path.cwd()}) {state}. Put your text there, or name its place.")
+    return [InputFile(wanted[name], name) for name in sorted(wanted)]
+
+
+def read_lines(
+    file: InputFile, encoding: str, on_undecodable: Literal["fail", "skip"], dropped: Counter[str]
+) -> Iterator[Line]:
+    """Read the lines of a plain or gzip file (told by its first bytes, not by its name).
+
+    With `skip`, a line that is not text comes out marked, for the caller to count; a torn gzip file ends where it is
+    torn and is counted under `files/torn`; text that cannot be told into lines at all under `files/undecodable`.
+
+    Raises:
+        DataError: With `fail`, at the first line that is not text, or where a gzip file is torn; always where the
+            file cannot be opened.
+        ConfigError: The encoding is unknown.
+    """
+    number = 0
+    try:
+        with _open(file, encoding) as handle:
+            while text := handle.readline(_MAX_LINE_CHARACTERS):
+                number += 1
+                if len(text) >= _MAX_LINE_CHARACTERS:
+                    raise DataError(f"{file.path}:{number}: a line of over {_MAX_LINE_CHARACTERS:,} characters.")
+                undecodable = not text.isascii() and _LONE_SURROGATES.search(text) is not None
+                if undecodable and on_undecodable == "fail":
+                    raise DataError(_undecodable(file, number, text, encoding))
+                yield Line(number, text.rstrip("\r\n"), undecodable)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        if on_undecodable == "fail":
+            raise DataError(
+                f"{file.path}: the gzip data is torn after line {number} ({error}). Copy the file again, or set "
+                "corpus.on_undecodable=skip to keep what can be read and count the rest."
+            ) from error
+        dropped["files/torn"] += 1
+    except UnicodeError as error:
+        if on_undecodable == "fail":
+            raise DataError(
+                f"{file.path}: not {encoding} text after line {number} ({error}). Set corpus.encoding to the file's "
+                "encoding, or corpus.on_undecodable=skip to count and leave out what cannot be read."
+            ) from error
+        dropped["files/undecodable"] += 1
+    except OSError as error:
+        raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
+
+
+def _open(file: InputFile, encoding: str) -> io.TextIOWrapper:
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ConfigError(f"corpus.encoding is {encoding!r}, which Python does not know; try utf-8.") from error
+    with file.path.open("rb") as handle:
+        compressed = handle.read(2) == _GZIP_MAGIC
+    # A byte-order mark is no part of the text.
+    name = "utf-8-sig" if name == "utf-8" else name
+    if compressed:
+        return gzip.open(file.path, "rt", encoding=name, errors="surrogateescape")
+    return file.path.open(encoding=name, errors="surrogateescape")
+
+
+def _undecodable(file: InputFile, number: int, text: str, encoding: str) -> str:
+    match = _LONE_SURROGATES.search(text)
+    column = match.start() + 1 if match is not None else 1
+    byte = ord(text[column - 1]) - 0xDC00
+    with file.path.open("rb") as handle:
+        utf16 = handle.read(2) in _UTF16_MARKS
+    hint = (
+        "It begins with a UTF-16 mark: try corpus.encoding=utf-16" if utf16 else "Set corpus.encoding to its encoding"
+    )
+    return (
+        f"{file.path}:{number}: byte 0x{byte:02x} at character {column} is not {encoding} text. {hint}, or "
+        "corpus.on_undecodable=skip to count such records and leave them out."
+    )
+
+
+def _parts_before_wildcard(path: Path) -> list[str]:
+    parts = []
+    for part in path.parts[:-1]:
+        if glob.has_magic(part):
+            break
+        parts.append(part)
+    return parts
+
+
+def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
+    return not suffixes or name.lower().removesuffix(".gz").endswith(suffixes)

@@ -1,0 +1,61 @@
+"""Which documents stay, and on which side of the split they fall."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from bertline.corpus.config import CorpusConfig
+from bertline.corpus.document import Split
+from bertline.corpus.preparation import PreparedDocument, PreparedParagraph
+from bertline.foundation.seeds import unit_interval
+
+
+def select_documents(
+    documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str]
+) -> Iterator[PreparedDocument]:
+    """Drop empty, duplicate and short documents, each counted under its reason; the first in reading order stays.
+
+    With `deduplicate: paragraph`, a document loses the paragraphs that stood in an earlier one, whatever their sides
+    of the split, so that no validation paragraph stands in train.
+    """
+    seen: set[bytes] = set()
+    for document in documents:
+        if not document.paragraphs:
+            dropped["documents/empty"] += 1
+            continue
+        if config.deduplicate == "document":
+            paragraphs = () if document.key in seen else document.paragraphs
+            seen.add(document.key)
+        elif config.deduplicate == "paragraph":
+            paragraphs = tuple(_first_seen(document.paragraphs, seen))
+            dropped["paragraphs/duplicate"] += len(document.paragraphs) - len(paragraphs)
+        else:
+            paragraphs = document.paragraphs
+        if not paragraphs:
+            dropped["documents/duplicate"] += 1
+        elif sum(paragraph.characters for paragraph in paragraphs) < config.min_document_characters:
+            dropped["documents/too_short"] += 1
+        else:
+            yield dataclasses.replace(document, paragraphs=paragraphs)
+
+
+def split_position(group: str, seed: int) -> float:
+    """Where a group stands in [0, 1); the groups below `validation_fraction` are the validation split."""
+    return unit_interval(seed, "validation", group)
+
+
+def split_of(document: PreparedDocument, config: CorpusConfig) -> Split:
+    """The side of a document: as its source says, else by a hash of its group."""
+    if document.split is not None:
+        return document.split
+    position = split_position(document.group, config.split_seed)
+    return "validation" if position < config.validation_fraction else "train"
+
+
+def _first_seen(paragraphs: Iterable[PreparedParagraph], seen: set[bytes]) -> Iterator[PreparedParagraph]:
+    for paragraph in paragraphs:
+        if paragraph.key not in seen:
+            seen.add(paragraph.key)
+            yield paragraph
