@@ -23,7 +23,7 @@ repro: install   ## Run the line: raw text to a tracked, tuned, exported encoder
 	dvc repro
 
 test: install-dev ## Run the tests
-	$(BIN)/python -m pytest -n auto --dist worksteal -q
+	$(BIN)/python -m pytest -n auto --dist loadgroup -q
 
 ui: install      ## Review runs in MLflow (http://127.0.0.1:5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)

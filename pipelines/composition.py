@@ -28,8 +28,8 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     return OmegaConf.to_container(composed, resolve=True)  # type: ignore[return-value]
 
 
-def recipe(run: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
-    """Make a function of the composed configuration a Hydra program whose user errors are sentences, not tracebacks."""
+def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> Callable[[], None]:
+    """Make a function of a composed configuration a Hydra program whose user errors are sentences, not tracebacks."""
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
@@ -39,4 +39,4 @@ def recipe(run: Callable[[dict[str, Any]], None]) -> Callable[[], None]:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
 
-    return hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")(with_plain_errors)
+    return hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(with_plain_errors)

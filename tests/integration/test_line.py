@@ -1,0 +1,221 @@
+"""The whole line, run as people run it: `dvc repro`, `dvc exp run -S`, by hand, killed, changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("line")]
+PYTHON = sys.executable
+
+
+def stale(line: Path, run: Run) -> set[str]:
+    """Stages that a `dvc repro` would run again, once `configure` has run."""
+    configured = run(line, "dvc", "repro", "--single-item", "configure")
+    assert configured.returncode == 0, configured.stdout + configured.stderr
+    status = run(line, "dvc", "status", "--json")
+    return set(json.loads(status.stdout))
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_the_line_leaves_every_artifact_and_figure(smoke_line: Path) -> None:
+    artifacts = smoke_line / "artifacts"
+    for name in ("corpus", "tokenizer", "examples", "pretrain", "tasks/docs_library", "sweep/docs_match", "evaluate",
+                 "export"):  # fmt: skip
+        assert json.loads((artifacts / name / "manifest.json").read_text())["format_version"] >= 1, name
+    pretrain = json.loads((artifacts / "metrics/pretrain.json").read_text())
+    needed = {"val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy", "unigram_entropy", "perf/tokens_per_s"}
+    assert needed <= set(pretrain)
+    assert (artifacts / "evaluate/report.html").stat().st_size > 10_000
+    assert (artifacts / "export/encoder/model.safetensors").exists()
+    assert (artifacts / "export/docs_library/README.md").exists()
+
+
+def test_a_second_repro_runs_nothing(line: Path, run: Run) -> None:
+    run(line, "dvc", "repro")
+    again = run(line, "dvc", "repro")
+    assert "Running stage" not in again.stdout
+    assert "up to date" in again.stdout
+
+
+def test_the_learning_rate_re_runs_from_pretrain(line: Path, run: Run) -> None:
+    replace(line / "conf/experiment/smoke.yaml", "lr: 3e-3", "lr: 2e-3")
+    assert stale(line, run) == {"pretrain"}
+
+
+def test_runtime_re_runs_nothing_but_configure(line: Path, run: Run) -> None:
+    replace(line / "conf/runtime/default.yaml", "num_threads: null", "num_threads: 1")
+    assert stale(line, run) == set()
+
+
+def test_a_comment_and_a_docstring_re_run_nothing_but_configure(line: Path, run: Run) -> None:
+    replace(line / "src/bertline/modeling/bert.py", "from __future__", "# a remark\nfrom __future__")
+    replace(line / "src/bertline/examples/masking.py", '"""', '"""In other words: ')
+    replace(line / "conf/optimizer/adamw.yaml", "# AdamW", "# Once more: AdamW")
+    assert stale(line, run) == set()
+
+
+def test_a_changed_formula_re_runs_its_stages_and_accept_keeps_their_results(line: Path, run: Run) -> None:
+    source = line / "src/bertline/pretraining/run.py"
+    source.write_text(source.read_text() + "\n_UNUSED = 1\n")
+    assert stale(line, run) == {"pretrain"}
+    accepted = run(line, "dvc", "commit", "--force", "pretrain")
+    assert accepted.returncode == 0, accepted.stderr
+    assert stale(line, run) == set()
+
+
+def test_a_new_task_re_runs_neither_corpus_nor_pretrain(line: Path, run: Run) -> None:
+    (line / "data/tasks/mine").mkdir(parents=True)
+    rows = [f"{'good' if i % 2 else 'bad'} text number {i},{'pos' if i % 2 else 'neg'}" for i in range(60)]
+    (line / "data/tasks/mine/train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    table = (line / "conf/task/table.yaml").read_text()
+    table = table.replace("path: ???", "path: data/tasks/mine").replace("train_file: null", "train_file: train.csv")
+    table = table.replace("max_length: 128", "max_length: 32")
+    (line / "conf/task/mine.yaml").write_text(table)
+    replace(line / "conf/tasks.yaml", "docs_match]", "docs_match, mine]")
+    replace(line / "conf/config.yaml", "  - sweep: default", "  - task@tasks.mine: mine\n  - sweep: default")
+    assert stale(line, run) == {"task_data@mine", "sweep@mine"}
+    made = run(line, "dvc", "repro", "task_data@mine")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert json.loads((line / "artifacts/tasks/mine/manifest.json").read_text())["labels"] == ["neg", "pos"]
+
+
+def test_task_lists_that_differ_stop_configure(line: Path, run: Run) -> None:
+    replace(line / "conf/tasks.yaml", "docs_match]", "docs_match, other]")
+    stopped = run(line, "dvc", "repro")
+    assert stopped.returncode != 0
+    assert "conf/tasks.yaml lists" in stopped.stderr
+
+
+def test_what_an_experiment_sets_stays_until_a_person_decides(line: Path, run: Run) -> None:
+    ran = run(line, "dvc", "exp", "run", "-S", "evaluate.title=Other words")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Other words" in (line / "artifacts/evaluate/report.html").read_text()
+
+    plain = run(line, "dvc", "repro")
+    assert "Running stage" not in plain.stdout
+    assert yaml.safe_load((line / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+
+    replace(line / "conf/optimizer/adamw.yaml", "# AdamW", "# Once more: AdamW")
+    stopped = run(line, "dvc", "repro")
+    assert stopped.returncode != 0
+    assert "evaluate.title" in stopped.stderr
+    assert "--keep" in stopped.stderr and "--drop" in stopped.stderr
+    assert yaml.safe_load((line / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+
+    kept = run(line, PYTHON, "pipelines/configure.py", "--keep")
+    assert kept.returncode == 0, kept.stderr
+    assert stale(line, run) == set()
+    assert yaml.safe_load((line / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+
+
+def test_a_choice_is_shown_without_save_and_lasts_with_it(line: Path, run: Run) -> None:
+    before = (line / "params.yaml").read_text()
+    shown = run(line, PYTHON, "pipelines/configure.py", "optimizer.lr=1e-3")
+    assert "optimizer.lr: 0.003 -> 0.001" in shown.stdout
+    assert (line / "params.yaml").read_text() == before
+    run(line, PYTHON, "pipelines/configure.py", "optimizer.lr=1e-3", "--save")
+    assert stale(line, run) == {"pretrain"}
+    assert yaml.safe_load((line / "params.yaml").read_text())["optimizer"]["lr"] == 0.001
+
+
+def test_a_wrong_key_on_the_command_line_is_a_sentence_not_a_traceback(line: Path, run: Run) -> None:
+    failed = run(line, PYTHON, "pipelines/pretrain.py", "+optimizer.learning_rate=1")
+    assert failed.returncode == 1
+    assert "optimizer.learning_rate is not a known key" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_a_hand_run_writes_under_runs_and_leaves_artifacts_alone(line: Path, run: Run) -> None:
+    weights = (line / "artifacts/pretrain/model.safetensors").read_bytes()
+    before = set((line / "runs/pretrain").iterdir())
+    by_hand = run(line, PYTHON, "pipelines/pretrain.py", "pretrain.max_steps=3")
+    assert by_hand.returncode == 0, by_hand.stdout + by_hand.stderr
+    (new,) = set((line / "runs/pretrain").iterdir()) - before
+    assert (new / "result/model.safetensors").exists()
+    assert json.loads((new / "metrics.json").read_text())["steps"] == 3
+    assert (line / "artifacts/pretrain/model.safetensors").read_bytes() == weights
+
+
+def test_changed_user_text_re_runs_the_corpus(line: Path, run: Run, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for number in range(30):
+        sentences = " ".join(f"This is sentence {i} of the long document number {number}." for i in range(8))
+        (texts / f"{number}.txt").write_text(sentences)
+    chosen = ("corpus=text", f"corpus.path={texts}", "corpus.validation_fraction=0.2")
+    saved = run(line, PYTHON, "pipelines/configure.py", *chosen, "--save")
+    assert saved.returncode == 0, saved.stderr
+    made = run(line, "dvc", "repro", "corpus")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "corpus" not in stale(line, run)
+    (texts / "0.txt").write_text("Quite another text stands here now. " * 10)
+    assert "corpus" in stale(line, run)
+
+
+def test_a_killed_pretraining_goes_on_where_it_was(line: Path, run: Run) -> None:
+    """Undisturbed, and killed twice on the way: the same weights, byte for byte, and the same curve."""
+    longer = ["pretrain.phases=[{steps: 60, max_length: 32, global_batch_size: 16}]", "pretrain.seed=5"]
+    command = [PYTHON, "pipelines/pretrain.py", *longer]
+    undisturbed = run(line, *command)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    folder = max((line / "runs/pretrain").iterdir(), key=lambda path: path.stat().st_mtime)
+    expected = (folder / "result/model.safetensors").read_bytes()
+    curve = losses(folder)
+    folder.rename(line / "runs/undisturbed")
+
+    for _ in range(2):
+        process = subprocess.Popen(command, cwd=line, env=environment(line), stdout=subprocess.DEVNULL)
+        seen = checkpoints(folder)
+        while checkpoints(folder) <= seen and process.poll() is None:
+            time.sleep(0.05)
+        if process.poll() is None:
+            os.kill(json.loads((folder / "status.json").read_text())["pid"], signal.SIGKILL)
+        process.wait()
+    resumed = run(line, *command)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (folder / "result/model.safetensors").read_bytes() == expected
+    assert losses(folder) == curve
+
+
+def test_mlflow_has_one_run_for_the_line_and_one_for_each_stage(smoke_line: Path) -> None:
+    with sqlite3.connect(smoke_line / "runs/mlflow.db") as database:
+        names = [row[0] for row in database.execute("select name from runs where lifecycle_stage = 'active'")]
+        statuses = {row[0] for row in database.execute("select status from runs")}
+    for stage in ("corpus", "tokenizer", "examples", "pretrain", "sweep@docs_library", "evaluate", "export"):
+        assert sum(stage == name for name in names) == 1, (stage, names)
+    assert statuses <= {"FINISHED", "KILLED"}
+
+
+def checkpoints(folder: Path) -> float:
+    """When the newest checkpoint was written; 0 before the first."""
+    return max((path.stat().st_mtime for path in folder.glob("checkpoints/*")), default=0.0)
+
+
+def losses(folder: Path) -> list[tuple[int, dict[str, float]]]:
+    """The logged curve without what depends on the clock."""
+    rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+    timeless = [(row["step"], {k: v for k, v in row["metrics"].items() if not k.startswith("perf/")}) for row in rows]
+    return [row for row in timeless if row[1]]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a clone."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "PYTEST_"))}
+    return {**kept, "PYTHONPATH": str(folder / "src"), "MLFLOW_DISABLE_TELEMETRY": "true"}
