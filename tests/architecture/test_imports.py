@@ -1,0 +1,45 @@
+"""What may be imported where, checked by importing: a bare GPU image has torch and Lightning, nothing else of ours."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "bertline"
+BLOCK = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names!r}:
+            raise ImportError(f"{{name}} is not on this image")
+sys.meta_path.insert(0, Blocked())
+"""
+
+
+def modules_of(*packages: str) -> list[str]:
+    paths = [path for package in packages for path in sorted((SOURCE / package).rglob("*.py"))]
+    return [".".join(["bertline", *path.relative_to(SOURCE).with_suffix("").parts]) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("packages", "blocked"),
+    [
+        (("modeling", "training", "pretraining"), {"pydantic", "mlflow", "hydra", "omegaconf", "dvc", "optuna"}),
+        (("modeling",), {"pytorch_lightning", "mlflow", "pydantic", "transformers"}),
+        (("foundation", "corpus", "tokenization", "examples", "tracking"), {"torch", "pytorch_lightning"}),
+    ],
+    ids=["training", "modeling", "data"],
+)  # fmt: skip
+def test_packages_import_without_what_they_must_not_need(packages: tuple[str, ...], blocked: set[str]) -> None:
+    names = modules_of(*packages)
+    code = BLOCK.format(names=blocked) + "".join(f"import {name.removesuffix('.__init__')}\n" for name in names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_bertline_needs_no_torch() -> None:
+    code = BLOCK.format(names={"torch", "mlflow", "transformers"}) + "import bertline; print(bertline.__version__)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
