@@ -72,6 +72,11 @@ def read_facts(line: LineFolders, title: str) -> Facts:
     )
 
 
+def spread_of(arm: dict[str, Any], split: str) -> float | None:
+    """The standard deviation of an arm's score over its seeds; a single seed has none."""
+    return arm[f"{split}_std"] if len(arm["seeds"]) > 1 else None
+
+
 def _read_rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []

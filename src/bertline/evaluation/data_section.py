@@ -1,0 +1,89 @@
+"""What the model read: the corpus, what was left out and why, sample documents in pieces, the vocabulary."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from bertline.corpus.document import Document
+from bertline.corpus.storage import read_documents
+from bertline.evaluation.charts import bar_chart
+from bertline.evaluation.facts import Facts
+from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.parts import figure, paragraph, pieces, section, side_by_side, table
+from bertline.evaluation.wording import count, escape, percent
+from bertline.foundation.seeds import unit_interval
+from bertline.tokenization.tokenizer import Tokenizer
+
+_CONSIDERED_DOCUMENTS = 2_000
+_FEWEST_SENTENCES = 4
+_SENTENCES = 4
+_REASONS = 12
+
+
+def data_charts(facts: Facts) -> dict[str, str]:
+    """Charts by file name."""
+    reasons: dict[str, list[tuple[str, float]]] = {}
+    for reason, number in facts.corpus.get("dropped", {}).items():
+        # Reasons are `UNIT/REASON`; documents and paragraphs are not to be compared with each other.
+        unit, _, name = reason.rpartition("/")
+        if number:
+            reasons.setdefault(unit or "documents", []).append((name.replace("_", " "), float(number)))
+    return {
+        f"dropped_{unit}": bar_chart(
+            sorted(rows, key=lambda row: (-row[1], row[0]))[:_REASONS], name=f"{unit} left out"
+        )
+        for unit, rows in sorted(reasons.items())
+    }
+
+
+def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_documents: int) -> str:
+    """Corpus, samples and vocabulary."""
+    counts = facts.corpus["counts"]
+    rows = [
+        [split, *(count(figures.get(name, 0)) for name in ("documents", "sentences", "words", "characters"))]
+        for split, figures in counts.items()
+    ]
+    dropped = [
+        figure(chart, f"{name.removeprefix('dropped_').capitalize()} left out of the corpus, by reason.")
+        for name, chart in charts.items()
+        if name.startswith("dropped_")
+    ]
+    tokenizer = Tokenizer.load(line.tokenizer)
+    samples = "".join(_document(document, tokenizer) for document in sample_documents(line, num_documents))
+    return section(
+        "data",
+        "What it read",
+        table(["", "documents", "sentences", "words", "characters"], rows),
+        side_by_side(*dropped, _vocabulary(facts)),
+        "<h3>Held-out documents, and their pieces</h3>" if samples else "",
+        paragraph("Pieces that continue a word are joined to it and shaded.") if samples else "",
+        samples,
+    )
+
+
+def sample_documents(line: LineFolders, number: int) -> list[Document]:
+    """A few held-out documents, chosen by a hash of their id so that they are the same each time."""
+    documents = islice(read_documents(line.corpus, "validation"), _CONSIDERED_DOCUMENTS)
+    long_enough = [document for document in documents if len(document.sentences) >= _FEWEST_SENTENCES]
+    return sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]
+
+
+def _document(document: Document, tokenizer: Tokenizer) -> str:
+    lines = "".join(
+        pieces(tokenizer.tokens(tokenizer.encode(sentence))) for sentence in document.sentences[:_SENTENCES]
+    )
+    more = len(document.sentences) - _SENTENCES
+    rest = f'<p class="soft">and {count(more)} more sentences</p>' if more > 0 else ""
+    return f"<article><h4>{escape(document.id)}</h4>{lines}{rest}</article>"
+
+
+def _vocabulary(facts: Facts) -> str:
+    quality = facts.tokenizer["quality"]
+    case = "lower-cased" if facts.tokenizer["lowercase"] else "cased"
+    said = (
+        f"The vocabulary has {count(facts.tokenizer['vocab_size'])} {case} pieces. A word of held-out text takes "
+        f"{quality['pieces_per_word']:.2f} of them; {percent(quality['whole_word_rate'])} of words are a piece of "
+        f"their own, {percent(quality['unknown_rate'])} cannot be written with them."
+    )
+    rows = [[word, split] for word, split in list(quality.get("sample", {}).items())[:12]]
+    return f"<div><h3>The vocabulary</h3>{paragraph(said)}{table(['word', 'pieces'], rows) if rows else ''}</div>"

@@ -1,0 +1,60 @@
+"""The HTML blocks that sections are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bertline.evaluation.wording import escape
+
+
+def section(identity: str, heading: str, *blocks: str) -> str:
+    """A section with its heading."""
+    return f'<section id="{identity}"><h2>{escape(heading)}</h2>{"".join(blocks)}</section>'
+
+
+def paragraph(text: str, css: str = "") -> str:
+    """A paragraph of plain text."""
+    return f'<p class="{css}">{escape(text)}</p>' if css else f"<p>{escape(text)}</p>"
+
+
+def figure(chart: str, caption: str) -> str:
+    """A chart with what it shows."""
+    return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def side_by_side(*blocks: str) -> str:
+    """Blocks in columns where the window is wide enough."""
+    return f'<div class="columns">{"".join(block for block in blocks if block)}</div>'
+
+
+def tiles(entries: Sequence[tuple[str, str, str]]) -> str:
+    """Large figures: value, name, and what it compares with."""
+    items = (
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span><small>{escape(note)}</small></div>'
+        for value, name, note in entries
+    )
+    return f'<div class="tiles">{"".join(items)}</div>'
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of plain texts that scrolls sideways on a narrow screen."""
+    header = "".join(f"<th>{escape(cell)}</th>" for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def folded(summary: str, content: str) -> str:
+    """Content behind a line to click."""
+    return f"<details><summary>{escape(summary)}</summary>{content}</details>"
+
+
+def pieces(tokens: Sequence[str]) -> str:
+    """WordPiece tokens: the pieces that continue a word are joined to it and shaded."""
+    spans = []
+    for token in tokens:
+        continues = token.startswith("##") and len(token) > 2
+        css = "piece continued" if continues else "piece"
+        spans.append(
+            f'{"" if continues else " "}<span class="{css}">{escape(token[2:] if continues else token)}</span>'
+        )
+    return f'<p class="pieces">{"".join(spans).strip()}</p>'

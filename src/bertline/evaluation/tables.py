@@ -1,0 +1,53 @@
+"""The curves as CSV files, for `dvc plots`."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from bertline.evaluation.facts import Facts
+from bertline.evaluation.folders import LineFolders
+
+
+def write_tables(facts: Facts, line: LineFolders, folder: Path) -> None:
+    """Write `curves/*.csv` and `confusion/TASK.csv`. Without tasks, the task tables have only their head."""
+    _write(folder / "curves" / "mlm_loss.csv", ["step", "train", "validation", "unigram"], _losses(facts))
+    nsp = _joined(facts.curve("train/nsp_accuracy"), facts.curve("val/nsp_accuracy"))
+    _write(folder / "curves" / "nsp_accuracy.csv", ["step", "train", "validation"], nsp)
+    efficiency = (
+        [task.name, row["arm"], row["rows"], row["test_mean"], row["test_std"]]
+        for task in facts.tasks
+        for row in task.result.get("label_efficiency") or []
+    )
+    head = ["task", "arm", "rows", "test_mean", "test_std"]
+    _write(folder / "curves" / "label_efficiency.csv", head, efficiency)
+    (folder / "confusion").mkdir()
+    for task in facts.tasks:
+        table = pq.read_table(line.sweeps[task.name] / "predictions.parquet", columns=["label", "predicted"])
+        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        _write(folder / "confusion" / f"{task.name}.csv", ["actual", "predicted"], pairs)
+
+
+def _losses(facts: Facts) -> Iterable[Sequence[Any]]:
+    unigram = facts.training["unigram_entropy"]
+    curves = _joined(facts.curve("train/mlm_loss"), facts.curve("val/mlm_loss"))
+    return ([step, train, validation, unigram] for step, train, validation in curves)
+
+
+def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:
+    """Curves side by side by step; empty where a curve has no value."""
+    columns = [dict(curve) for curve in curves]
+    steps = sorted(set().union(*columns))
+    return [[step, *(column.get(step, "") for column in columns)] for step in steps]
+
+
+def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)

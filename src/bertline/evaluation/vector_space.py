@@ -1,0 +1,69 @@
+"""A picture of the vector space: test passages, by the pretrained encoder alone, in two dimensions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertline.evaluation.charts import scatter_chart
+from bertline.evaluation.facts import TaskFacts
+from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.wording import percent
+from bertline.modeling.huggingface import load_encoder
+from bertline.tasks.storage import read_rows
+from bertline.tokenization.tokenizer import Tokenizer
+
+_BATCH_SIZE = 32
+_COLOURS = 12
+
+
+def vector_space_chart(task: TaskFacts, line: LineFolders, *, num_points: int) -> str | None:
+    """Test passages of a task coloured by label; None for pairs and for more labels than there are colours."""
+    labels = task.result["labels"]
+    rows = read_rows(line.tasks[task.name], "test").first(num_points)
+    if rows.text_pairs is not None or len(labels) > _COLOURS or len(rows) < 3:
+        return None
+    max_length = line.params["tasks"][task.name]["max_length"]
+    places, shares = principal_components(mean_vectors(line.pretrain, rows.texts, max_length=max_length))
+    groups = []
+    for number, label in enumerate(labels):
+        points = [(float(x), float(y)) for x, y in places[rows.labels == number]]
+        groups.append((label, f"g{number}", points))
+    first, second = (
+        f"{name} direction, {percent(share)} of the variance"
+        for name, share in zip(("first", "second"), shares, strict=True)
+    )
+    return scatter_chart(groups, x_name=first, y_name=second, ticks=False)
+
+
+def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:
+    """The mean of each text's last hidden states over its tokens, shape [N, hidden_size]."""
+    tokenizer = Tokenizer.load(model_folder)
+    encoder = load_encoder(model_folder).eval()
+    vectors = []
+    with torch.inference_mode():
+        for start in range(0, len(texts), _BATCH_SIZE):
+            encoded = [ids[: max_length - 2] for ids in tokenizer.encode_batch(texts[start : start + _BATCH_SIZE])]
+            sequences = [torch.tensor([tokenizer.cls_id, *ids, tokenizer.sep_id]) for ids in encoded]
+            input_ids = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True, padding_value=tokenizer.pad_id)
+            attention_mask = (input_ids != tokenizer.pad_id).long()
+            states = encoder(input_ids, torch.zeros_like(input_ids), attention_mask).hidden_states
+            weights = attention_mask.unsqueeze(-1).float()
+            vectors.append((states * weights).sum(1) / weights.sum(1))
+    return torch.cat(vectors).float().numpy()
+
+
+def principal_components(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], tuple[float, float]]:
+    """The first two principal components of each row, shape [N, 2], and the shares of variance they hold.
+
+    The sign of a component is arbitrary; here its largest weight is positive, so that the picture is always the same.
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    directions = directions[:2]
+    directions *= np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)])[:, None]
+    shares = sizes**2 / max(float((sizes**2).sum()), 1e-12)
+    return centred @ directions.T, (float(shares[0]), float(shares[1]))
