@@ -6,6 +6,7 @@ never sees a later configuration, and a killed one goes on where it was.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import sys
@@ -90,7 +91,8 @@ def _sweep(task_name: str, config: LineConfig, inputs: dict[str, Path], folder: 
             task_name=task_name,
             task=config.tasks[task_name],
             sweep=config.sweep,
-            runtime=config.runtime,
+            # Trials run on one device each; `sweep_workers` says how many run side by side.
+            runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
             task_folder=inputs["tasks"],
             pretrain_folder=inputs["pretrain"],
             run_folder=folder,
