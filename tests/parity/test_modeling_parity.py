@@ -1,0 +1,230 @@
+"""bertline's BERT against transformers': forward, loss and gradients, on tiny random weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForPreTraining, set_attention
+from bertline.modeling.huggingface import load_classifier, load_pretraining_model
+from bertline.modeling.losses import masked_lm_loss_sum, next_sentence_loss_sum
+from bertline.modeling.weight_names import to_disk
+
+KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
+VOCAB_SIZE = 99
+# (hidden, layers, heads, intermediate): each size class of google-research/bert in small, with its own depth and
+# head width, and one with odd numbers throughout.
+SIZES = {
+    "tiny": (16, 2, 2, 64),
+    "mini": (32, 4, 4, 128),
+    "small": (64, 4, 8, 256),
+    "medium": (64, 8, 8, 256),
+    "base": (48, 12, 12, 192),
+    "large": (32, 24, 16, 128),
+    "odd": (21, 3, 7, 37),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Matrices this small are slower on several threads, far slower on a busy machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def reference_config(size: str, **changes: object) -> transformers.BertConfig:
+    hidden, layers, heads, intermediate = SIZES[size]
+    settings = {
+        "vocab_size": VOCAB_SIZE,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": intermediate,
+        "max_position_embeddings": 19,
+        # Large enough for attention that is far from uniform and biases, so that a wrong formula shows.
+        "initializer_range": 0.2,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    return transformers.BertConfig(**{**settings, **changes})
+
+
+def reference_model(size: str, **changes: object) -> transformers.BertForPreTraining:
+    torch.manual_seed(0)
+    model = transformers.BertForPreTraining(reference_config(size, **changes))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim == 1:  # biases and LayerNorm at their initial 0 and 1 would hide mistakes
+                parameter.add_(torch.randn_like(parameter) * 0.1)
+    return model
+
+
+def copied(reference: transformers.BertForPreTraining, folder: Path, attention: AttentionKind) -> BertForPreTraining:
+    reference.save_pretrained(folder)
+    return load_pretraining_model(folder, attention=attention)
+
+
+def batch(length: int = 13) -> dict[str, torch.Tensor]:
+    """Three sequences: full, padded, and nearly all padding; two segments; three, two and one targets."""
+    generator = torch.Generator().manual_seed(1)
+    attention_mask = torch.ones(3, length, dtype=torch.long)
+    attention_mask[1, length - 3 :] = 0
+    attention_mask[2, 2:] = 0
+    input_ids = torch.randint(1, VOCAB_SIZE, (3, length), generator=generator) * attention_mask
+    token_type_ids = (torch.arange(length) >= length // 2).long() * attention_mask
+    return {
+        "input_ids": input_ids,
+        "token_type_ids": token_type_ids,
+        "attention_mask": attention_mask,
+        "masked_positions": torch.tensor([[1, length - 1, 3], [2, 0, 0], [1, 0, 0]]),
+        "masked_labels": torch.tensor([[5, 98, 7], [11, -100, -100], [5, -100, -100]]),
+        "next_sentence_labels": torch.tensor([0, 1, 1]),
+    }
+
+
+def reference_labels(inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    labels = torch.full_like(inputs["input_ids"], -100)
+    for row, (positions, targets) in enumerate(zip(inputs["masked_positions"], inputs["masked_labels"], strict=True)):
+        for position, target in zip(positions[targets >= 0], targets[targets >= 0], strict=True):
+            labels[row, position] = target
+    return labels
+
+
+def reference_outputs(model: transformers.BertForPreTraining, inputs: dict[str, torch.Tensor]) -> object:
+    return model(
+        input_ids=inputs["input_ids"],
+        token_type_ids=inputs["token_type_ids"],
+        attention_mask=inputs["attention_mask"],
+        labels=reference_labels(inputs),
+        next_sentence_label=inputs["next_sentence_labels"],
+    )
+
+
+def our_loss(model: BertForPreTraining, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    output = model(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"], inputs["masked_positions"])
+    mlm_loss, num_targets = masked_lm_loss_sum(output.mlm_logits, inputs["masked_labels"])
+    nsp_loss, num_sequences = next_sentence_loss_sum(output.nsp_logits, inputs["next_sentence_labels"])
+    return mlm_loss / num_targets + nsp_loss / num_sequences
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_logits_equal_at_every_real_position(size: str, tmp_path: Path) -> None:
+    reference = reference_model(size).eval()
+    model = copied(reference, tmp_path, "plain").eval()
+    inputs = batch()
+    everywhere = torch.arange(13).expand(3, -1)
+    real = inputs["attention_mask"].bool()
+    with torch.no_grad():
+        expected = reference_outputs(reference, inputs)
+        for kind in KINDS:
+            set_attention(model, kind)
+            found = model(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"], everywhere)
+            assert_close(found.mlm_logits[real], expected.prediction_logits[real], f"{kind}, MLM")
+            assert_close(found.nsp_logits, expected.seq_relationship_logits, f"{kind}, NSP")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_loss_and_all_gradients_equal(size: str, tmp_path: Path) -> None:
+    # Copied in fp32, compared in fp64: the depth of `large` would else need a tolerance that could hide a mistake.
+    reference = reference_model(size)
+    model = copied(reference, tmp_path, "plain").double()
+    reference = reference.double()
+    inputs = batch(7)
+    expected = reference_outputs(reference, inputs).loss
+    expected.backward()
+    references = {name: parameter.grad for name, parameter in reference.named_parameters()}
+    for kind in KINDS:
+        set_attention(model, kind)
+        model.zero_grad()
+        loss = our_loss(model, inputs)
+        loss.backward()
+        assert_close(loss.double(), expected, kind)
+        gradients = to_disk({name: parameter.grad for name, parameter in model.named_parameters()})
+        assert gradients.keys() == references.keys()
+        for name, gradient in gradients.items():
+            assert_close(gradient, references[name], f"{kind}, gradient of {name}")
+
+
+def assert_close(found: torch.Tensor, expected: torch.Tensor, what: str) -> None:
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5, msg=lambda message: f"{what}: {message}")
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
+def test_each_activation_equals_its_namesake(activation: str, tmp_path: Path) -> None:
+    reference = reference_model("odd", hidden_act=activation).eval()
+    model = copied(reference, tmp_path, "plain").eval()
+    inputs = batch()
+    with torch.no_grad():
+        expected = reference_outputs(reference, inputs).loss
+        torch.testing.assert_close(our_loss(model, inputs), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_what_stands_in_the_padding_does_not_matter(attention: AttentionKind, tmp_path: Path) -> None:
+    model = copied(reference_model("odd"), tmp_path, attention).eval()
+    inputs = batch()
+    real = inputs["attention_mask"].bool()
+    other_ids = torch.where(real, inputs["input_ids"], 42)
+    with torch.no_grad():
+        first = model.bert(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"])
+        second = model.bert(other_ids, inputs["token_type_ids"], inputs["attention_mask"])
+        alone = model.bert(inputs["input_ids"][2:, :2], inputs["token_type_ids"][2:, :2])
+    assert torch.equal(first.hidden_states[real], second.hidden_states[real])
+    assert torch.equal(first.pooled, second.pooled)
+    torch.testing.assert_close(first.hidden_states[2, :2], alone.hidden_states[0], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_a_mask_of_ones_is_no_mask(attention: AttentionKind, tmp_path: Path) -> None:
+    model = copied(reference_model("odd"), tmp_path, attention).eval()
+    inputs = batch()
+    ones = torch.ones_like(inputs["attention_mask"])
+    with torch.no_grad():
+        with_mask = model.bert(inputs["input_ids"], inputs["token_type_ids"], ones)
+        without = model.bert(inputs["input_ids"], inputs["token_type_ids"], None)
+    torch.testing.assert_close(with_mask.hidden_states, without.hidden_states, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_bf16_stays_near_fp32_and_losses_are_fp32(attention: AttentionKind, tmp_path: Path) -> None:
+    reference = reference_model("tiny", initializer_range=0.02)
+    model = copied(reference, tmp_path, attention)
+    inputs = batch()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = our_loss(model, inputs)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(our_loss(model, inputs).item(), abs=0.02)
+    loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_what_attention_does_inside_equals_the_reference(tmp_path: Path) -> None:
+    reference = reference_model("odd").eval()
+    model = copied(reference, tmp_path, "plain").eval()
+    reference.set_attn_implementation("eager")
+    inputs = {name: batch()[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    with torch.no_grad():
+        expected = reference.bert(**inputs, output_attentions=True, output_hidden_states=True)
+        found = model.bert.forward_in_detail(*inputs.values())
+    real = inputs["attention_mask"].bool()
+    for ours, theirs in zip(found.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(ours[real], theirs[real], atol=1e-5, rtol=1e-5)
+    for layer, theirs in zip(found.layers, expected.attentions, strict=True):
+        torch.testing.assert_close(layer.probabilities, theirs, atol=1e-5, rtol=1e-5)
+
+
+def test_classifier_logits_equal(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    reference = transformers.BertForSequenceClassification(reference_config("odd", num_labels=5)).eval()
+    reference.save_pretrained(tmp_path)
+    model = load_classifier(tmp_path).eval()
+    inputs = {name: batch()[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    with torch.no_grad():
+        torch.testing.assert_close(model(*inputs.values()), reference(**inputs).logits, atol=1e-5, rtol=1e-5)
