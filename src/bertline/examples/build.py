@@ -149,7 +149,7 @@ def _too_few_documents(split: Split, counts: Counter[str], needed: int) -> str:
     return (
         f"The corpus has {counts['documents']} documents with text in its {split} split "
         f"({counts['documents/no_tokens']} more had none left); sentence pairs need at least {needed}, because a "
-        f"random second segment comes from another document. {fix}, or split the text into smaller ones (corpus.document)."
+        f"random second segment comes from another document. {fix}, or cut the text into smaller documents."
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, assert_never
@@ -97,11 +95,8 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
 def _existing(config: ExistingTokenizerConfig) -> Vocabulary:
     path = Path(config.path).expanduser()
     if not path.is_file():
-        return read_vocabulary(resolve_folder(config.path, config.revision), lowercase=config.lowercase)
-    # A bare vocab.txt, under whatever name it has.
-    with tempfile.TemporaryDirectory() as folder:
-        shutil.copyfile(path, Path(folder) / "vocab.txt")
-        return read_vocabulary(Path(folder), lowercase=config.lowercase)
+        path = resolve_folder(config.path, config.revision)
+    return read_vocabulary(path, lowercase=config.lowercase)
 
 
 def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dict[str, Any]:

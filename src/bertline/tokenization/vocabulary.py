@@ -35,8 +35,8 @@ class Vocabulary:
     split_chinese_characters: bool = True
 
 
-def read_vocabulary(folder: Path, *, lowercase: bool | None = None) -> Vocabulary:
-    """Read the vocabulary of a tokenizer folder: ours, or of any published BERT checkpoint.
+def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
+    """Read the vocabulary of a tokenizer folder, ours or of any published BERT checkpoint, or of one `vocab.txt`.
 
     The pieces come from `tokenizer.json`, else from `vocab.txt`. Whether text is lower-cased comes from `lowercase`,
     else `do_lower_case` of `tokenizer_config.json`, else the normaliser of `tokenizer.json`, else the pieces
@@ -45,9 +45,12 @@ def read_vocabulary(folder: Path, *, lowercase: bool | None = None) -> Vocabular
     Raises:
         DataError: No vocabulary in the folder, one that is not WordPiece, or one that BERT cannot use.
     """
+    folder = path.parent if path.is_file() else path
     tokenizer_file, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     normalizer: dict[str, Any] = {}
-    if tokenizer_file.is_file():
+    if path.is_file():
+        pieces = read_vocab_file(path)
+    elif tokenizer_file.is_file():
         pieces, normalizer = _read_tokenizer_json(tokenizer_file)
     elif vocab_file.is_file():
         pieces = read_vocab_file(vocab_file)

@@ -1,0 +1,106 @@
+"""The ids are those of transformers.BertTokenizerFast, for every folder we write and for published layouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer, BertTokenizerFast
+
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+
+_CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉ0123456789.,!?'-[]()世界ßσς"
+PIECES = (
+    *SPECIAL_PIECES,
+    *_CHARACTERS,
+    *(f"##{character}" for character in _CHARACTERS if character.isalnum()),
+    *("cafe", "Café", "the", "The", "##ing", "un", "##aff", "##able", "mask", "##lo", "hel"),
+)
+TEXTS = [
+    "",
+    "   ",
+    "Café CAFÉ cafe\u0301 naïve",
+    "unaffable Hello the THE",
+    "世界 hello世界x",
+    "a" * 100,
+    "a" * 101,
+    "tab\there\nnew\r\nline \x00\x01 con\x1ctrol \x85 next \ufffd end",
+    "emoji 🙂 family 👩‍👩‍👧 flag 🇩🇪",
+    "İstanbul ΟΔΟΣ ß ẞ ŉ",
+    "[MASK] is [mask] and [SEP] or [CLS]x[UNK]",
+    "don't stop-me (now), 3.14!",
+    "zero\u200bwidth non\u00a0breaking soft\u00adhyphen",
+]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=request.param)), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ours(folder: Path) -> Tokenizer:
+    return Tokenizer.load(folder)
+
+
+@pytest.fixture(scope="module")
+def theirs(folder: Path) -> BertTokenizerFast:
+    return BertTokenizerFast.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_ids_are_equal_for_difficult_text(ours: Tokenizer, theirs: BertTokenizerFast, text: str) -> None:
+    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=st.text(st.one_of(st.sampled_from(_CHARACTERS + "  "), st.characters(exclude_categories=["Cs"]))))
+def test_ids_are_equal_for_any_text(ours: Tokenizer, theirs: BertTokenizerFast, text: str) -> None:
+    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
+
+
+def test_auto_tokenizer_gives_the_same_ids_and_the_same_pair_layout(folder: Path, ours: Tokenizer) -> None:
+    auto = AutoTokenizer.from_pretrained(folder)
+    first, second = "The Café", "unaffable"
+    pair = auto(first, second)
+    assert pair["input_ids"] == [
+        ours.cls_id, *ours.encode(first), ours.sep_id, *ours.encode(second), ours.sep_id
+    ]  # fmt: skip
+    assert pair["token_type_ids"] == [0] * (2 + len(ours.encode(first))) + [1] * (1 + len(ours.encode(second)))
+
+
+def test_special_ids_and_size_are_equal(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
+    assert ours.vocab_size == len(theirs)
+    assert (ours.pad_id, ours.unk_id, ours.cls_id, ours.sep_id, ours.mask_id) == (
+        theirs.pad_token_id,
+        theirs.unk_token_id,
+        theirs.cls_token_id,
+        theirs.sep_token_id,
+        theirs.mask_token_id,
+    )
+
+
+def test_cased_text_stays_cased_in_transformers(folder: Path, ours: Tokenizer, theirs: BertTokenizerFast) -> None:
+    expected = ["cafe"] if ours.lowercase else ["Café"]
+    assert theirs.tokenize("Café") == expected
+
+
+def test_decoded_text_is_equal(ours: Tokenizer, theirs: BertTokenizerFast) -> None:
+    ids = [ours.cls_id, *ours.encode("unaffable, the Café."), ours.sep_id]
+    assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=True)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_folder_that_transformers_wrote_loads_with_the_same_ids(tmp_path: Path, lowercase: bool) -> None:
+    vocab = {piece: index for index, piece in enumerate(PIECES)}
+    theirs = BertTokenizerFast(vocab=vocab, do_lower_case=lowercase)
+    theirs.save_pretrained(tmp_path)
+    ours = Tokenizer.load(tmp_path)
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)

@@ -1,0 +1,57 @@
+"""Batches: the fast way equals the plain way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertline.examples.batching import collate, masked_batch
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.masking import mask_example, masking_policy, max_targets
+from bertline.examples.store import ExampleStore
+
+
+@pytest.fixture
+def store(corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig) -> ExampleStore:
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", num_workers=1)
+    return ExampleStore.open(tmp_path / "examples", "train", 32)
+
+
+def test_a_masked_batch_is_the_collated_masked_examples(store: ExampleStore) -> None:
+    policy = masking_policy(store.manifest)
+    indices = np.random.default_rng(0).permutation(len(store))[:50]
+    fast = masked_batch(store, indices, epoch=3, seed=5, policy=policy)
+    slow = collate(
+        [mask_example(store[int(i)], seed=5, epoch=3, example_id=int(i), policy=policy) for i in indices],
+        max_length=32,
+        max_targets=max_targets(32, policy.mask_prob),
+        pad_id=policy.pad_id,
+    )
+    assert fast.keys() == slow.keys()
+    for name, values in slow.items():
+        assert fast[name].dtype == values.dtype == np.int64, name
+        assert (fast[name] == values).all(), name
+
+
+def test_a_row_does_not_depend_on_the_rest_of_the_batch(store: ExampleStore) -> None:
+    policy = masking_policy(store.manifest)
+    together = masked_batch(store, range(20), epoch=0, seed=5, policy=policy)
+    alone = masked_batch(store, [7], epoch=0, seed=5, policy=policy)
+    for name, values in alone.items():
+        assert (together[name][7] == values[0]).all(), name
+
+
+def test_padding_is_hidden_and_never_a_target(store: ExampleStore) -> None:
+    policy = masking_policy(store.manifest)
+    batch = masked_batch(store, range(len(store)), epoch=0, seed=5, policy=policy)
+    padding = batch["attention_mask"] == 0
+    assert padding.any()
+    assert (batch["input_ids"][padding] == policy.pad_id).all()
+    assert (batch["token_type_ids"][padding] == 0).all()
+    used = batch["masked_labels"] != -100
+    rows = np.nonzero(used)[0]
+    assert (batch["attention_mask"][rows, batch["masked_positions"][used]] == 1).all()
+    assert (batch["masked_positions"][~used] == 0).all()

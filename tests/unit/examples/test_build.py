@@ -1,0 +1,105 @@
+"""The examples stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
+from bertline.examples.store import ExampleStore
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import sha256_of_path
+
+STATIC = StaticMaskingConfig(
+    kind="static", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1, dupe_factor=3
+)
+LONG = ["bal bar bas bat bel ber bes bet bil bir"] * 3
+
+
+def test_both_splits_are_made_for_every_length(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    for length in (16, 32):
+        for split in ("train", "validation"):
+            store = ExampleStore.open(tmp_path / "out", split, length)
+            examples = [store[index] for index in range(len(store))]
+            assert len(examples) == headline[f"length_{length}/{split}_examples"] > 10
+            assert sum(len(example.input_ids) for example in examples) == store.num_tokens
+            assert max(len(example.input_ids) for example in examples) == length
+            labels = sum(example.next_sentence_label for example in examples)
+            assert labels == manifest["lengths"][str(length)][split]["random_next"]
+        assert 3 < manifest["lengths"][str(length)]["unigram_entropy"] < np.log(200)
+    assert not (tmp_path / "out/encoded").exists()
+
+
+def test_the_bytes_are_the_same_with_one_worker_and_with_two(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.examples.encoding._BATCH_CHARACTERS", 3000)
+    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 700)
+    for workers in (1, 2):
+        build_examples(config, tokenizer_folder, corpus_folder, tmp_path / str(workers), num_workers=workers)
+    assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
+
+
+def test_another_seed_makes_other_examples(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    for seed in (1, 2):
+        changed = dataclasses.replace(config, seed=seed)
+        build_examples(changed, tokenizer_folder, corpus_folder, tmp_path / str(seed), num_workers=1)
+    folders = [tmp_path / str(seed) / "length-0016/train/00000.input_ids.npy" for seed in (1, 2)]
+    assert folders[0].read_bytes() != folders[1].read_bytes()
+
+
+def test_static_masking_makes_train_pairs_dupe_factor_times_and_validation_once(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    once = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "once", num_workers=1)
+    static = dataclasses.replace(config, masking=STATIC)
+    thrice = build_examples(static, tokenizer_folder, corpus_folder, tmp_path / "thrice", num_workers=1)
+    assert 2.6 < thrice["length_16/train_examples"] / once["length_16/train_examples"] < 3.4
+    assert thrice["length_16/validation_examples"] == once["length_16/validation_examples"]
+
+
+def test_twenty_examples_are_written_to_read(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    text = (tmp_path / "out/readable-0032.txt").read_text()
+    assert text.count("\nexample ") == 20
+    assert text.count("=[MASK]>") > 20
+
+
+@pytest.mark.parametrize(
+    ("train", "validation", "split"), [([LONG], [LONG, LONG], "train"), ([LONG] * 3, [], "validation")]
+)
+def test_too_few_documents_are_an_error_that_says_what_to_do(
+    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, train, validation, split: str
+) -> None:
+    with pytest.raises(DataError, match=rf"documents with text in its {split} split .* need at least 2"):
+        build_examples(config, tokenizer_folder, corpus_of(train, validation), tmp_path / "out", num_workers=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_document_a_split_is_enough_without_random_segments(
+    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    never = dataclasses.replace(config, random_next_prob=0.0)
+    headline = build_examples(never, tokenizer_folder, corpus_of([LONG], [LONG]), tmp_path / "out", num_workers=1)
+    assert headline["length_16/random_next_share"] == 0
+
+
+def test_text_that_sequences_mostly_cut_off_is_warned_about(
+    corpus_of, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unsplit = [["bal bar bas bat " * 200]] * 3
+    build_examples(config, tokenizer_folder, corpus_of(unsplit, unsplit), tmp_path / "out", num_workers=1)
+    assert "keep less than half: its sentences are longer" in capsys.readouterr().err

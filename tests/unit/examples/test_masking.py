@@ -1,0 +1,174 @@
+"""Targets: how many, which, and how they are shown; and that nothing but the arguments decides."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bertline.examples.masking import (
+    UNUSED_LABEL,
+    MaskedExample,
+    MaskingPolicy,
+    mask_example,
+    mask_rows,
+    masking_policy,
+    max_targets,
+)
+from bertline.examples.store import Example
+
+CLS, SEP = 2, 3
+
+
+def example_of(length: int, seed: int = 0) -> Example:
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(5, 1000, length)
+    ids[0], ids[length // 2], ids[-1] = CLS, SEP, SEP
+    return Example(ids, (np.arange(length) > length // 2).astype(np.int64), 0)
+
+
+def masked(
+    example: Example, policy: MaskingPolicy, example_id: int = 0, epoch: int = 0, seed: int = 0
+) -> MaskedExample:
+    return mask_example(example, seed=seed, epoch=epoch, example_id=example_id, policy=policy)
+
+
+def deviations(hits: int, trials: int, probability: float) -> float:
+    """How many standard deviations of the binomial the number of hits lies from its mean."""
+    return abs(hits - trials * probability) / np.sqrt(trials * probability * (1 - probability))
+
+
+@pytest.mark.parametrize(("length", "targets"), [(8, 1), (13, 2), (64, 9), (128, 19), (512, 76)])
+def test_fifteen_percent_of_the_maskable_tokens_are_targets(policy: MaskingPolicy, length: int, targets: int) -> None:
+    assert len(masked(example_of(length), policy).masked_positions) == targets == max_targets(length, 0.15)
+
+
+def test_labels_are_the_true_pieces_and_everything_else_is_unchanged(policy: MaskingPolicy) -> None:
+    example = example_of(64)
+    result = masked(example, policy)
+    assert result.masked_labels.tolist() == example.input_ids[result.masked_positions].tolist()
+    assert result.masked_positions.tolist() == sorted(set(result.masked_positions.tolist()))
+    elsewhere = np.delete(np.arange(64), result.masked_positions)
+    assert (result.input_ids[elsewhere] == example.input_ids[elsewhere]).all()
+
+
+def test_special_tokens_are_neither_targets_nor_random_replacements(policy: MaskingPolicy) -> None:
+    all_random = dataclasses.replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=8)
+    ids = np.array([CLS, 1, 5, 4, 6, 0, SEP, 7, 5, SEP])
+    example = Example(ids, np.zeros(10, dtype=np.int64), 0)
+    shown, targets = set(), set()
+    for example_id in range(300):
+        result = masked(example, all_random, example_id)
+        targets.update(result.masked_positions.tolist())
+        shown.update(result.input_ids[result.masked_positions].tolist())
+    assert targets == {2, 4, 7, 8}
+    assert shown == {5, 6, 7}
+
+
+def test_an_example_with_nothing_to_mask_has_no_targets(policy: MaskingPolicy) -> None:
+    result = masked(Example(np.array([CLS, 1, SEP, 1, SEP]), np.zeros(5, dtype=np.int64), 1), policy)
+    assert len(result.masked_positions) == 0
+    assert result.input_ids.tolist() == [CLS, 1, SEP, 1, SEP]
+
+
+def test_targets_are_shown_as_mask_random_and_true_in_the_paper_s_shares(policy: MaskingPolicy) -> None:
+    rows = np.stack([example_of(128, seed).input_ids for seed in range(400)])
+    result = mask_rows(rows, np.arange(400), seed=1, epoch=0, policy=policy, num_columns=19)
+    shown = np.take_along_axis(result.input_ids, result.masked_positions, axis=1)
+    total = shown.size
+    as_mask = int((shown == policy.mask_id).sum())
+    as_true = int((shown == result.masked_labels).sum())
+    assert deviations(as_mask, total, 0.8) < 4
+    # A random piece is the true one in 1 of 995 cases.
+    assert deviations(as_true, total, 0.1 + 0.1 / 995) < 4
+    assert deviations(total - as_mask - as_true, total, 0.1 * 994 / 995) < 4
+
+
+def test_every_position_is_equally_often_a_target(policy: MaskingPolicy) -> None:
+    rows = np.repeat(example_of(40).input_ids[None], 20_000, axis=0)
+    result = mask_rows(rows, np.arange(20_000), seed=1, epoch=0, policy=policy, num_columns=6)
+    counts = np.bincount(result.masked_positions.ravel(), minlength=40)
+    maskable = np.delete(np.arange(40), [0, 20, 39])
+    assert counts[[0, 20, 39]].sum() == 0
+    assert max(deviations(int(count), 20_000, 6 / 37) for count in counts[maskable]) < 4.5
+
+
+def test_random_replacements_are_uniform_over_the_ordinary_pieces(policy: MaskingPolicy) -> None:
+    few = dataclasses.replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=15)
+    rows = np.where(np.arange(64) % 63 == 0, SEP, 7)[None].repeat(5000, axis=0)
+    result = mask_rows(rows, np.arange(5000), seed=1, epoch=0, policy=few, num_columns=9)
+    shown = np.take_along_axis(result.input_ids, result.masked_positions, axis=1)
+    counts = np.bincount(shown.ravel(), minlength=15)
+    assert counts[:5].sum() == 0
+    assert max(deviations(int(count), shown.size, 0.1) for count in counts[5:]) < 4.5
+
+
+def test_two_targets_of_one_example_are_independent(policy: MaskingPolicy) -> None:
+    """Were neighbouring outputs of the stream alike, two positions would be chosen together too often or too seldom."""
+    rows = np.repeat(example_of(12).input_ids[None], 30_000, axis=0)
+    half = dataclasses.replace(policy, mask_prob=4 / 9)
+    result = mask_rows(rows, np.arange(30_000), seed=2, epoch=0, policy=half, num_columns=4)
+    chosen = np.zeros((30_000, 12), dtype=bool)
+    np.put_along_axis(chosen, result.masked_positions, True, axis=1)
+    together = int((chosen[:, 1] & chosen[:, 2]).sum())
+    assert deviations(together, 30_000, (4 / 9) * (3 / 8)) < 4
+
+
+def test_the_same_arguments_give_the_same_mask_in_another_process(policy: MaskingPolicy) -> None:
+    code = (
+        "import numpy as np; from bertline.examples.masking import *; from bertline.examples.store import Example\n"
+        f"policy = {policy!r}\n"
+        "example = Example(np.arange(5, 69), np.zeros(64, dtype=np.int64), 0)\n"
+        "print(mask_example(example, seed=3, epoch=2, example_id=9, policy=policy).masked_positions.tolist())"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    here = masked(Example(np.arange(5, 69), np.zeros(64, dtype=np.int64), 0), policy, example_id=9, epoch=2, seed=3)
+    assert printed.strip() == str(here.masked_positions.tolist())
+
+
+@pytest.mark.parametrize("change", [{"epoch": 1}, {"seed": 1}, {"example_id": 1}])
+def test_another_epoch_seed_or_example_gives_another_mask(policy: MaskingPolicy, change: dict[str, int]) -> None:
+    example = example_of(128)
+    first, second = masked(example, policy), masked(example, policy, **change)
+    assert first.masked_positions.tolist() != second.masked_positions.tolist()
+
+
+def test_a_static_policy_ignores_the_epoch_and_takes_epoch_zero_s_mask(policy: MaskingPolicy) -> None:
+    static = dataclasses.replace(policy, static=True)
+    example = example_of(128)
+    later = masked(example, static, epoch=7)
+    assert later.input_ids.tolist() == masked(example, policy, epoch=0).input_ids.tolist()
+
+
+def test_the_caller_s_rows_are_not_written_to(policy: MaskingPolicy) -> None:
+    rows = example_of(64).input_ids[None]
+    before = rows.copy()
+    mask_rows(rows, np.array([0]), seed=0, epoch=0, policy=policy, num_columns=9)
+    assert (rows == before).all()
+
+
+def test_unused_places_have_position_zero_and_the_ignored_label(policy: MaskingPolicy) -> None:
+    row = np.array([[CLS, 9, SEP, 9, SEP, 0, 0, 0]])
+    result = mask_rows(row, np.array([0]), seed=0, epoch=0, policy=policy, num_columns=3)
+    assert result.masked_positions[0, 1:].tolist() == [0, 0]
+    assert result.masked_labels[0].tolist() == [9, UNUSED_LABEL, UNUSED_LABEL]
+
+
+def test_the_policy_is_read_from_the_manifest() -> None:
+    manifest = {
+        "vocab_size": 50,
+        "special_ids": {"[PAD]": 0, "[UNK]": 7, "[CLS]": 8, "[SEP]": 9, "[MASK]": 10},
+        "masking": {
+            "kind": "static",
+            "dupe_factor": 3,
+            "mask_prob": 0.2,
+            "replace_with_mask_prob": 0.7,
+            "replace_with_random_prob": 0.2,
+        },
+    }
+    policy = masking_policy(manifest)
+    assert (policy.static, policy.mask_id, policy.special_ids) == (True, 10, (0, 7, 8, 9, 10))
+    assert (policy.mask_prob, policy.replace_with_mask_prob, policy.replace_with_random_prob) == (0.2, 0.7, 0.2)

@@ -1,0 +1,101 @@
+"""Shards on disk."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import write_manifest
+
+LENGTHS = [5, 9, 7, 16, 6, 8, 5, 11, 16, 7]
+
+
+def write_store(folder: Path, shard_sequences: int, block_sizes: tuple[int, ...]) -> ExampleStore:
+    writer = ExampleWriter(split_folder(folder, "train", 16), shard_sequences)
+    first = 0
+    for size in block_sizes:
+        lengths = np.array(LENGTHS[first : first + size], dtype=np.int64)
+        ids = [np.full(length, 10 + first + index, dtype=np.uint16) for index, length in enumerate(lengths)]
+        labels = np.arange(first, first + size) % 2
+        writer.write(ExampleBlock(np.concatenate(ids), lengths, np.full(size, 3), labels))
+        first += size
+    writer.close()
+    manifest = {
+        "lengths": {"16": {"train": {"examples": len(LENGTHS), "tokens": sum(LENGTHS)}}},
+        "shard_sequences": shard_sequences,
+        "special_ids": {"[PAD]": 0},
+    }
+    write_manifest(folder, kind="examples", format_version=1, content=manifest)
+    return ExampleStore.open(folder, "train", 16)
+
+
+@pytest.mark.parametrize("shard_sequences", [1, 3, 5, 10, 100])
+@pytest.mark.parametrize("block_sizes", [(10,), (1, 2, 3, 4), (4, 6)])
+def test_examples_come_back_whatever_the_sizes_of_shards_and_blocks(
+    tmp_path: Path, shard_sequences: int, block_sizes: tuple[int, ...]
+) -> None:
+    store = write_store(tmp_path, shard_sequences, block_sizes)
+    assert (len(store), store.num_tokens, store.max_length) == (10, sum(LENGTHS), 16)
+    for index, length in enumerate(LENGTHS):
+        example = store[index]
+        assert example.input_ids.tolist() == [10 + index] * length
+        assert example.token_type_ids.tolist() == [0] * 3 + [1] * (length - 3)
+        assert example.next_sentence_label == index % 2
+    assert sum(len(ids) for ids in store.id_shards()) == sum(LENGTHS)
+
+
+def test_padded_rows_are_the_examples_one_by_one_in_the_order_asked_for(tmp_path: Path) -> None:
+    store = write_store(tmp_path, 3, (10,))
+    wanted = [9, 0, 3, 3, 8, 5]
+    rows = store.padded(wanted)
+    for row, index in enumerate(wanted):
+        example = store[index]
+        length = len(example.input_ids)
+        assert rows.input_ids[row].tolist() == example.input_ids.tolist() + [0] * (16 - length)
+        assert rows.lengths[row] == length
+        assert rows.first_segment_lengths[row] == 3
+        assert rows.next_sentence_labels[row] == example.next_sentence_label
+
+
+def test_an_index_beyond_the_end_is_an_index_error(tmp_path: Path) -> None:
+    store = write_store(tmp_path, 4, (10,))
+    with pytest.raises(IndexError):
+        store[10]
+    assert store[-1].input_ids.tolist() == store[9].input_ids.tolist()
+
+
+def test_a_pickled_store_holds_the_place_not_the_data(tmp_path: Path) -> None:
+    store = write_store(tmp_path, 4, (10,))
+    before = store[3].input_ids.tolist()
+    pickled = pickle.dumps(store)
+    assert len(pickled) < 1000
+    assert pickle.loads(pickled)[3].input_ids.tolist() == before  # noqa: S301
+
+
+def test_opening_reads_no_shard(tmp_path: Path) -> None:
+    write_store(tmp_path, 4, (10,))
+    for path in split_folder(tmp_path, "train", 16).iterdir():
+        path.unlink()
+    store = ExampleStore.open(tmp_path, "train", 16)
+    assert len(store) == 10
+    with pytest.raises(ArtifactError, match=r"00000\.input_ids\.npy cannot be read"):
+        store[0]
+
+
+def test_a_torn_shard_is_named(tmp_path: Path) -> None:
+    write_store(tmp_path, 4, (10,))
+    torn = split_folder(tmp_path, "train", 16) / "00001.input_ids.npy"
+    torn.write_bytes(torn.read_bytes()[:-5])
+    with pytest.raises(ArtifactError, match=r"00001\.input_ids\.npy cannot be read"):
+        ExampleStore.open(tmp_path, "train", 16)[4]
+
+
+def test_a_length_that_was_not_made_is_an_error_naming_those_that_were(tmp_path: Path) -> None:
+    write_store(tmp_path, 4, (10,))
+    with pytest.raises(ArtifactError, match="examples of 16 tokens, none of 128"):
+        ExampleStore.open(tmp_path, "train", 128)

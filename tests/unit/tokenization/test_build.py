@@ -1,0 +1,112 @@
+"""The tokenizer stage."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import sha256_of_path
+from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+
+CONFIG = TrainedTokenizerConfig(
+    kind="trained", vocab_size=110, lowercase=True, min_frequency=1, max_alphabet=60, sample_characters=1_000_000
+)
+TRAIN = [
+    [f"The {noun}s {verb} the array of the {noun}.", f"{verb.title()}ing a {noun} returns another {noun}, or none."]
+    for noun in ("matrix", "vector", "kernel", "frame", "series", "tensor", "index", "café")
+    for verb in ("sort", "filter", "reshape", "compute", "transform")
+]
+VALIDATION = [["A sorted tensor returns ☃ the Café."], ["Nothing else."]]
+
+
+def existing(path: Path, lowercase: bool | None = None) -> ExistingTokenizerConfig:
+    return ExistingTokenizerConfig(kind="existing", path=str(path), revision=None, lowercase=lowercase)
+
+
+def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpus, tmp_path: Path) -> None:
+    headline = build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    tokenizer = Tokenizer.load(tmp_path / "out")
+    assert headline["vocab_size"] == tokenizer.vocab_size == 110
+    assert tokenizer.pieces[:5] == SPECIAL_PIECES
+    assert tokenizer.tokens(tokenizer.encode("The matrix")) == ["the", "matrix"]
+    assert tokenizer.encode("CAFÉ") == tokenizer.encode("cafe")
+
+
+def test_the_bytes_are_the_same_with_one_worker_and_with_two(write_corpus, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("bertline.tokenization.words._BATCH_CHARACTERS", 500)
+    corpus = write_corpus(TRAIN, VALIDATION)
+    for workers in (1, 2):
+        build_tokenizer(CONFIG, corpus, tmp_path / str(workers), num_workers=workers)
+    assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
+
+
+def test_the_manifest_reports_quality_on_validation(write_corpus, tmp_path: Path) -> None:
+    build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert (manifest["kind"], manifest["format_version"]) == ("tokenizer", 1)
+    assert manifest["special_ids"] == {piece: index for index, piece in enumerate(SPECIAL_PIECES)}
+    assert manifest["quality"]["split"] == "validation"
+    assert manifest["quality"]["words"] == 11
+    assert manifest["quality"]["unknown_characters"] == {"☃": 1}
+
+
+def test_without_a_validation_split_quality_is_reported_on_train(write_corpus, tmp_path: Path) -> None:
+    build_tokenizer(CONFIG, write_corpus(TRAIN, []), tmp_path / "out", num_workers=1)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["quality"]["split"] == "train"
+    assert manifest["quality"]["unknown_rate"] == 0
+
+
+def test_a_sample_takes_about_its_share_and_the_same_documents_each_time(write_corpus, tmp_path: Path) -> None:
+    corpus = write_corpus(TRAIN * 20, VALIDATION)
+    total = sum(len(sentence) for document in TRAIN * 20 for sentence in document)
+    config = dataclasses.replace(CONFIG, sample_characters=total // 4)
+    words = []
+    for name in ("a", "b"):
+        build_tokenizer(config, corpus, tmp_path / name, num_workers=1)
+        words.append(json.loads((tmp_path / name / "manifest.json").read_text())["trained_on"]["words"])
+    build_tokenizer(CONFIG, corpus, tmp_path / "all", num_workers=1)
+    all_words = json.loads((tmp_path / "all/manifest.json").read_text())["trained_on"]["words"]
+    assert words[0] == words[1]
+    assert 0.18 < words[0] / all_words < 0.32
+
+
+def test_a_size_the_text_does_not_support_is_an_error_and_keeps_the_old_result(write_corpus, tmp_path: Path) -> None:
+    corpus = write_corpus(TRAIN, VALIDATION)
+    build_tokenizer(CONFIG, corpus, tmp_path / "out", num_workers=1)
+    before = sha256_of_path(tmp_path / "out")
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 5000, but the text supports only \d+ pieces"):
+        build_tokenizer(dataclasses.replace(CONFIG, vocab_size=5000), corpus, tmp_path / "out", num_workers=1)
+    assert sha256_of_path(tmp_path / "out") == before
+
+
+def test_a_given_folder_keeps_its_ids_and_its_case(write_corpus, tmp_path: Path) -> None:
+    pieces = ("[PAD]", "[unused0]", *SPECIAL_PIECES[1:], "The", "tensor", "##s")
+    save_tokenizer(Tokenizer(Vocabulary(pieces=pieces, lowercase=False)), tmp_path / "given")
+    build_tokenizer(existing(tmp_path / "given"), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+    tokenizer = Tokenizer.load(tmp_path / "out")
+    assert tokenizer.pieces == pieces
+    assert not tokenizer.lowercase
+
+
+def test_a_given_file_may_have_any_name_and_its_case_can_be_said(write_corpus, tmp_path: Path) -> None:
+    path = tmp_path / "my_pieces.txt"
+    path.write_text("\n".join([*SPECIAL_PIECES, "the", "tensor"]) + "\n")
+    corpus = write_corpus(TRAIN, VALIDATION)
+    build_tokenizer(existing(path, lowercase=False), corpus, tmp_path / "out", num_workers=1)
+    assert not Tokenizer.load(tmp_path / "out").lowercase
+
+
+def test_a_faulty_given_file_is_named_as_the_user_knows_it(write_corpus, tmp_path: Path) -> None:
+    path = tmp_path / "my_pieces.txt"
+    path.write_text("\n".join([*SPECIAL_PIECES, "the", "the"]) + "\n")
+    with pytest.raises(DataError, match=r"my_pieces\.txt, line 7"):
+        build_tokenizer(existing(path), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)

@@ -1,0 +1,48 @@
+"""Tokenizer files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertline.foundation.errors import ArtifactError
+from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+
+PIECES = (*SPECIAL_PIECES, "cat", "Cat", "##s")
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("kept", [["tokenizer.json", "vocab.txt", "tokenizer_config.json"], ["tokenizer.json"]])
+def test_what_is_saved_loads_the_same(tmp_path: Path, lowercase: bool, kept: list[str]) -> None:
+    vocabulary = Vocabulary(pieces=PIECES, lowercase=lowercase)
+    save_tokenizer(Tokenizer(vocabulary), tmp_path)
+    for path in tmp_path.iterdir():
+        if path.name not in kept:
+            path.unlink()
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.vocabulary == vocabulary
+    assert loaded.encode("Cats cat") == Tokenizer(vocabulary).encode("Cats cat")
+
+
+def test_the_configuration_always_says_whether_text_is_lower_cased(tmp_path: Path) -> None:
+    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=False)), tmp_path)
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["do_lower_case"] is False
+
+
+def test_copying_takes_the_tokenizer_and_nothing_else(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), source)
+    (source / "model.safetensors").write_bytes(b"weights")
+    copy_tokenizer(source, target)
+    assert {path.name for path in target.iterdir()} == {"tokenizer.json", "vocab.txt", "tokenizer_config.json"}
+
+
+def test_copying_from_a_folder_without_a_tokenizer_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text("{}")
+    with pytest.raises(ArtifactError, match=r"neither tokenizer\.json nor vocab\.txt"):
+        copy_tokenizer(tmp_path, tmp_path / "target")

@@ -1,0 +1,98 @@
+"""Reading vocabularies, ours and published ones, and refusing those that BERT cannot use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary, read_vocab_file, read_vocabulary
+
+PIECES = (*SPECIAL_PIECES, "the", "cat", "##s")
+
+
+def write_vocab(folder: Path, pieces: tuple[str, ...] | list[str]) -> Path:
+    path = folder / "vocab.txt"
+    path.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    return path
+
+
+def test_the_line_number_is_the_id(tmp_path: Path) -> None:
+    assert read_vocab_file(write_vocab(tmp_path, PIECES)) == PIECES
+
+
+def test_a_line_separator_character_can_be_a_piece_and_does_not_move_ids(tmp_path: Path) -> None:
+    pieces = (*SPECIAL_PIECES, "a\u2028b", "cat")
+    assert read_vocab_file(write_vocab(tmp_path, pieces)) == pieces
+
+
+def test_a_piece_on_two_lines_is_refused_with_both_lines(tmp_path: Path) -> None:
+    path = write_vocab(tmp_path, [*PIECES, "cat"])
+    with pytest.raises(DataError, match=r"vocab\.txt, line 9: the piece 'cat' stands on line 7 too"):
+        read_vocab_file(path)
+
+
+def test_an_empty_line_is_refused_with_its_number(tmp_path: Path) -> None:
+    path = write_vocab(tmp_path, [*PIECES, "", "dog"])
+    with pytest.raises(DataError, match="line 9: the line is empty"):
+        read_vocab_file(path)
+
+
+def test_missing_special_pieces_are_named(tmp_path: Path) -> None:
+    path = write_vocab(tmp_path, ["[PAD]", "[UNK]", "[CLS]", "<sep>", "the"])
+    with pytest.raises(DataError, match=r"lacks \[SEP\], \[MASK\]"):
+        read_vocab_file(path)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "vocab.txt"
+    path.write_bytes(b"\xff\xfe\x00the")
+    with pytest.raises(DataError, match="is not UTF-8"):
+        read_vocab_file(path)
+
+
+def test_a_folder_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"neither tokenizer\.json nor vocab\.txt"):
+        read_vocabulary(tmp_path)
+
+
+def test_another_kind_of_model_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": {}}}))
+    with pytest.raises(DataError, match="'BPE', expected 'WordPiece'"):
+        read_vocabulary(tmp_path)
+
+
+def test_ids_with_a_gap_are_refused(tmp_path: Path) -> None:
+    ids = {piece: index for index, piece in enumerate(PIECES)} | {"far": 99}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": ids}}))
+    with pytest.raises(DataError, match="without a gap"):
+        read_vocabulary(tmp_path)
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_lowercase_comes_from_tokenizer_config_before_the_pieces(tmp_path: Path, lowercase: bool) -> None:
+    write_vocab(tmp_path, PIECES)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
+    assert read_vocabulary(tmp_path).lowercase is lowercase
+
+
+def test_what_the_caller_says_goes_before_the_files(tmp_path: Path) -> None:
+    write_vocab(tmp_path, PIECES)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
+    assert read_vocabulary(tmp_path, lowercase=False).lowercase is False
+
+
+def test_lowercase_comes_from_the_normalizer_of_tokenizer_json_without_a_config(tmp_path: Path) -> None:
+    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=False)), tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    assert read_vocabulary(tmp_path).lowercase is False
+
+
+@pytest.mark.parametrize(("extra", "lowercase"), [("dog", True), ("Dog", False)])
+def test_a_bare_vocab_file_is_cased_if_its_pieces_have_capitals(tmp_path: Path, extra: str, lowercase: bool) -> None:
+    write_vocab(tmp_path, [*PIECES, extra])
+    assert read_vocabulary(tmp_path).lowercase is lowercase
