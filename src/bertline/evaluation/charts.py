@@ -50,8 +50,8 @@ def line_chart(
     x_range = (min(xs) * 0.85, max(xs) * 1.15) if log_x else (min(xs), max(xs))
     x = Scale(*x_range, _LEFT, WIDTH - _RIGHT, log_x)
     y = Scale(*padded([*ys, level[1]] if level else ys), top + _PLOT_HEIGHT, top)
-    x_ticks = sorted(set(xs)) if log_x and len(set(xs)) <= 5 else x.ticks()
-    parts = [shapes, _axes(x, y, x_name, y_name, top, x_ticks)]
+    ticks = _own_ticks(xs) if log_x else x.ticks()
+    parts = [shapes, _axes(x, y, x_name, y_name, top, ticks or x.ticks())]
     if level:
         parts.append(line(_LEFT, y(level[1]), WIDTH - _RIGHT, y(level[1]), "stroke level dashed"))
     for curve in series:
@@ -104,7 +104,9 @@ def scatter_chart(
     y = Scale(*padded(ys), top + height, top)
     radius = 4.5 if ticks else 3
     parts = [shapes]
-    parts.append(_axes(x, y, x_name, y_name, top, x.ticks()) if ticks else _frame(x, y, x_name, y_name))
+    parts.append(
+        _axes(x, y, x_name, y_name, top, _own_ticks(xs) or x.ticks()) if ticks else _frame(x, y, x_name, y_name)
+    )
     for name, css, points in groups:
         parts.extend(dot(x(a), y(b), radius, f"fill {css} see-through", name) for a, b in points)
     return drawing(parts, top + height + _BELOW, f"{y_name} by {x_name}")
@@ -121,6 +123,12 @@ def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
         parts.append(text(6, y, label))
         parts.append(text(WIDTH - 6, y, f"{value:,.0f}", "strong", "end"))
     return drawing(parts, step * len(rows) + 4, name)
+
+
+def _own_ticks(values: Sequence[float]) -> list[float]:
+    """The values themselves where they are few, as in a grid; else none."""
+    distinct = sorted(set(values))
+    return distinct if len(distinct) <= 4 else []
 
 
 def _with_spread(curve: Series) -> list[tuple[tuple[float, float], float]]:

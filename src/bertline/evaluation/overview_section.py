@@ -6,19 +6,24 @@ from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts, spread_of
 from bertline.evaluation.parts import paragraph, section, tiles
-from bertline.evaluation.wording import METRIC_NAMES, count, duration, escape, listing, percent, score
+from bertline.evaluation.wording import METRIC_NAMES, count, duration, escape, listing, number_of, percent, score
+
+_ARROW = '<span class="arrow" aria-hidden="true">→</span>'
 
 
 def summary(facts: Facts) -> str:
     """The whole line in plain sentences, and its largest figures."""
-    return paragraph(_what(facts), "lead") + paragraph(_how_good(facts), "lead") + tiles(_tiles(facts))
+    sentences = [_what(facts), _how_good(facts), *(scores_sentence(task) for task in facts.tasks)]
+    return "".join(paragraph(sentence, "lead") for sentence in sentences) + tiles(_tiles(facts))
 
 
 def line_picture(facts: Facts) -> str:
-    """The stages in order, each with its headline figures."""
+    """The stages in order, each with its headline figures; the tasks stand one above the other."""
     cards = [_card(name, entries) for name, entries in _stages(facts)]
-    arrow = '<span class="arrow" aria-hidden="true">→</span>'
-    return section("line", "The line", f'<div class="line">{arrow.join(cards)}</div>')
+    tasks = [f"<div>{_ARROW.join(_card(*stage) for stage in _task_stages(task))}</div>" for task in facts.tasks]
+    branch = [f'<div class="branch">{"".join(tasks)}</div>'] if tasks else []
+    ends = [_card("evaluate", ["this report"]), _card("export", ["Hugging Face", "folders"])]
+    return section("line", "The line", f'<div class="line">{_ARROW.join([*cards, *branch, *ends])}</div>')
 
 
 def test_score(arm: dict[str, Any]) -> str:
@@ -47,11 +52,11 @@ def _what(facts: Facts) -> str:
     model, training, train = facts.params["model"], facts.training, facts.corpus["counts"]["train"]
     start = facts.params["pretrain"].get("start_from")
     origin = f"trained on from {start}" if start else "trained from random weights"
-    size = f"{model['num_hidden_layers']} layers, hidden size {model['hidden_size']}"
+    size = f"{number_of(model['num_hidden_layers'], 'layer')}, hidden size {model['hidden_size']}"
     return (
         f"A BERT encoder with {count(training['num_parameters'])} parameters ({size}) was {origin} for "
-        f"{count(training['steps'])} steps in {duration(training['train_time_s'])}, on {count(train['documents'])} documents with {count(train['words'])} "
-        f"words of {_source(facts.corpus)}."
+        f"{count(training['steps'])} steps in {duration(training['train_time_s'])}, on {count(train['documents'])} "
+        f"documents with {count(train['words'])} words of {_source(facts.corpus)}."
     )
 
 
@@ -65,13 +70,12 @@ def _how_good(facts: Facts) -> str:
     training = facts.training
     below = training["unigram_entropy"] - training["val/mlm_loss"]
     side = "below" if below >= 0 else "above"
-    sentence = (
+    return (
         f"On held-out text it fills {percent(training['val/mlm_accuracy'])} of the blanks with exactly the right "
         f"piece. Its loss of {training['val/mlm_loss']:.2f} nats is {abs(below):.2f} {side} the "
         f"{training['unigram_entropy']:.2f} of guessing by frequency alone, and it tells the next sentence from a "
         f"random one in {percent(training['val/nsp_accuracy'])} of cases (chance: 50 %)."
     )
-    return " ".join([sentence, *(scores_sentence(task) for task in facts.tasks)])
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str, str]]:
@@ -98,7 +102,7 @@ def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
     training, quality = facts.training, facts.tokenizer["quality"]
     train, held_out = facts.corpus["counts"]["train"], facts.corpus["counts"].get("validation", {})
     lengths = facts.examples["lengths"]
-    stages = [
+    return [
         ("corpus", [f"{count(train['documents'])} documents", f"{count(held_out.get('documents', 0))} held out"]),
         (
             "tokenizer",
@@ -110,15 +114,13 @@ def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
             [f"{count(training['steps'])} steps", f"{count(training['perf/tokens_per_s'])} tokens/s"],
         ),
     ]
-    for task in facts.tasks:
-        rows = task.result["rows"]
-        stages.append(
-            (f"task_data@{task.name}", [f"{count(rows['train'])} rows", f"{len(task.result['labels'])} labels"])
-        )
-        stages.append(
-            (f"sweep@{task.name}", [f"{task.result['num_trials']} trials", f"{task.result['num_seeds']} seeds"])
-        )
-    return [*stages, ("evaluate", ["this report"]), ("export", ["Hugging Face folders"])]
+
+
+def _task_stages(task: TaskFacts) -> list[tuple[str, list[str]]]:
+    result = task.result
+    data = [f"{count(result['rows']['train'])} rows", number_of(len(result["labels"]), "label")]
+    sweep = [number_of(result["num_trials"], "trial"), number_of(result["num_seeds"], "seed")]
+    return [(f"task_data@{task.name}", data), (f"sweep@{task.name}", sweep)]
 
 
 def _card(name: str, entries: list[str]) -> str:

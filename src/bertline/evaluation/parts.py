@@ -30,10 +30,16 @@ def side_by_side(*blocks: str) -> str:
 def tiles(entries: Sequence[tuple[str, str, str]]) -> str:
     """Large figures: value, name, and what it compares with."""
     items = (
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(name)}</span><small>{escape(note)}</small></div>'
+        f'<div class="tile"><b>{_with_small_spread(value)}</b><span>{escape(name)}</span>'
+        f"<small>{escape(note)}</small></div>"
         for value, name, note in entries
     )
     return f'<div class="tiles">{"".join(items)}</div>'
+
+
+def _with_small_spread(value: str) -> str:
+    number, sign, spread = value.partition("\u202f±\u202f")
+    return escape(number) + (f" <i>±\u202f{escape(spread)}</i>" if sign else "")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

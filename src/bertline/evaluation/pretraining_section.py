@@ -21,7 +21,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
     if facts.curve("val/mlm_loss") or facts.curve("train/mlm_loss"):
         charts["mlm_loss"] = line_chart(
             [
-                Series("training", facts.curve("train/mlm_loss"), "c3"),
+                Series("training", facts.curve("train/mlm_loss"), "c1"),
                 Series("held-out", facts.curve("val/mlm_loss"), "c0", marked=True),
             ],
             x_name="step",

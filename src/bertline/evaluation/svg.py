@@ -10,8 +10,8 @@ from importlib.resources import files
 from bertline.evaluation.wording import escape
 
 WIDTH = 440
-_CHARACTER_WIDTH = 6.3
-"""Of the chart's 12 px type, on average."""
+_CHARACTER_WIDTH = 7.2
+"""Of 12 px type, on average, in the widest of the system fonts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def legend(entries: Sequence[tuple[str, str]], y: float, *, left: float = 8) -> 
     """Coloured names, broken into rows that fit; the second value is where they end."""
     shapes, x = [], left
     for name, css in entries:
-        width = 22 + len(name) * _CHARACTER_WIDTH
+        width = 28 + len(name) * _CHARACTER_WIDTH
         if x + width > WIDTH and x > left:
             x, y = left, y + 18
         shapes.append(f'<rect x="{x:.1f}" y="{y - 8:.1f}" width="10" height="10" rx="2" class="fill {css}"/>')

@@ -60,10 +60,21 @@ def score(value: float, spread: float | None = None) -> str:
     """A score, with the standard deviation over seeds where it was repeated.
 
     Example:
-        >>> score(0.42), score(0.4213, 0.0121)
-        ('0.420', '0.421 ± 0.012')
+        >>> score(0.42), score(0.4213, 0.0121).split()
+        ('0.420', ['0.421', '±', '0.012'])
     """
-    return f"{value:.3f}" if spread is None else f"{value:.3f} ± {spread:.3f}"
+    # Narrow spaces at which no line breaks.
+    return f"{value:.3f}" if spread is None else f"{value:.3f}\u202f±\u202f{spread:.3f}"
+
+
+def number_of(number: float, thing: str) -> str:
+    """A count with its noun.
+
+    Example:
+        >>> number_of(1, "layer"), number_of(12, "layer")
+        ('1 layer', '12 layers')
+    """
+    return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 
 def setting(value: object) -> str:

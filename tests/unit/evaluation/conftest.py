@@ -26,7 +26,7 @@ from bertline.tokenization.vocabulary import Vocabulary
 
 HOSTILE = '<script>alert("x")</script> & <b>bold'
 LABELS = ["numpy", "torch", "sympy"]
-_WORDS = "the kernel of a frame is in series model return value array function given".split()
+_WORDS = ["the", "kernel", "of", "a", "frame", "is", "in", "series", "model", "return", "value", "array", "given"]
 _MODEL = ModelConfig(
     hidden_size=8,
     num_hidden_layers=1,

@@ -1,0 +1,175 @@
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from bertline.evaluation.build import build_evaluation
+from bertline.evaluation.config import EvaluateConfig
+from bertline.evaluation.folders import LineFolders
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json, sha256_of_path
+
+CONFIG = EvaluateConfig(title="A <b>line</b> & more", num_documents=2, embed_plot_points=12)
+
+
+class Page(HTMLParser):
+    """What a browser would see: elements, links to elsewhere, text, and whether every element is closed."""
+
+    VOID = ("meta",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[str] = []
+        self.addresses: list[str] = []
+        self.words = ""
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "data", "action")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def page_of(out: Path) -> Page:
+    return Page((out / "report.html").read_text(encoding="utf-8"))
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as handle:
+        return list(csv.DictReader(handle))
+
+
+def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(line: LineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, line, tmp_path / "out")
+    page = page_of(tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page.addresses == []
+    assert page.open == []
+    assert not re.search(r"@import|url\(|<script|<link|<img|<iframe", text)
+
+
+def test_text_of_the_corpus_and_of_tasks_cannot_become_html(line: LineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, line, tmp_path / "out")
+    page = page_of(tmp_path / "out")
+    assert "script" not in page.elements
+    assert '<script>alert("x")</script> & <b>bold' in page.words  # shown as text: error, film strip, configuration
+
+
+def test_no_score_stands_without_its_baselines_and_spread(line: LineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, line, tmp_path / "out")
+    words = page_of(tmp_path / "out").words.replace("\u202f", " ")
+    for task in ("library", "match"):
+        sentence = re.search(rf"On {task} it reaches accuracy (.*?label\.)", words)
+        assert sentence is not None
+        for said in ("0.420 ± 0.016", "5 seeds", "0.280 ± 0.016", "random weights", "0.320 for TF-IDF", "0.090"):
+            assert said in sentence.group(1)
+        for key in ("encoder/accuracy_mean", "encoder/accuracy_std", "random_weights/accuracy_std"):
+            assert f"{task}/{key}" in figures
+        assert figures[f"{task}/majority/accuracy"] == 0.09
+        assert figures[f"{task}/tfidf_logistic_regression/accuracy"] == 0.32
+        assert figures[f"{task}/beats_random_weights"] == 1
+
+
+def test_the_loss_stands_beside_the_unigram_line(line: LineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, line, tmp_path / "out")
+    assert figures["below_unigram_entropy"] == pytest.approx(2.1)
+    assert "4.10 nats is 2.10 below the 6.20" in page_of(tmp_path / "out").words
+    assert "frequency alone" in (tmp_path / "out" / "plots" / "mlm_loss.svg").read_text()
+
+
+def test_every_section_is_there(line: LineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, line, tmp_path / "out")
+    words = page_of(tmp_path / "out").words
+    for heading in (
+        "The line",
+        "Learning to read",
+        "The film strip",
+        "Task: library",
+        "What the sweep tried",
+        "What is taken for what",
+        "Where it is sure and wrong",
+        "The space it made",
+        "What it read",
+        "The vocabulary",
+        "The configuration",
+    ):
+        assert heading in words
+    assert {path.name for path in (tmp_path / "out" / "plots").iterdir()} >= {
+        "mlm_loss.svg",
+        "accuracy.svg",
+        "library_scores.svg",
+        "library_label_efficiency.svg",
+        "library_trials_lr.svg",
+        "library_vectors.svg",
+    }
+
+
+def test_curves_are_tables_that_dvc_plots(line: LineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, line, tmp_path / "out")
+    losses = rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv")
+    assert list(losses[0]) == ["step", "train", "validation", "unigram"]
+    assert len(losses) == 66
+    assert (losses[0]["validation"], losses[5]["validation"] != "") == ("", True)
+    assert {row["unigram"] for row in losses} == {"6.2"}
+    assert len(rows_of(tmp_path / "out" / "curves" / "nsp_accuracy.csv")) == 66
+    assert len(rows_of(tmp_path / "out" / "curves" / "label_efficiency.csv")) == 18
+    confusion = rows_of(tmp_path / "out" / "confusion" / "library.csv")
+    assert confusion == [
+        {"actual": "numpy", "predicted": "numpy"},
+        {"actual": "torch", "predicted": "sympy"},
+    ]
+
+
+def test_the_same_artifacts_give_the_same_bytes(line: LineFolders, tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        build_evaluation(CONFIG, line, tmp_path / name)
+    assert sha256_of_path(tmp_path / "first") == sha256_of_path(tmp_path / "second")
+
+
+def test_a_line_without_tasks_has_a_report(bare_line: LineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, bare_line, tmp_path / "out")
+    page = page_of(tmp_path / "out")
+    assert "Task:" not in page.words
+    assert "film strip" not in page.words.split("The configuration")[0]
+    assert figures["val/nsp_accuracy"] == 0.79
+    assert rows_of(tmp_path / "out" / "curves" / "label_efficiency.csv") == []
+
+
+def test_one_seed_and_no_random_arm_are_said_and_not_hidden(modest_line: LineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, modest_line, tmp_path / "out")
+    words = page_of(tmp_path / "out").words
+    assert "one seed, so its spread is not known" in words
+    assert "was not compared with the same encoder from random weights" in words
+    assert "±" not in words.split("Task: library")[1].split("What the sweep tried")[0]
+    assert "library/encoder/accuracy_std" not in figures
+
+
+def test_the_manifest_lists_figures_and_plots(line: LineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, line, tmp_path / "out")
+    manifest = read_json(tmp_path / "out" / "manifest.json")
+    assert (manifest["kind"], manifest["format_version"], manifest["figures"]) == ("evaluate", 1, figures)
+    assert {f"{name}.svg" for name in manifest["plots"]} == {
+        path.name for path in (tmp_path / "out" / "plots").iterdir()
+    }
+
+
+def test_a_missing_stage_is_named_and_the_old_report_stays(line: LineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, line, tmp_path / "out")
+    before = sha256_of_path(tmp_path / "out")
+    (line.sweeps["match"] / "result.json").unlink()
+    with pytest.raises(ArtifactError, match="result.json is missing"):
+        build_evaluation(CONFIG, line, tmp_path / "out")
+    assert sha256_of_path(tmp_path / "out") == before

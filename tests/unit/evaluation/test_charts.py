@@ -1,0 +1,69 @@
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from bertline.evaluation.charts import Row, Series, bar_chart, dot_chart, line_chart, scatter_chart
+from bertline.evaluation.svg import WIDTH, Scale, standalone
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def shapes(chart: str, kind: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(chart).iter(SVG + kind))
+
+
+def test_a_dot_chart_shows_mean_spread_and_each_seed() -> None:
+    chart = dot_chart([Row("one", 0.5, "c0", 0.1, [0.4, 0.6]), Row("two", 0.3, "c1")], x_name="accuracy")
+    assert len(shapes(chart, "circle")) == 4
+    said = [element.text for element in shapes(chart, "text")]
+    assert "0.500\u202f±\u202f0.100" in said
+    assert "0.300" in said
+
+
+def test_a_level_is_drawn_inside_the_chart_even_far_from_the_curve() -> None:
+    chart = line_chart([Series("a", [(0, 1.0), (10, 2.0)], "c0")], x_name="step", y_name="loss", level=("six", 6.0))
+    (level,) = [element for element in shapes(chart, "line") if "dashed" in element.attrib["class"]]
+    height = float(ElementTree.fromstring(chart).attrib["viewBox"].split()[3])
+    assert 0 < float(level.attrib["y1"]) < height
+
+
+def test_long_curves_are_thinned_and_short_ones_are_whole() -> None:
+    for number, most in ((100, 100), (100_000, 500)):
+        points = [(float(step), 1.0) for step in range(number)]
+        chart = line_chart([Series("a", points, "c0")], x_name="step", y_name="loss")
+        drawn = shapes(chart, "path")[0].attrib["d"].count("L") + 1
+        assert drawn <= most
+        assert drawn >= min(number, 200)
+
+
+def test_a_legend_too_long_for_a_row_goes_on_in_the_next() -> None:
+    groups = [(f"a rather long label {n}", "c0", [(0.0, 0.0), (1.0, 1.0)]) for n in range(9)]
+    chart = scatter_chart(groups, x_name="x", y_name="y")
+    texts = [element for element in shapes(chart, "text") if (element.text or "").startswith("a rather")]
+    assert len({element.attrib["y"] for element in texts}) > 1
+    assert all(float(element.attrib["x"]) < WIDTH - 100 for element in texts)
+
+
+@pytest.mark.parametrize("value", [0.0, 5.0, -3.0])
+def test_values_that_are_all_equal_can_be_drawn(value: float) -> None:
+    line_chart([Series("a", [(1.0, value)], "c0")], x_name="step", y_name="loss")
+    dot_chart([Row("a", value, "c0")], x_name="score")
+    scatter_chart([("a", "c0", [(value, value)])], x_name="x", y_name="y")
+    bar_chart([("a", abs(value))], name="amounts")
+
+
+def test_logarithmic_ticks_are_round_and_inside() -> None:
+    scale = Scale(1e-4, 3e-3, 0, 100, log=True)
+    assert scale.ticks() == pytest.approx([1e-4, 3e-4, 1e-3, 3e-3])
+    assert (scale(1e-4), scale(3e-3)) == pytest.approx((0, 100))
+
+
+def test_a_chart_as_a_file_brings_its_own_style() -> None:
+    chart = standalone(bar_chart([("a", 1.0)], name="amounts"))
+    (style,) = shapes(chart, "style")
+    assert "prefers-color-scheme: dark" in (style.text or "")
+
+
+def test_names_are_escaped() -> None:
+    chart = bar_chart([('<script>"&', 1.0)], name='"<&')
+    assert shapes(chart, "text")[0].text == '<script>"&'

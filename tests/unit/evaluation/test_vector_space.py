@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertline.evaluation.facts import TaskFacts, read_facts
+from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.vector_space import mean_vectors, principal_components, vector_space_chart
+
+
+def test_the_first_component_is_the_widest_direction_with_a_fixed_sign() -> None:
+    random = np.random.default_rng(0)
+    points = random.normal(size=(200, 3)) * [10.0, 1.0, 0.1] + 5
+    places, shares = principal_components(points.astype(np.float32))
+    flipped, _ = principal_components(points.astype(np.float32)[::-1])
+    assert shares[0] > 0.95
+    assert np.corrcoef(places[:, 0], points[:, 0])[0, 1] > 0.99
+    np.testing.assert_allclose(flipped[::-1], places, atol=1e-3)
+
+
+def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(line: LineFolders) -> None:
+    texts = ["the kernel", "the kernel of a frame is in series", "value"]
+    together = mean_vectors(line.pretrain, texts, max_length=32)
+    alone = np.concatenate([mean_vectors(line.pretrain, [text], max_length=32) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+
+
+def test_long_texts_are_cut_to_the_tasks_length(line: LineFolders) -> None:
+    assert mean_vectors(line.pretrain, ["kernel " * 500], max_length=16).shape == (1, 8)
+
+
+@pytest.mark.parametrize(("name", "drawn"), [("library", True), ("match", False)])
+def test_single_passages_are_drawn_and_pairs_are_not(line: LineFolders, name: str, drawn: bool) -> None:
+    task = next(task for task in read_facts(line, "title").tasks if task.name == name)
+    assert (vector_space_chart(task, line, num_points=12) is not None) is drawn
+
+
+def test_more_labels_than_colours_are_not_drawn(line: LineFolders, tmp_path: Path) -> None:
+    task = TaskFacts(name="library", manifest={}, result={"labels": [str(n) for n in range(13)]})
+    assert vector_space_chart(task, line, num_points=12) is None
