@@ -1,0 +1,75 @@
+import numpy as np
+import pytest
+import torch
+
+from bertline.foundation.errors import ArtifactError
+from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.plan import Plan
+from bertline.training.devices import Ranks
+
+NUM_TRAIN = 50
+
+
+def dataset(inputs, *, batch=8, steps=40, ranks=None, micro_batch_size=None, seed=0, length=16) -> StepDataset:
+    plan = Plan([PhaseConfig(steps=steps, max_length=length, global_batch_size=batch)], num_steps=steps)
+    examples = {length: MaskedExamples(inputs / "examples", "train", length)}
+    return StepDataset(plan, examples, ranks=ranks or Ranks(), seed=seed, micro_batch_size=micro_batch_size)
+
+
+def joined(batches) -> dict[str, torch.Tensor]:
+    micro_batches = [micro for batch in batches for micro in batch["micro_batches"]]
+    return {key: torch.cat([micro[key] for micro in micro_batches]) for key in micro_batches[0]}
+
+
+def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
+
+
+def test_a_step_is_the_same_whenever_it_is_made(inputs):
+    assert same(joined([dataset(inputs)[7]]), joined([dataset(inputs)[7]]))
+
+
+def test_micro_batches_cut_a_step_and_change_nothing(inputs):
+    whole, cut = dataset(inputs)[5], dataset(inputs, micro_batch_size=3)[5]
+    assert [len(micro["input_ids"]) for micro in cut["micro_batches"]] == [3, 3, 2]
+    assert same(joined([whole]), joined([cut]))
+    assert {key: whole[key] for key in ("num_targets", "num_sequences", "num_tokens")} == {
+        key: cut[key] for key in ("num_targets", "num_sequences", "num_tokens")
+    }
+
+
+def test_the_ranks_together_take_the_step_of_one(inputs):
+    alone = dataset(inputs)[9]
+    ranks = [dataset(inputs, ranks=Ranks(rank=rank, world_size=3, local_rank=rank))[9] for rank in range(3)]
+    assert same(joined([alone]), joined(ranks))
+    assert sum(batch["num_targets"] for batch in ranks) == alone["num_targets"]
+    assert {batch["global_batch_size"] for batch in ranks} == {8}
+
+
+def test_a_step_across_the_end_of_an_epoch_takes_from_both(inputs):
+    batches = joined(dataset(inputs, batch=20)[step] for step in range(5))  # 100 sequences: two epochs
+    counts = np.unique(batches["next_sentence_labels"].numpy(), return_counts=True)[1]
+    store = MaskedExamples(inputs / "examples", "train", 16).store
+    labels = [store[index].next_sentence_label for index in range(NUM_TRAIN)]
+    assert counts.tolist() == [2 * labels.count(0), 2 * labels.count(1)]
+
+
+def test_masks_change_from_epoch_to_epoch(inputs):
+    examples = MaskedExamples(inputs / "examples", "train", 16)
+    first, again, second = (examples.batch(np.arange(20), epoch=epoch) for epoch in (0, 0, 1))
+    assert np.array_equal(first["masked_positions"], again["masked_positions"])
+    assert not np.array_equal(first["masked_positions"], second["masked_positions"])
+
+
+def test_counts_are_those_of_the_arrays(inputs):
+    batch = dataset(inputs)[0]
+    arrays = joined([batch])
+    assert batch["num_targets"] == int((arrays["masked_labels"] != -100).sum())
+    assert batch["num_tokens"] == int((arrays["input_ids"] != 0).sum())
+    assert batch["num_sequences"] == 8
+
+
+def test_a_length_that_was_not_made_is_an_error(inputs):
+    with pytest.raises(ArtifactError, match="512"):
+        MaskedExamples(inputs / "examples", "train", 512)

@@ -1,0 +1,65 @@
+import pytest
+import torch
+
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.initialization import initialize
+from bertline.pretraining.config import FilmStripConfig
+from bertline.pretraining.film_strip import FilmStripProbe, read_film_strip
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine, Ranks
+
+
+@pytest.fixture
+def make_probe(make_job, tmp_path):
+    def make(*sentences: str, rank: int = 0) -> FilmStripProbe:
+        job = make_job()
+        tokenizer = Tokenizer.load(job.tokenizer_folder)
+        model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+        initialize(model, job.model, seed=0)
+        machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks(rank=rank))
+        config = FilmStripConfig(every_steps=5, sentences=sentences, num_guesses=3)
+        return FilmStripProbe(model, tokenizer, config, tmp_path / "film_strip.jsonl", machine=machine)
+
+    return make
+
+
+def test_a_frame_has_the_likeliest_pieces_of_each_sentence(make_probe, tmp_path):
+    make_probe("the [MASK] sat.", "the cat [MASK].").probe(5)
+    rows = read_film_strip(tmp_path / "film_strip.jsonl")
+    assert [(row["step"], row["sentence"]) for row in rows] == [(5, "the [MASK] sat."), (5, "the cat [MASK].")]
+    for row in rows:
+        probabilities = [probability for _, probability in row["guesses"]]
+        assert len(probabilities) == 3 and probabilities == sorted(probabilities, reverse=True)
+        assert all(isinstance(token, str) and 0 < probability < 1 for token, probability in row["guesses"])
+
+
+def test_the_guesses_are_the_models_at_the_first_blank(make_probe, tmp_path):
+    probe = make_probe("the [MASK] sat [MASK].")
+    tokenizer, model = probe._tokenizer, probe._model
+    ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode("the [MASK] sat [MASK]."), tokenizer.sep_id]])
+    model.eval()
+    logits = model(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.tensor([[2]])).mlm_logits[0, 0]
+    probe.probe(0)
+    guesses = read_film_strip(tmp_path / "film_strip.jsonl")[0]["guesses"]
+    assert [token for token, _ in guesses] == tokenizer.tokens(logits.topk(3).indices.tolist())
+
+
+def test_frames_after_a_step_are_dropped_and_a_torn_line_with_them(make_probe, tmp_path):
+    probe = make_probe("the [MASK] sat.")
+    for step in (0, 5, 10):
+        probe.probe(step)
+    with (tmp_path / "film_strip.jsonl").open("a") as handle:
+        handle.write('{"step": 15, "sent')
+    probe.keep_up_to(5)
+    assert [row["step"] for row in read_film_strip(tmp_path / "film_strip.jsonl")] == [0, 5]
+
+
+def test_other_ranks_write_nothing(make_probe, tmp_path):
+    make_probe("the [MASK] sat.", rank=1).probe(0)
+    assert not (tmp_path / "film_strip.jsonl").exists()
+
+
+def test_a_sentence_longer_than_the_model_is_an_error(make_probe):
+    with pytest.raises(ConfigError, match=r"film_strip\.sentences.*positions for 32"):
+        make_probe("[MASK] " + "cat " * 40)

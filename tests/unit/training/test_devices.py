@@ -1,0 +1,74 @@
+import pytest
+import torch
+
+from bertline.foundation.errors import MachineError
+from bertline.training import devices
+from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision, resolve_ranks
+
+NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what happens where torch sees no GPU")
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@NO_CUDA
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_a_gpu_that_only_the_driver_sees_is_an_error_with_the_fix(runtime, monkeypatch, tmp_path, device):
+    (tmp_path / "0000:01:00.0").mkdir()
+    monkeypatch.setattr(devices, "_NVIDIA_GPUS", tmp_path)
+    with pytest.raises(MachineError, match=r"driver .* sees an NVIDIA GPU.*TORCH=keep.*runtime\.device=cpu"):
+        resolve_device(runtime(device=device), Ranks())
+
+
+@NO_CUDA
+def test_a_gpu_hidden_on_purpose_or_not_wanted_is_no_error(runtime, monkeypatch, tmp_path):
+    (tmp_path / "0000:01:00.0").mkdir()
+    monkeypatch.setattr(devices, "_NVIDIA_GPUS", tmp_path)
+    assert resolve_device(runtime(device="cpu"), Ranks()).type == "cpu"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert resolve_device(runtime(device="auto"), Ranks()).type in ("cpu", "mps")
+
+
+@NO_CUDA
+def test_cuda_without_a_gpu_is_an_error(runtime, monkeypatch, tmp_path):
+    monkeypatch.setattr(devices, "_NVIDIA_GPUS", tmp_path / "missing")
+    with pytest.raises(MachineError, match="no CUDA device"):
+        resolve_device(runtime(device="cuda"), Ranks())
+
+
+@pytest.mark.parametrize(("native", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_auto_precision_on_the_cpu_follows_the_instruction_set(monkeypatch, native, expected):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
+    assert resolve_precision("auto", torch.device("cpu")) == expected
+    assert resolve_precision("bf16", torch.device("cpu")) == "bf16"
+
+
+def test_apple_gpus_compute_in_fp32_by_default():
+    assert resolve_precision("auto", torch.device("mps")) == "fp32"
+
+
+def test_ranks_come_from_the_environment(runtime, monkeypatch):
+    for name, value in {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert resolve_ranks(runtime(num_devices=2, num_nodes=2)) == Ranks(rank=3, world_size=4, local_rank=1)
+
+
+@pytest.mark.parametrize(("world_size", "num_devices"), [(None, 2), ("2", 1), ("3", 2)])
+def test_ranks_that_do_not_match_the_configuration_are_an_error(runtime, monkeypatch, world_size, num_devices):
+    if world_size:
+        monkeypatch.setenv("WORLD_SIZE", world_size)
+    with pytest.raises(MachineError, match=r"num_devices.*torchrun"):
+        resolve_ranks(runtime(num_devices=num_devices))
+
+
+def test_the_number_of_threads_is_set(runtime):
+    before = torch.get_num_threads()
+    try:
+        machine = resolve_machine(runtime(num_threads=1), "fp32")
+        assert torch.get_num_threads() == 1
+        assert (machine.precision, machine.compile, machine.ranks.is_first) == ("fp32", False, True)
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,26 @@
+import torch
+from torch import nn
+
+from bertline.training.devices import Machine, Ranks
+from bertline.training.evaluating import evaluating
+
+
+def machine(precision: str) -> Machine:
+    return Machine(device=torch.device("cpu"), precision=precision, compile=False, ranks=Ranks())
+
+
+def test_inside_there_is_no_dropout_and_no_gradient_and_outside_training_goes_on():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    ones = torch.ones(1, 4)
+    with evaluating(module, machine("fp32")) as run:
+        first, second = run(ones), run(ones)
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert module.training and module[1].training
+
+
+def test_precision_is_that_of_training():
+    module = nn.Linear(4, 4)
+    for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+        with evaluating(module, machine(precision)) as run:
+            assert run(torch.ones(1, 4)).dtype == dtype

@@ -1,0 +1,29 @@
+from bertline.training.progress import TrainingProgress
+
+METRICS = {"train/loss": 4.5678, "train/mlm_accuracy": 0.3333, "perf/tokens_per_s": 51234.5, "other": 1.0}
+
+
+def progress(**changes) -> TrainingProgress:
+    plain = {"first_step": 0, "num_steps": 100, "every_s": 0.0, "shown": True}
+    return TrainingProgress("pretraining", **{**plain, **changes})
+
+
+def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
+    with progress() as shown:
+        shown.note(METRICS)
+        shown.show(50)
+    line = capsys.readouterr().out
+    assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 0 s left" in line
+
+
+def test_lines_come_no_more_often_than_asked_but_the_last_always(capsys):
+    with progress(every_s=1000.0) as shown:
+        for step in range(1, 101):
+            shown.show(step)
+    assert capsys.readouterr().out.splitlines() == ["pretraining: step 100 of 100"]
+
+
+def test_other_ranks_show_nothing(capsys):
+    with progress(shown=False) as shown:
+        shown.show(50)
+    assert capsys.readouterr().out == ""

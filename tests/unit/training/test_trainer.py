@@ -1,0 +1,54 @@
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from bertline.training.devices import resolve_machine
+from bertline.training.trainer import build_trainer, fit
+
+
+class Slope(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.seen = []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append((batch.tolist(), torch.is_autocast_enabled("cpu")))
+        return (self.weight - 1).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Data(pl.LightningDataModule):
+    def train_dataloader(self):
+        return DataLoader(torch.arange(6), batch_size=2)
+
+
+def test_training_leaves_no_files_says_nothing_and_keeps_the_order(runtime, tmp_path, monkeypatch, capfd, recwarn):
+    monkeypatch.chdir(tmp_path)
+    settings = runtime()
+    module = Slope()
+    trainer = build_trainer(resolve_machine(settings, "fp32"), settings, callbacks=[], max_epochs=2, root=tmp_path)
+    fit(trainer, module, Data())
+    assert [batch for batch, _ in module.seen] == [[0, 1], [2, 3], [4, 5]] * 2
+    assert not any(autocast for _, autocast in module.seen)
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr().out == ""
+    assert not [warning for warning in recwarn if "lightning" in str(warning.filename)]
+
+
+def test_bf16_is_autocast(runtime, tmp_path):
+    settings = runtime()
+    module = Slope()
+    trainer = build_trainer(resolve_machine(settings, "bf16"), settings, callbacks=[], max_epochs=1, root=tmp_path)
+    fit(trainer, module, Data())
+    assert all(autocast for _, autocast in module.seen)
+
+
+def test_slurm_variables_do_not_bring_in_lightnings_requeueing(runtime, tmp_path, monkeypatch):
+    for name, value in {"SLURM_NTASKS": "4", "SLURM_JOB_NAME": "job", "SLURM_PROCID": "2"}.items():
+        monkeypatch.setenv(name, value)
+    settings = runtime()
+    trainer = build_trainer(resolve_machine(settings, "fp32"), settings, callbacks=[], max_epochs=1, root=tmp_path)
+    assert trainer.world_size == 1
