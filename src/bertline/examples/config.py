@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+_MAX_SHARD_SEQUENCES = 1_000_000
+"""Places in a shard are 32-bit numbers of tokens, so that 4,096 tokens a sequence still fit."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CommonMaskingConfig:
@@ -68,6 +71,8 @@ class ExamplesConfig:
     def __post_init__(self) -> None:
         if not self.lengths or len(set(self.lengths)) != len(self.lengths) or min(self.lengths) < 8:
             raise ValueError(f"lengths must be different numbers of at least 8, found {list(self.lengths)}")
+        if not 1 <= self.shard_sequences <= _MAX_SHARD_SEQUENCES:
+            raise ValueError(f"shard_sequences must be 1 to {_MAX_SHARD_SEQUENCES}, found {self.shard_sequences}")
         for name in ("random_next_prob", "short_sequence_prob"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be in [0, 1], found {getattr(self, name)}")

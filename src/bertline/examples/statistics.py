@@ -12,6 +12,7 @@ from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy
 from bertline.examples.store import Array, ExampleStore
 
 _BATCH_EXAMPLES = 1024
+_BATCH_TOKENS = 1 << 22
 
 
 def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
@@ -39,7 +40,8 @@ def piece_counts(store: ExampleStore, vocab_size: int) -> Array:
     """[vocab_size] how often each piece stands in the examples, special ones included."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     for ids in store.id_shards():
-        counts += np.bincount(ids, minlength=vocab_size)
+        for start in range(0, len(ids), _BATCH_TOKENS):  # bincount makes a copy four times as large
+            counts += np.bincount(ids[start : start + _BATCH_TOKENS], minlength=vocab_size)
     return counts
 
 

@@ -101,8 +101,12 @@ def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
     if model.get("type") != "WordPiece":
         raise DataError(f"{path}: the model is {model.get('type')!r}, expected 'WordPiece', the kind that BERT has.")
     by_id = {index: piece for piece, index in model["vocab"].items()}
-    added = {token["id"]: token["content"] for token in content.get("added_tokens", [])}
-    by_id.update(added)
+    added = [token["content"] for token in content.get("added_tokens", []) if token["content"] not in model["vocab"]]
+    if added:
+        raise DataError(
+            f"{path}: {len(added)} tokens ({', '.join(added[:5])}) were added beside the WordPiece vocabulary, which "
+            "bertline does not read. Give a tokenizer whose tokens all stand in its vocabulary."
+        )
     if sorted(by_id) != list(range(len(by_id))):
         raise DataError(f"{path}: the ids of its {len(by_id)} pieces are not 0 to {len(by_id) - 1} without a gap.")
     pieces = [by_id[index] for index in range(len(by_id))]

@@ -103,3 +103,9 @@ def test_text_that_sequences_mostly_cut_off_is_warned_about(
     unsplit = [["bal bar bas bat " * 200]] * 3
     build_examples(config, tokenizer_folder, corpus_of(unsplit, unsplit), tmp_path / "out", num_workers=1)
     assert "keep less than half: its sentences are longer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [0, 2_000_000])
+def test_a_shard_size_that_cannot_be_written_is_refused(config: ExamplesConfig, number: int) -> None:
+    with pytest.raises(ValueError, match="shard_sequences must be 1 to 1000000"):
+        dataclasses.replace(config, shard_sequences=number)

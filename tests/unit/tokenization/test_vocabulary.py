@@ -73,6 +73,15 @@ def test_ids_with_a_gap_are_refused(tmp_path: Path) -> None:
         read_vocabulary(tmp_path)
 
 
+def test_tokens_added_beside_the_vocabulary_are_refused_by_name(tmp_path: Path) -> None:
+    ids = {piece: index for index, piece in enumerate(PIECES)}
+    added = [{"id": 0, "content": "[PAD]"}, {"id": len(PIECES), "content": "<entity>"}]
+    content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match="1 tokens \\(<entity>\\) were added"):
+        read_vocabulary(tmp_path)
+
+
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_lowercase_comes_from_tokenizer_config_before_the_pieces(tmp_path: Path, lowercase: bool) -> None:
     write_vocab(tmp_path, PIECES)

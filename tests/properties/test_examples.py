@@ -1,0 +1,67 @@
+"""Whatever the documents are, sentence pairs keep their promises."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
+from bertline.examples.encoding import EncodedCorpus
+from bertline.examples.generation import assemble
+from bertline.examples.pairs import document_pairs
+
+CLS, SEP = 10**6, 10**6 + 1
+
+sentence_lengths = st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=12), min_size=2, max_size=8)
+
+
+def corpus_of(lengths: list[list[int]]) -> EncodedCorpus | None:
+    """A corpus in which every token is its own position; None unless two documents have text."""
+    token = iter(range(10**6))
+    corpus = EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in document] for document in lengths])
+    return corpus if corpus.num_documents >= 2 else None
+
+
+@settings(max_examples=300, deadline=None)
+@given(sentence_lengths, st.integers(8, 64), st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32))
+def test_pairs(lengths: list[list[int]], length: int, random_prob: float, short_prob: float, seed: int) -> None:
+    corpus = corpus_of(lengths)
+    if corpus is None:
+        return
+    config = ExamplesConfig(
+        seed=0,
+        lengths=(length,),
+        random_next_prob=random_prob,
+        short_sequence_prob=short_prob,
+        shard_sequences=10,
+        masking=DynamicMaskingConfig(
+            kind="dynamic", mask_prob=0.15, replace_with_mask_prob=0.8, replace_with_random_prob=0.1
+        ),
+    )
+    bounds = corpus.sentence_starts[corpus.document_starts]
+    for document in range(corpus.num_documents):
+        pairs = list(document_pairs(corpus, document, random.Random(seed), length=length, config=config))
+        again = list(document_pairs(corpus, document, random.Random(seed), length=length, config=config))
+        assert pairs == again
+        start, stop = int(bounds[document]), int(bounds[document + 1])
+        assert pairs or stop - start < 2
+        for pair in pairs:
+            assert pair.a.length >= 1
+            assert pair.b.length >= 1
+            assert pair.a.length + pair.b.length + 3 <= length
+            assert start <= pair.a.start < pair.a.stop <= stop
+            origin = int(np.searchsorted(bounds, pair.b.start, side="right")) - 1
+            assert pair.b.stop <= bounds[origin + 1]
+            assert (origin != document) == (pair.next_sentence_label == 1)
+            if pair.next_sentence_label == 0:
+                assert pair.a.stop <= pair.b.start
+        # Every token is its own position, so a segment is in order exactly if it counts up by one.
+        block = assemble(corpus.tokens, pairs, cls_id=CLS, sep_id=SEP)
+        first = 0
+        for pair, size in zip(pairs, block.lengths.tolist(), strict=True):
+            expected = [CLS, *range(*pair.a), SEP, *range(*pair.b), SEP]
+            assert block.input_ids[first : first + size].tolist() == expected
+            first += size
