@@ -1,6 +1,6 @@
 """Vocabularies and examples stay what they were in every supported version of Python, numpy and tokenizers.
 
-`tokenizer_and_examples.json` was written by the script of that name (its text is in the script) and read through against
+`tokenizer_and_examples.json` was written by the script of that name, which holds the text, and read through against
 that text: the merges, the pairs and their labels, the masks.
 """
 
