@@ -61,6 +61,10 @@ class SweepConfig:
     """Fields of `fine_tuning` that trials vary."""
     num_seeds: int
     """Repetitions of the best configuration; the spread comes from these."""
+    num_label_efficiency_seeds: int
+    """Repetitions at each other training size (`tasks.NAME.label_efficiency_rows`)."""
+    precision: Literal["auto", "fp32", "bf16"]
+    """Number format of fine-tuning; auto: bf16 where the hardware computes it natively, else fp32."""
     random_weights_baseline: bool
     """The same encoder from random weights, with the same trials and seeds."""
     max_retries: int
@@ -71,7 +75,6 @@ class SweepConfig:
         for name in self.space:
             if name not in known:
                 raise ValueError(f"space.{name} is not a field of fine_tuning; known: {', '.join(sorted(known))}")
-        if self.num_trials < 1 or self.num_seeds < 1:
-            raise ValueError(
-                f"num_trials and num_seeds must be at least 1, found {self.num_trials} and {self.num_seeds}"
-            )
+        for name in ("num_trials", "num_seeds", "num_label_efficiency_seeds"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")

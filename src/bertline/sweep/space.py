@@ -1,0 +1,110 @@
+"""Search spaces: what trials vary, the points that are planned, and the run that a point means."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import typing
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, assert_never
+
+import optuna
+
+from bertline.finetuning.config import FineTuningConfig
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.seeds import generator
+from bertline.sweep.config import (
+    GridSamplerConfig,
+    RandomSamplerConfig,
+    SweepConfig,
+    TpeSamplerConfig,
+)
+from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig, LogUniformSpace, SpaceConfig
+
+Params = dict[str, float | int]
+_WHOLE = {name for name, hint in typing.get_type_hints(FineTuningConfig).items() if hint is int}
+
+
+def space_of(sweep: SweepConfig, task: ClassificationTaskConfig) -> dict[str, SpaceConfig]:
+    """The space of one task: the sweep's, with the task's own entries in place of those of the same name.
+
+    Raises:
+        ConfigError: A hyperparameter that is a whole number has other values.
+    """
+    space = {**sweep.space, **task.space}
+    for name, values in space.items():
+        if name not in _WHOLE:
+            continue
+        if not isinstance(values, ChoiceSpace):
+            raise ConfigError(f"space.{name} takes whole numbers; give them as kind: choice, found {values.kind}.")
+        for value in values.values:
+            if not float(value).is_integer():
+                raise ConfigError(f"space.{name} takes whole numbers, found {value}.")
+    return dict(sorted(space.items()))
+
+
+def planned_points(sweep: SweepConfig, task: ClassificationTaskConfig) -> list[Params]:
+    """The trials of a study in order: a point each, or an empty one that the sampler fills in when its turn comes.
+
+    Grid and random points are a function of the seed and the place in the list, so it does not matter which worker
+    takes which, or how often it was killed.
+    """
+    space = space_of(sweep, task)
+    num_trials = (sweep.num_trials if task.num_trials is None else task.num_trials) if space else 1
+    match sweep.sampler:
+        case GridSamplerConfig():
+            grid = _grid(space)
+            order = generator(sweep.seed, "grid").permutation(len(grid))
+            return [grid[i] for i in order[:num_trials]]
+        case RandomSamplerConfig():
+            return [_random_point(space, sweep.seed, number) for number in range(num_trials)]
+        case TpeSamplerConfig():
+            return [{} for _ in range(num_trials)]
+        case _:
+            assert_never(sweep.sampler)
+
+
+def suggest(trial: optuna.Trial, space: Mapping[str, SpaceConfig]) -> Params:
+    """The point of a trial: the planned one, or a draw of the study's sampler."""
+    params: Params = {}
+    for name, values in space.items():
+        match values:
+            case ChoiceSpace():
+                params[name] = trial.suggest_categorical(name, _choices(name, values))
+            case LogUniformSpace():
+                params[name] = trial.suggest_float(name, values.low, values.high, log=True)
+            case _:
+                assert_never(values)
+    return params
+
+
+def with_params(config: FineTuningConfig, params: Params) -> FineTuningConfig:
+    """The run that a point means."""
+    values: dict[str, Any] = dict(params)
+    return replace(config, **values)
+
+
+def _choices(name: str, space: ChoiceSpace) -> list[float | int]:
+    return [int(value) if name in _WHOLE else value for value in space.values]
+
+
+def _grid(space: Mapping[str, SpaceConfig]) -> list[Params]:
+    axes = []
+    for name, values in space.items():
+        if not isinstance(values, ChoiceSpace):
+            raise ConfigError(f"sweep.sampler.kind is grid, but space.{name} is {values.kind}; a grid needs choices.")
+        axes.append([(name, value) for value in _choices(name, values)])
+    return [dict(point) for point in itertools.product(*axes)]
+
+
+def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:
+    point: Params = {}
+    for name, values in space.items():
+        random = generator(seed, "random", number, name)
+        if isinstance(values, ChoiceSpace):
+            choices = _choices(name, values)
+            point[name] = choices[int(random.integers(len(choices)))]
+        else:
+            point[name] = math.exp(random.uniform(math.log(values.low), math.log(values.high)))
+    return point

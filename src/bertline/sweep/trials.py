@@ -1,0 +1,130 @@
+"""The first half of a sweep: the trials of each arm's study, judged on dev."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import optuna
+
+from bertline.finetuning.finetune import fine_tune
+from bertline.foundation.errors import MachineError
+from bertline.foundation.progress import say
+from bertline.foundation.seeds import seed_for
+from bertline.sweep.events import EventsLog
+from bertline.sweep.job import Arm, Bench, SweepJob
+from bertline.sweep.space import Params, planned_points, space_of, suggest
+from bertline.sweep.study import (
+    ENDED,
+    best_trial,
+    is_finished,
+    open_study,
+    plan_trials,
+    run_waiting_trials,
+    trial_event,
+)
+from bertline.sweep.workers import Workers
+
+_LOOK_AGAIN_S = 1.0
+
+
+def run_trials(job: SweepJob, workers: Workers) -> dict[Arm, Params]:
+    """Run all planned trials of all arms, or what is left of them, and choose the best point of each arm on dev.
+
+    Raises:
+        MachineError: Not one trial of an arm finished.
+    """
+    studies = {arm: open_study(job.run_folder, arm, job.sweep) for arm in job.arms}
+    for study in studies.values():
+        plan_trials(study, planned_points(job.sweep, job.task))
+    sync_trial_events(job)
+    while not all(is_finished(study) for study in studies.values()):
+        workers.run_everywhere(work_on_trials)
+        # What still runs now belongs to a process that was killed; its heartbeat runs out in a few seconds.
+        if not all(is_finished(study) for study in studies.values()):
+            time.sleep(_LOOK_AGAIN_S)
+    sync_trial_events(job)
+    chosen: dict[Arm, Params] = {}
+    for arm, study in studies.items():
+        best = best_trial(study)
+        if best is None:
+            raise MachineError(
+                f"{job.task_name}: no trial of {arm} finished. See the messages above, and run the stage again."
+            )
+        chosen[arm] = dict(best.params)
+        say(f"{job.task_name}, {arm}: best dev {job.task.metric} {best.value:.3f} with {json.dumps(best.params)}")
+    return chosen
+
+
+def work_on_trials(bench: Bench, worker: int) -> None:
+    """What one worker does: take trials of the first arm until none is left, then of the next."""
+    job = bench.job
+    for arm in job.arms:
+        study = open_study(job.run_folder, arm, job.sweep, worker=worker)
+        run_waiting_trials(
+            study,
+            job.run_folder / ".claim.lock",
+            _objective(bench, arm),
+            after=lambda: sync_trial_events(job),
+        )
+
+
+def sync_trial_events(job: SweepJob) -> None:
+    """Bring events.jsonl up to the studies."""
+    EventsLog(job.run_folder / "events.jsonl").add_missing(_events(job))
+
+
+def _events(job: SweepJob) -> Iterator[dict[str, Any]]:
+    for arm in job.arms:
+        study = open_study(job.run_folder, arm, job.sweep)
+        for trial in study.get_trials(deepcopy=False, states=ENDED):
+            yield trial_event(arm, trial, job.task.metric)
+
+
+def _objective(bench: Bench, arm: Arm) -> Callable[[optuna.Trial], float]:
+    job = bench.job
+    space = space_of(job.sweep, job.task)
+
+    def objective(trial: optuna.Trial) -> float:
+        params = suggest(trial, space)
+        started = time.monotonic()
+        # The seed is a function of the point: the same point gives the same score in any study, order or process.
+        seed = seed_for(job.sweep.seed, "trial", json.dumps(params, sort_keys=True))
+        run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed)
+        report = report_and_prune(trial)
+        try:
+            score = fine_tune(run, on_epoch=report).dev_score
+        except optuna.TrialPruned:
+            say(f"{job.task_name}, {arm}, trial {trial.number}: pruned ({json.dumps(params)})")
+            raise
+        took = time.monotonic() - started
+        say(f"{job.task_name}, {arm}, trial {trial.number}: {score:.3f} on dev in {took:.0f} s ({json.dumps(params)})")
+        return score
+
+    return objective
+
+
+def report_and_prune(trial: optuna.Trial) -> Callable[[int, float], None]:
+    """A callback that tells the study the dev score of each epoch, and ends a trial that the pruner gives up.
+
+    (The callback of optuna-integration imports another Lightning package than the one used here.)
+    """
+
+    def on_epoch(epoch: int, dev_score: float) -> None:
+        end_if_orphaned()
+        trial.report(dev_score, epoch)
+        if trial.should_prune():
+            raise optuna.TrialPruned
+
+    return on_epoch
+
+
+def end_if_orphaned() -> None:
+    """End a worker whose sweep was killed: the sweep that is started after it must not find it at work."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not parent.is_alive():
+        os._exit(1)
