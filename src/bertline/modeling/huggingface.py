@@ -16,7 +16,7 @@ from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.initialization import initialize
-from bertline.modeling.weight_files import read_weights, write_weights
+from bertline.modeling.weight_files import read_weight_names, read_weights, write_weights
 from bertline.modeling.weight_names import from_disk, to_disk
 
 CONFIG_NAME = "config.json"
@@ -209,6 +209,18 @@ def read_labels(folder: Path) -> tuple[str, ...]:
             "Choose a folder that the sweep or the export of a task wrote."
         )
     return tuple(id2label[key] for key in sorted(id2label, key=int))
+
+
+def architecture_of(folder: Path) -> Literal["BertModel", "BertForPreTraining", "BertForSequenceClassification"]:
+    """The richest model that a folder holds trained weights for.
+
+    Told by the weights, as config.json of old checkpoints names no architecture or a poorer one.
+    """
+    names = read_weight_names(folder)
+    declared = _config_mapping(folder).get("architectures") or ()
+    if "classifier.weight" in names and "BertForSequenceClassification" in declared:
+        return "BertForSequenceClassification"
+    return "BertForPreTraining" if "cls.predictions.transform.dense.weight" in names else "BertModel"
 
 
 def _config_mapping(folder: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -54,12 +54,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     for path in _files(folder):
         try:
             shard = load_file(path)
-        except FileNotFoundError as error:
-            raise ArtifactError(
-                f"{path} is missing, though {INDEX_NAME} names it. Copy the whole folder again."
-            ) from error
-        except SafetensorError as error:
-            raise ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.") from error
+        except (FileNotFoundError, SafetensorError) as error:
+            raise _unreadable(path, error) from error
         for key, tensor in shard.items():
             name = normalised_name(key)
             if name is not None:
@@ -72,6 +68,28 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
             "this checkpoint needs both and cannot be read."
         )
     return weights
+
+
+def read_weight_names(folder: Path) -> set[str]:
+    """The names of a folder's weights under today's names, without reading the weights.
+
+    Raises:
+        ArtifactError: As `read_weights`.
+    """
+    names: set[str] = set()
+    for path in _files(folder):
+        try:
+            with safe_open(path, framework="pt") as weights:
+                names.update(name for key in weights.keys() if (name := normalised_name(key)) is not None)  # noqa: SIM118
+        except (FileNotFoundError, SafetensorError) as error:
+            raise _unreadable(path, error) from error
+    return names
+
+
+def _unreadable(path: Path, error: Exception) -> ArtifactError:
+    if isinstance(error, FileNotFoundError):
+        return ArtifactError(f"{path} is missing, though {INDEX_NAME} names it. Copy the whole folder again.")
+    return ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.")
 
 
 def _files(folder: Path) -> list[Path]:

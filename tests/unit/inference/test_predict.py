@@ -1,0 +1,193 @@
+"""Predicting over files: formats in and out, errors by line, nothing half-written, memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.foundation.errors import ArtifactError, DataError, MachineError
+from bertline.inference.model import LoadedModel, load
+from bertline.inference.predict import FileColumns, predict_file
+
+TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
+
+
+@pytest.fixture(scope="module")
+def model(classifier_folder: Path) -> LoadedModel:
+    return load(str(classifier_folder), device="cpu")
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    opener = gzip.open if path.suffix == ".gz" else open
+    kind = path.name.removesuffix(".gz").rsplit(".")[-1]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        return
+    with opener(path, "wt", newline="", encoding="utf-8") as handle:
+        if kind == "jsonl":
+            handle.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            writer = csv.DictWriter(handle, list(rows[0]), delimiter="," if kind == "csv" else "\t")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    kind = path.name.removesuffix(".gz").rsplit(".")[-1]
+    if kind == "parquet":
+        return pq.read_table(path).to_pylist()
+    with opener(path, "rt", newline="", encoding="utf-8") as handle:
+        if kind == "jsonl":
+            return [json.loads(line) for line in handle]
+        return list(csv.DictReader(handle, delimiter="," if kind == "csv" else "\t"))
+
+
+FORMATS = ("csv", "tsv.gz", "jsonl", "jsonl.gz", "parquet")
+
+
+@pytest.mark.parametrize("target", FORMATS)
+@pytest.mark.parametrize("source", FORMATS)
+def test_every_format_goes_into_every_other(model: LoadedModel, tmp_path: Path, source: str, target: str) -> None:
+    rows = [{"number": str(i), "text": text} for i, text in enumerate(TEXTS)]
+    write(tmp_path / f"in.{source}", rows)
+    done = predict_file(model, tmp_path / f"in.{source}", tmp_path / f"out.{target}")
+    found = read(tmp_path / f"out.{target}")
+    assert done.num_rows == 3
+    assert [{key: row[key] for key in ("number", "text")} for row in found] == rows
+    for row, expected in zip(found, model.predict(TEXTS), strict=True):
+        assert row["predicted"] == expected.label
+        assert float(row["probability"]) == pytest.approx(expected.probability, abs=1e-5)
+
+
+def test_each_line_of_a_text_file_is_a_text(model: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes("\ufeffthe cat\r\n\n  \nCafé".encode())
+    predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
+    assert [row["text"] for row in read(tmp_path / "out.jsonl")] == ["the cat", "Café"]
+
+
+def test_named_columns_and_pairs_are_used(model: LoadedModel, tmp_path: Path) -> None:
+    write(tmp_path / "in.jsonl", [{"question": "the cat", "answer": "a mat", "id": 7}])
+    columns = FileColumns(text="question", text_pair="answer")
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", columns=columns)
+    (row,) = read(tmp_path / "out.jsonl")
+    (expected,) = model.predict(["the cat"], ["a mat"])
+    assert row["id"] == 7
+    assert row["probability"] == pytest.approx(expected.probability, abs=1e-6)
+
+
+def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> None:
+    table = pa.table(
+        {"text": TEXTS, "when": pa.array([1, None, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], "int8")}
+    )
+    pq.write_table(table, tmp_path / "in.parquet")
+    predict_file(model, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    assert pq.read_schema(tmp_path / "out.parquet").names == ["text", "when", "n", "predicted", "probability"]
+    assert pq.read_table(tmp_path / "out.parquet").select(["text", "when", "n"]).equals(table)
+
+
+def test_vectors_are_written_for_an_encoder(encoder_folder: Path, tmp_path: Path) -> None:
+    encoder = load(str(encoder_folder))
+    (tmp_path / "in.txt").write_text("the cat\na dog\n")
+    predict_file(encoder, tmp_path / "in.txt", tmp_path / "out.parquet", output="vectors")
+    found = np.array(pq.read_table(tmp_path / "out.parquet")["vector"].to_pylist())
+    np.testing.assert_allclose(found, encoder.embed(["the cat", "a dog"]), atol=1e-5)
+
+
+def test_long_texts_are_counted(model: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("the cat\n" + "the " * 50 + "\n")
+    assert predict_file(model, tmp_path / "in.txt", tmp_path / "out.csv").num_truncated == 1
+
+
+BAD_INPUTS = {
+    "undecodable text": ("in.txt", b"the cat\nthe \xff\n", r"in\.txt:2 is not text in utf-8"),
+    "undecodable table": ("in.csv", b"text\nthe\n\xff\n", r"in\.csv:3"),
+    "missing column": ("in.jsonl", b'{"text": "a"}\n{"body": "a"}\n', r"in\.jsonl:2: no column 'text'; found body"),
+    "null text": ("in.jsonl", b'{"text": "a"}\n\n{"text": null}\n', r"in\.jsonl:3: column 'text' is None"),
+    "not json": ("in.jsonl", b'{"text": "a"}\n{"text"\n', r"in\.jsonl:2"),
+    "ragged csv": ("in.csv", b"text,n\na,1\nb\n", r"in\.csv:3 has 1 fields"),
+    "empty text": ("in.txt", b"\n\n", "has no rows"),
+    "header alone": ("in.csv", b"text\n", "has no rows"),
+    "torn gzip": ("in.txt.gz", gzip.compress(b"the cat\n" * 999)[:-9], r"in\.txt\.gz"),
+    "taken column": ("in.csv", b"text,predicted\na,b\n", "already has a column 'predicted'"),
+    "not parquet": ("in.parquet", b"PAR1", r"in\.parquet is not a whole Parquet file"),
+    "unknown ending": ("in.docx", b"the cat", "the ending says no format"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUTS)
+def test_bad_input_is_named_and_leaves_no_output(model: LoadedModel, tmp_path: Path, case: str) -> None:
+    name, content, message = BAD_INPUTS[case]
+    (tmp_path / name).write_bytes(content)
+    for target in ("out.jsonl", "out.parquet"):
+        with pytest.raises(DataError, match=message):
+            predict_file(model, tmp_path / name, tmp_path / target)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_error_leaves_the_old_output(model: LoadedModel, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_bytes(b"the cat\n\xff\n")
+    (tmp_path / "out.jsonl").write_text("old\n")
+    with pytest.raises(DataError):
+        predict_file(model, tmp_path / "in.txt", tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_text() == "old\n"
+
+
+def test_impossible_outputs_are_refused(model: LoadedModel, encoder_folder: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("the cat\n")
+    with pytest.raises(DataError, match=r"cannot be written as \.txt"):
+        predict_file(model, source, tmp_path / "out.txt")
+    with pytest.raises(MachineError, match="cannot be written"):
+        predict_file(model, source, source / "out.jsonl")
+    with pytest.raises(ArtifactError, match="cannot classify"):
+        predict_file(load(str(encoder_folder)), source, tmp_path / "out.jsonl")
+    write(tmp_path / "in.jsonl", [{"text": "a"}])
+    with pytest.raises(DataError, match="is the input itself"):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "in.jsonl")
+
+
+def test_rows_of_different_columns_fit_into_jsonl_alone(model: LoadedModel, tmp_path: Path) -> None:
+    write(tmp_path / "in.jsonl", [{"text": "a"}, {"text": "a", "more": 1}])
+    predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    assert read(tmp_path / "out.jsonl")[1]["more"] == 1
+    for target in ("out.csv", "out.parquet"):
+        with pytest.raises(DataError, match="choose that ending"):
+            predict_file(model, tmp_path / "in.jsonl", tmp_path / target)
+
+
+def test_memory_does_not_grow_with_the_file(
+    model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The model itself is left out: PyTorch's memory is not Python's, and it would take most of the test's time.
+    def constant(texts: list[str], pairs: None, batch_size: int) -> tuple[np.ndarray, int]:
+        return np.ones((len(texts), 3), dtype=np.float32), 0
+
+    monkeypatch.setattr(model, "label_probabilities", constant)
+
+    def peak(num_rows: int) -> int:
+        source = tmp_path / f"{num_rows}.txt.gz"
+        with gzip.open(source, "wt") as handle:
+            handle.writelines(lines(num_rows))
+        tracemalloc.start()
+        predict_file(model, source, tmp_path / "out.jsonl.gz")
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return used
+
+    peak(100)
+    assert peak(20_000) < 1.5 * peak(4_000)
+
+
+def lines(num_rows: int) -> Iterator[str]:
+    return (f"the cat sat on the mat {i}\n" for i in range(num_rows))
