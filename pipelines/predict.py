@@ -7,13 +7,12 @@ python pipelines/predict.py task_name=embed input=passages.csv text_column=body 
 from pathlib import Path
 from typing import Any
 
-from composition import recipe
-
 import bertline
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
 from bertline.inference.predict import FileColumns, predict_file
 from bertline.line.stages import stage_named
+from composition import recipe
 
 EXPORTED = Path(stage_named("export").output)
 
@@ -43,8 +42,8 @@ def folder_of(asked: dict[str, Any]) -> Path | str:
         return EXPORTED / "encoder"
     if task not in known:
         raise ConfigError(
-            f"task_name is {task!r}; exported tasks: {', '.join(known) or '(none: run `dvc repro` first)'}, and embed for "
-            "vectors. Or name any model with model=FOLDER."
+            f"task_name is {task!r}; exported tasks: {', '.join(known) or '(none: run `dvc repro` first)'}, "
+            "and embed for vectors. Or name any model with model=FOLDER."
         )
     return EXPORTED / task
 
