@@ -1,0 +1,140 @@
+"""What bertline relies on in DVC. A failure here says which part of `dvc.yaml` or of the recipes an upgrade touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+dvc_repo = pytest.importorskip("dvc.repo")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A DVC project without git."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DVC_STAGE", raising=False)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    with dvc_repo.Repo.init(str(tmp_path), no_scm=True) as repo:
+        yield repo
+
+
+def stages(content: dict[str, Any], **more: Any) -> None:
+    Path("dvc.yaml").write_text(yaml.safe_dump({**more, "stages": content}), encoding="utf-8")
+
+
+def names_run(repo: Any) -> list[str]:
+    repo._reset()  # forget what was read of dvc.yaml and params.yaml, as a new command would
+    return [stage.addressing for stage in repo.reproduce()]
+
+
+def log() -> list[str]:
+    return Path("log").read_text().split()
+
+
+def test_a_changed_command_runs_the_stage_again_so_cmd_text_must_stay_constant(project: Any) -> None:
+    stages({"one": {"cmd": "echo a > out", "outs": ["out"]}})
+    assert names_run(project) == ["one"]
+    assert names_run(project) == []
+    stages({"one": {"cmd": "echo  a > out", "outs": ["out"]}})
+    assert names_run(project) == ["one"]
+
+
+def test_outputs_are_deleted_at_start_so_work_in_progress_lives_in_runs(project: Any) -> None:
+    for name, outs in (("plain", ["out"]), ("kept", [{"out": {"persist": True, "cache": False}}])):
+        Path("out").write_text("before")
+        stages({name: {"cmd": f"if [ -e out ]; then echo {name}-there >> log; fi; echo x >> out", "outs": outs}})
+        names_run(project)
+    assert log() == ["kept-there"]
+
+
+def test_a_stage_knows_its_name_from_dvc_stage_so_recipes_can_tell_dvc_from_a_hand(project: Any) -> None:
+    stages(
+        {"one": {"cmd": "echo $DVC_STAGE > log"}, "two": {"foreach": ["x"], "do": {"cmd": "echo $DVC_STAGE >> log"}}}
+    )
+    project.reproduce(["one"])
+    project.reproduce(["two@x"])
+    assert log() == ["one", "two@x"]
+
+
+def test_only_the_listed_params_matter_so_runtime_and_tracking_rerun_nothing(project: Any) -> None:
+    stages({"one": {"cmd": "echo a > out", "params": ["model"], "outs": ["out"]}})
+    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 1}\n")
+    assert names_run(project) == ["one"]
+    Path("params.yaml").write_text("model: {size: 1}\nruntime: {workers: 8}\n")
+    assert names_run(project) == []
+    Path("params.yaml").write_text("model: {size: 2}\nruntime: {workers: 8}\n")
+    assert names_run(project) == ["one"]
+
+
+def test_a_folder_dependency_counts_pycache_unless_dvcignore_lists_it(project: Any) -> None:
+    Path("src/__pycache__").mkdir(parents=True)
+    Path("src/a.py").write_text("a")
+    stages({"one": {"cmd": "echo a > out", "deps": ["src"], "outs": ["out"]}})
+    names_run(project)
+    Path("src/__pycache__/a.pyc").write_text("compiled")
+    assert names_run(project) == ["one"]
+    Path(".dvcignore").write_text("__pycache__/\n")
+    assert names_run(project) == ["one"]  # the ignored folder leaves the recorded hash once
+    Path("src/__pycache__/b.pyc").write_text("compiled")
+    assert names_run(project) == []
+
+
+def test_a_link_as_the_dependency_is_followed_so_data_text_may_be_one(project: Any, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    (target / "a.txt").write_text("one")
+    Path("text").symlink_to(target)
+    stages({"one": {"cmd": "echo a > out", "deps": ["text"], "outs": ["out"]}})
+    assert names_run(project) == ["one"]
+    assert names_run(project) == []
+    (target / "a.txt").write_text("two")
+    assert names_run(project) == ["one"]
+
+
+def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refuses_it(
+    project: Any, tmp_path: Path
+) -> None:
+    target = tmp_path / "elsewhere"
+    target.mkdir()
+    (target / "a.txt").write_text("one")
+    Path("text").mkdir()
+    Path("text/b.txt").write_text("b")
+    Path("text/linked").symlink_to(target)
+    stages({"one": {"cmd": "echo a > out", "deps": ["text"], "outs": ["out"]}})
+    names_run(project)
+    (target / "a.txt").write_text("two")
+    assert names_run(project) == []
+
+
+def test_an_empty_list_of_tasks_is_a_line_without_tasks(project: Any) -> None:
+    Path("tasks.yaml").write_text("task_names: []\n")
+    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item} > out_${item}", "outs": ["out_${item}"]}}
+    stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}}, vars=["tasks.yaml"])
+    assert names_run(project) == ["one"]
+
+
+def test_a_key_in_vars_and_in_params_yaml_is_refused_so_the_task_list_has_its_own_name(project: Any) -> None:
+    Path("tasks.yaml").write_text("task_names: [x]\n")
+    Path("params.yaml").write_text("task_names: [y]\n")
+    content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item}"}}
+    stages({"sweep": content}, vars=["tasks.yaml"])
+    with pytest.raises(Exception, match="task_names|redefine|dvc.yaml"):
+        names_run(project)
+
+
+def test_a_stage_that_always_changes_says_so_each_time_so_configure_must_not_be_one(project: Any) -> None:
+    stages({"one": {"cmd": "echo a > out", "outs": ["out"], "always_changed": True}})
+    assert names_run(project) == ["one"]
+    assert names_run(project) == ["one"]
+
+
+def test_the_hash_of_a_folder_fits_mlflows_36_characters(project: Any) -> None:
+    stages({"one": {"cmd": "mkdir out && echo a > out/a", "outs": ["out"]}})
+    names_run(project)
+    digest = yaml.safe_load(Path("dvc.lock").read_text())["stages"]["one"]["outs"][0]["md5"]
+    assert digest.endswith(".dir")
+    assert len(digest) <= 36

@@ -1,0 +1,69 @@
+"""What bertline relies on in Lightning, and why some of its conveniences are not used."""
+
+from __future__ import annotations
+
+import inspect
+from importlib.metadata import version
+
+import pytest
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.loggers import mlflow as mlflow_logger
+from torch.utils.data import DataLoader
+
+
+class OneWeight(LightningModule):
+    """Its loss is the weight times the batch's mean, so that the gradient shows what the loss was multiplied by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.gradients: list[float] = []
+
+    def training_step(self, batch: torch.Tensor) -> torch.Tensor:
+        return self.weight * batch.mean()
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        assert self.weight.grad is not None
+        self.gradients.append(self.weight.grad.item())
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.0)
+
+
+def fitted(accumulated: int) -> OneWeight:
+    module = OneWeight()
+    trainer = Trainer(
+        max_steps=1,
+        accelerator="cpu",
+        accumulate_grad_batches=accumulated,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, DataLoader(torch.ones(4), batch_size=1))
+    return module
+
+
+def test_versions_below_2_6_6_have_known_holes() -> None:
+    assert tuple(map(int, version("pytorch-lightning").split(".")[:3])) >= (2, 6, 6)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("accumulated", [1, 4])
+def test_each_micro_batch_loss_is_divided_by_their_number_so_the_global_mean_undoes_it(accumulated: int) -> None:
+    # Four micro-batches of gradient 1 would sum to 4; Lightning's division makes it 1 again.
+    assert fitted(accumulated).gradients == pytest.approx([1.0])
+
+
+def test_the_distributed_sampler_can_be_left_to_bertline() -> None:
+    assert "use_distributed_sampler" in inspect.signature(Trainer.__init__).parameters
+
+
+def test_checkpoints_can_be_loaded_without_pickle() -> None:
+    assert "weights_only" in inspect.signature(Trainer.fit).parameters
+
+
+def test_its_mlflow_logger_cuts_parameters_at_250_so_bertline_feeds_mlflow_itself() -> None:
+    assert "[:250]" in inspect.getsource(mlflow_logger.MLFlowLogger.log_hyperparams)

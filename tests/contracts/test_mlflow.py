@@ -1,0 +1,99 @@
+"""What bertline relies on in MLflow. A failure here says what in `bertline.tracking` an upgrade touches."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, Metric, Param
+from mlflow.exceptions import MlflowException
+from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
+
+from bertline.tracking.values import METRICS_PER_BATCH, PARAMS_PER_BATCH
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> MlflowClient:
+    folder = tmp_path_factory.mktemp("mlflow")
+    return MlflowClient(f"sqlite:///{folder}/mlflow.db")
+
+
+@pytest.fixture
+def run_id(client: MlflowClient, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    experiment = client.create_experiment(request.node.name, artifact_location=str(tmp_path))
+    return client.create_run(experiment).info.run_id
+
+
+def test_the_file_store_is_an_error_so_sqlite_is_the_default(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=r"(?i)file"):
+        MlflowClient((tmp_path / "mlruns").as_uri()).create_experiment("x")
+
+
+def test_the_same_metric_and_step_logged_twice_shows_twice_so_feeds_ask_first(
+    client: MlflowClient, run_id: str
+) -> None:
+    for milliseconds in (1000, 2000):
+        client.log_batch(run_id, metrics=[Metric("loss", 1.0, milliseconds, 5)])
+    assert len(client.get_metric_history(run_id, "loss")) == 2
+
+
+def test_batches_hold_1000_metrics_and_100_params_as_values_py_has_it(client: MlflowClient, run_id: str) -> None:
+    # A server enforces these; a bare database does not.
+    assert (MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH) == (METRICS_PER_BATCH, PARAMS_PER_BATCH)
+    client.log_batch(run_id, metrics=[Metric("a", 1.0, 1, step) for step in range(METRICS_PER_BATCH)])
+    client.log_batch(run_id, params=[Param(f"p{number}", "1") for number in range(PARAMS_PER_BATCH)])
+
+
+def test_a_parameter_cannot_be_changed_so_known_ones_are_left_out(client: MlflowClient, run_id: str) -> None:
+    client.log_batch(run_id, params=[Param("lr", "1")])
+    with pytest.raises(MlflowException):
+        client.log_batch(run_id, params=[Param("lr", "2")])
+
+
+def test_a_dvc_folder_hash_is_a_dataset_digest_and_a_longer_one_is_refused(client: MlflowClient, run_id: str) -> None:
+    fits = Dataset(name="corpus", digest="0" * 32 + ".dir", source_type="local", source="{}")
+    client.log_inputs(run_id, [DatasetInput(fits)])
+    assert client.get_run(run_id).inputs.dataset_inputs[0].dataset.digest == fits.digest
+    with pytest.raises(MlflowException):
+        client.log_inputs(run_id, [DatasetInput(Dataset("corpus", "0" * 37, "local", "{}"))])
+
+
+def test_an_ended_run_can_run_again_so_a_resumed_stage_keeps_its_run(client: MlflowClient, run_id: str) -> None:
+    client.set_terminated(run_id, status="KILLED")
+    client.update_run(run_id, status="RUNNING")
+    client.log_batch(run_id, metrics=[Metric("loss", 1.0, 1, 1)])
+    client.set_terminated(run_id, status="FINISHED")
+    assert client.get_run(run_id).info.status == "FINISHED"
+
+
+def test_telemetry_is_on_unless_the_environment_says_otherwise_before_the_import() -> None:
+    code = "import os, {first}mlflow.telemetry.utils as u; print(u.is_telemetry_disabled())"
+    kept = {"PATH": "/usr/bin:/bin"}
+    found = [
+        subprocess.run(
+            [sys.executable, "-c", code.format(first=first)], env=kept, capture_output=True, text=True, check=True
+        ).stdout.strip()
+        for first in ("", "bertline.tracking.store, ")
+    ]
+    assert found == ["False", "True"]
+
+
+def test_the_system_monitor_takes_run_interval_and_store() -> None:
+    assert {"run_id", "sampling_interval", "resume_logging", "tracking_uri"} <= set(
+        inspect.signature(SystemMetricsMonitor.__init__).parameters
+    )
+
+
+def test_a_model_version_may_point_to_a_plain_folder(client: MlflowClient, run_id: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    client.log_artifact(run_id, str(tmp_path / "config.json"), "model")
+    client.create_registered_model("plain")
+    source = f"{client.get_run(run_id).info.artifact_uri}/model"
+    version = client.create_model_version("plain", source, run_id=run_id)
+    client.set_registered_model_alias("plain", "champion", version.version)
+    assert client.get_model_version_by_alias("plain", "champion").source == source
