@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -144,3 +147,8 @@ def _sections() -> dict[str, dict[str, Any]]:
             "progress_every_s": 10.0,
         },
     }
+
+
+if __name__ == "__main__":
+    # `python pretraining_inputs.py INPUTS RUN_FOLDER CHANGES`: a real process to kill, or a rank of several.
+    run_pretraining(pretrain_job(Path(sys.argv[1]), Path(sys.argv[2]), **json.loads(sys.argv[3])))

@@ -1,0 +1,256 @@
+import dataclasses
+import os
+import signal
+
+import pytest
+import torch
+
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.manifests import read_manifest
+from bertline.foundation.metrics_log import read_metrics
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.pretraining.film_strip import FilmStripProbe, read_film_strip
+from bertline.pretraining.run import run_pretraining
+from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.interruption import TrainingInterrupted
+
+NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+LONGER = [{"steps": 40, "max_length": 16, "global_batch_size": 8}]
+
+
+def weights(job) -> dict[str, torch.Tensor]:
+    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
+
+
+def curve(job) -> list:
+    """The rows of metrics.jsonl without the figures of time and memory."""
+    return [
+        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
+        for row in read_metrics(job.metrics_path)
+    ]
+
+
+def assert_same_weights(left, right) -> None:
+    assert left.keys() == right.keys()
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+@pytest.fixture(scope="module")
+def finished(pretraining, inputs, tmp_path_factory):
+    """The job of a finished run; tests leave its files as they are."""
+    job = pretraining.pretrain_job(inputs, tmp_path_factory.mktemp("runs") / "finished")
+    run_pretraining(job)
+    return job
+
+
+def again(make_job, finished, **changes):
+    """A job with changes on the run folder of the finished one."""
+    return dataclasses.replace(make_job(**changes), run_folder=finished.run_folder)
+
+
+def test_a_run_gives_its_figures_and_a_folder_that_loads(make_job):
+    job = make_job()
+    figures = run_pretraining(job)
+    assert set(figures) >= {
+        "val/mlm_loss",
+        "val/mlm_accuracy",
+        "val/nsp_accuracy",
+        "unigram_entropy",
+        "perf/tokens_per_s",
+        "perf/data_wait_fraction",
+        "num_parameters",
+        "train_time_s",
+        "steps",
+    }
+    manifest = read_manifest(job.result_folder, kind="pretrain", format_version=1)
+    assert manifest["metrics"] == figures
+    assert manifest["training"]["resolved"] == {"precision": "fp32"}
+    assert figures["steps"] == 30 and figures["unigram_entropy"] == 4.0
+    model = load_pretraining_model(job.result_folder)
+    assert figures["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert_same_weights(model.state_dict(), weights(job))
+    names = {path.name for path in job.result_folder.iterdir()}
+    assert names >= {
+        "config.json",
+        "model.safetensors",
+        "vocab.txt",
+        "manifest.json",
+        "metrics.jsonl",
+        "film_strip.jsonl",
+    }
+
+
+def test_metrics_and_film_strip_come_at_their_steps(make_job):
+    job = make_job()
+    run_pretraining(job)
+    rows = list(read_metrics(job.metrics_path))
+    assert [row.step for row in rows if "val/mlm_loss" in row.metrics] == [0, 10, 20, 30]
+    trained = [row for row in rows if "train/loss" in row.metrics]
+    assert [row.step for row in trained] == [20, 30]
+    assert set(trained[0].metrics) >= {"optim/lr", "optim/grad_norm", "perf/tokens_per_s", "train/mlm_accuracy"}
+    assert [row["step"] for row in read_film_strip(job.film_strip_path)] == [0, 15, 30]
+
+
+def test_training_lowers_the_loss(make_job):
+    job = make_job(pretrain__phases=[{"steps": 100, "max_length": 16, "global_batch_size": 16}], **NO_DROPOUT)
+    run_pretraining(job)
+    losses = [metrics["train/mlm_loss"] for _, metrics in curve(job) if "train/mlm_loss" in metrics]
+    assert losses[-1] < losses[0] - 0.2
+
+
+def test_workers_change_nothing(make_job):
+    alone, helped = make_job("alone"), make_job("helped", runtime__num_workers=2)
+    run_pretraining(alone)
+    run_pretraining(helped)
+    assert_same_weights(weights(alone), weights(helped))
+    assert curve(alone) == curve(helped)
+
+
+def test_micro_batches_change_nothing_beyond_rounding(make_job):
+    """Their target counts differ: a mean of means would differ in the first digits."""
+    whole, cut = make_job("whole", **NO_DROPOUT), make_job("cut", runtime__micro_batch_size=3, **NO_DROPOUT)
+    run_pretraining(whole)
+    run_pretraining(cut)
+    for name, tensor in weights(whole).items():
+        torch.testing.assert_close(tensor, weights(cut)[name], rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_phases_follow_each_other_in_one_run(make_job):
+    phases = [
+        {"steps": 10, "max_length": 16, "global_batch_size": 8},
+        {"steps": 5, "max_length": 24, "global_batch_size": 4},
+    ]
+    job = make_job(pretrain__phases=phases)
+    assert run_pretraining(job)["steps"] == 15
+    state = CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
+    assert state["place"] == {"phase": 1, "consumed": 20}
+
+
+def test_max_steps_ends_run_and_schedule(make_job):
+    job = make_job(pretrain__max_steps=20)
+    assert run_pretraining(job)["steps"] == 20
+    assert curve(job)[-2][1]["optim/lr"] == pytest.approx(5e-3 / 15)
+
+
+def test_a_finished_run_is_not_trained_again(finished):
+    before = weights(finished)
+    figures = run_pretraining(finished)
+    assert_same_weights(before, weights(finished))
+    assert figures == read_manifest(finished.result_folder, kind="pretrain", format_version=1)["metrics"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, finished, monkeypatch, number):
+    job = make_job("stopped")
+    probe = FilmStripProbe.probe
+
+    def signalled(self, step):
+        if step == 15:
+            os.kill(os.getpid(), number)
+        return probe(self, step)
+
+    monkeypatch.setattr(FilmStripProbe, "probe", signalled)
+    with pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
+        run_pretraining(job)
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == 15
+    assert not job.result_folder.exists()
+    monkeypatch.undo()
+    run_pretraining(job)
+    assert_same_weights(weights(finished), weights(job))
+    assert curve(job) == curve(finished)
+    assert read_film_strip(job.film_strip_path) == read_film_strip(finished.film_strip_path)
+
+
+def test_the_newest_weights_can_be_looked_into_while_training(make_job):
+    job = make_job()
+    run_pretraining(job)
+    assert_same_weights(load_pretraining_model(job.latest_folder).state_dict(), weights(job))
+
+
+def test_another_configuration_is_not_resumed(make_job, finished):
+    other = again(make_job, finished, optimizer__lr=1e-3)
+    with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.005, is now 0\.001"):
+        run_pretraining(other)
+
+
+def test_another_precision_is_not_resumed(make_job, finished):
+    other = again(make_job, finished, pretrain__precision="bf16")
+    with pytest.raises(ConfigError, match=r"was trained in fp32; pretrain\.precision=bf16"):
+        run_pretraining(other)
+
+
+def test_other_workers_and_micro_batches_are_resumed(make_job, finished):
+    run_pretraining(again(make_job, finished, runtime__num_workers=1, runtime__micro_batch_size=2))
+
+
+def extension(make_job, base, **changes):
+    changes = {"pretrain__phases": LONGER, "pretrain__extends": "finished", **changes}
+    return dataclasses.replace(make_job("longer", **changes), extend_from=base.run_folder)
+
+
+def test_a_finished_run_is_extended_from_where_it_ended(make_job, finished):
+    job = extension(make_job, finished)
+    assert run_pretraining(job)["steps"] == 40
+    assert [row for row in curve(job) if row[0] <= 30] == curve(finished)
+    assert curve(job)[-1][0] == 40
+    assert weights(finished).keys() == weights(job).keys()
+    assert not all(torch.equal(tensor, weights(job)[name]) for name, tensor in weights(finished).items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimizer__lr": 1e-3}, r"optimizer\.lr was 0\.005, is now 0\.001"),
+        ({"pretrain__seed": 1}, r"pretrain\.seed was 0, is now 1"),
+        ({"pretrain__max_steps": 30}, "that run has 30 steps, this configuration 30"),
+        (
+            {"pretrain__phases": [{"steps": 40, "max_length": 16, "global_batch_size": 4}]},
+            "the first 30 steps must be those of that run",
+        ),
+    ],
+)
+def test_only_the_steps_of_an_extension_may_differ(make_job, finished, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        run_pretraining(extension(make_job, finished, **changes))
+
+
+def test_an_unfinished_run_is_not_extended(make_job):
+    job = make_job("unfinished")
+    job.run_folder.mkdir()
+    with pytest.raises(ConfigError, match="not a finished run"):
+        run_pretraining(extension(make_job, job))
+
+
+def test_training_starts_from_a_given_checkpoint(make_job, finished):
+    job = dataclasses.replace(make_job("continued", pretrain__max_steps=10), start_from_folder=finished.result_folder)
+    run_pretraining(job)
+    first, last = (
+        next(row.metrics["val/mlm_loss"] for row in rows if "val/mlm_loss" in row.metrics)
+        for rows in (list(read_metrics(job.metrics_path)), list(read_metrics(finished.metrics_path))[::-1])
+    )
+    assert first == pytest.approx(last, rel=1e-5)
+
+
+def test_a_checkpoint_of_another_shape_is_an_error_with_both_figures(make_job, finished):
+    job = make_job("continued", model__intermediate_size=64, pretrain__max_steps=10)
+    with pytest.raises(ConfigError, match=r"model\.intermediate_size is 64, the checkpoint's is 32"):
+        run_pretraining(dataclasses.replace(job, start_from_folder=finished.result_folder))
+
+
+def test_a_checkpoint_with_another_vocabulary_is_an_error(make_job, finished, tmp_path):
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for path in finished.result_folder.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes().replace(b"cat", b"dog"))
+    with pytest.raises(ConfigError, match="piece 59 is 'cat' in the tokenizer and 'dog' in the checkpoint"):
+        run_pretraining(dataclasses.replace(make_job("continued"), start_from_folder=folder))
+
+
+def test_examples_of_another_vocabulary_are_an_error(make_job, pretraining, tmp_path):
+    pretraining.write_inputs(tmp_path / "own")
+    vocabulary = tmp_path / "own" / "tokenizer" / "vocab.txt"
+    vocabulary.write_text(vocabulary.read_text() + "dog\n")
+    (tmp_path / "own" / "tokenizer" / "tokenizer.json").unlink()
+    job = pretraining.pretrain_job(tmp_path / "own", tmp_path / "run")
+    with pytest.raises(ArtifactError, match="vocabulary of 61 pieces, .* has 62"):
+        run_pretraining(job)
