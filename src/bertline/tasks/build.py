@@ -53,8 +53,8 @@ def build_task(
         "test": source.test or [],
     }
     labels = _label_names(name, config, splits)
-    _check(name, config, splits)
     rows = {split: _numbered(name, split, rows, labels) for split, rows in splits.items()}
+    _check(name, config, splits)
     counts = {split: len(split_rows) for split, split_rows in rows.items()}
     with folder_written_atomically(out) as folder:
         for split, split_rows in rows.items():

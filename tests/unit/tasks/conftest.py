@@ -1,0 +1,69 @@
+"""A small task, and small modules to make the embedded tasks from."""
+
+from __future__ import annotations
+
+import pytest
+
+from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.tasks.config import ClassificationTaskConfig, TableSourceConfig
+
+# What functions can be about; each makes a distinct summary and a distinct passage.
+TOPICS = (
+    "matrices", "graphs", "files", "sockets", "threads", "colours", "axes", "queries", "tensors", "dates",
+    "strings", "polynomials", "trials", "samples", "events", "layers",
+)  # fmt: skip
+FLAVOURS = {"numpy": "arrays", "pandas": "frames", "mpmath": "digits"}
+
+
+@pytest.fixture
+def table_source():
+    def make(path, **changes):
+        fields = {
+            "kind": "table", "path": str(path), "format": "auto", "train_file": None, "dev_file": None,
+            "test_file": None, "text_column": "text", "text_pair_column": None, "label_column": "label",
+            "header": True, "quoting": True, "encoding": "utf-8-sig",
+        }  # fmt: skip
+        return TableSourceConfig(**{**fields, **changes})
+
+    return make
+
+
+@pytest.fixture
+def task():
+    def make(source, **changes):
+        fields = {
+            "kind": "classification", "source": source, "labels": None, "metric": "accuracy", "max_length": 32,
+            "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+            "split_seed": 0, "num_trials": None, "space": {},
+        }  # fmt: skip
+        return ClassificationTaskConfig(**{**fields, **changes})
+
+    return make
+
+
+@pytest.fixture
+def python_docs():
+    return PythonDocsConfig(
+        packages=(PackageConfig(module="python", distribution=None),), held_out_fraction=0.1, split_seed=0
+    )
+
+
+@pytest.fixture
+def modules():
+    """Three libraries of eight modules; the last three of each are held out."""
+
+    def docstrings(package, number):
+        for place, topic in enumerate(TOPICS):
+            summary = (
+                f"Turn {topic} of size {number} into {FLAVOURS[package]} that {package} users of kind {place} read."
+            )
+            details = f"The {topic} for numpy.{topic} are read in order, as in pd.read and mpmath too."
+            yield Docstring(f"Reader.load_{topic}", "function", ("path", topic), f"{summary}\n\n{details}")
+
+    return [
+        ModuleDocs(package, f"{package}.part{number}", f"{package}.part{number}", number >= 5, tuple(docs))
+        for package in ("numpy", "pandas", "mpmath")
+        for number in range(8)
+        if (docs := list(docstrings(package, number)))
+    ]

@@ -1,0 +1,139 @@
+"""A user's own table, from files to the artifact."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.build import build_task
+from bertline.tasks.storage import read_rows, read_task_manifest
+
+
+def write_csv(path, rows, header=("text", "label")):
+    with path.open("w", newline="") as handle:
+        csv.writer(handle).writerows([header, *rows])
+
+
+@pytest.fixture
+def reviews(tmp_path):
+    """A folder with one file of 200 rows of two labels."""
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    write_csv(folder / "all.csv", [(f"text {number}", "good" if number % 3 else "bad") for number in range(200)])
+    return folder
+
+
+@pytest.fixture
+def build(tmp_path, task, table_source, python_docs):
+    def make(path, *, source=None, **changes):
+        out = tmp_path / "out"
+        build_task("reviews", task(table_source(path, **(source or {})), **changes), python_docs, out)
+        return out
+
+    return make
+
+
+def test_missing_splits_are_cut_from_train(build, reviews):
+    out = build(reviews / "all.csv")
+    sizes = {split: len(read_rows(out, split)) for split in ("train", "dev", "test")}
+    assert sum(sizes.values()) == 200
+    assert 25 <= sizes["dev"] <= 45
+    assert 25 <= sizes["test"] <= 55
+
+
+def test_the_side_of_a_row_does_not_depend_on_the_other_rows(build, reviews):
+    before = set(read_rows(build(reviews / "all.csv"), "test").texts)
+    write_csv(reviews / "all.csv", [(f"text {number}", "good" if number % 3 else "bad") for number in range(50, 300)])
+    after = set(read_rows(build(reviews / "all.csv"), "test").texts)
+    assert {text for text in before if int(text.split()[1]) >= 50} <= after
+
+
+def test_equal_texts_stay_on_one_side(build, reviews):
+    rows = [
+        (f"Text  {number // 2}" if number % 2 else f"text {number // 2}", "ab"[number // 2 % 2])
+        for number in range(200)
+    ]
+    write_csv(reviews / "all.csv", rows)
+    out = build(reviews / "all.csv")
+    sides = [{text.casefold().split()[1] for text in read_rows(out, split).texts} for split in ("train", "dev", "test")]
+    assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
+
+
+def test_train_rows_that_stand_in_test_are_dropped_and_counted(build, reviews):
+    write_csv(reviews / "test.csv", [("text 1", "good"), ("text 2", "good"), ("new", "bad")])
+    out = build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
+    assert len(read_rows(out, "test")) == 3
+    dropped = read_task_manifest(out)["dropped"]
+    assert dropped.get("train_row_also_in_dev_or_test", 0) + dropped.get("dev_row_also_in_test", 0) == 2
+
+
+def test_manifest_and_rows_agree(build, reviews):
+    out = build(reviews / "all.csv", num_train_rows=50, label_efficiency_rows=(20, 80))
+    manifest, train = read_task_manifest(out), read_rows(out, "train")
+    assert manifest["labels"] == ["bad", "good"]
+    assert manifest["counts"]["train"] == len(train) == 80
+    assert manifest["pair"] is False and train.text_pairs is None
+    assert train.labels.dtype == np.int64
+    for text, label in zip(train.texts, train.labels, strict=True):
+        assert manifest["labels"][label] == ("good" if int(text.split()[1]) % 3 else "bad")
+
+
+def test_train_is_in_a_random_order_and_its_beginning_is_a_smaller_set(build, reviews):
+    train = read_rows(build(reviews / "all.csv"), "train")
+    numbers = [int(text.split()[1]) for text in train.texts]
+    assert numbers != sorted(numbers)
+    assert train.first(10).ids == train.ids[:10]
+    assert len(train.first(None)) == len(train)
+
+
+def test_building_twice_gives_the_same_bytes(build, reviews):
+    def contents(out):
+        return {file.name: file.read_bytes() for file in sorted(out.iterdir())}
+
+    assert contents(build(reviews / "all.csv")) == contents(build(reviews / "all.csv"))
+
+
+def test_pairs_have_both_texts(build, tmp_path):
+    write_csv(tmp_path / "p.csv", [(f"a{n}", f"b{n}", n % 2) for n in range(60)], header=("left", "right", "same"))
+    columns = {"text_column": "left", "text_pair_column": "right", "label_column": "same"}
+    train = read_rows(build(tmp_path / "p.csv", source=columns), "train")
+    assert all(pair == f"b{text[1:]}" for text, pair in zip(train.texts, train.text_pairs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "changes", "says"),
+    [
+        ([("x", "a")], ("text", "category"), {}, ["all.csv:2", "no column 'label'", "'text', 'category'"]),
+        ([("x", "a"), (" ", "b")], ("text", "label"), {}, ["all.csv:3", "empty"]),
+        ([("x", "a"), ("y", "")], ("text", "label"), {}, ["all.csv:3", "label is empty"]),
+        ([("x", "a"), ("y", "-1")], ("text", "label"), {"labels": ("a", "b")}, ["'-1'", "'a', 'b'"]),
+        ([(f"x{n}", "a") for n in range(40)], ("text", "label"), {}, ["all", "'a'", "at least two labels"]),
+        ([(f"x{n}", f"l{n}") for n in range(60)], ("text", "label"), {}, ["different labels", "label_column"]),
+        ([], ("text", "label"), {}, ["train split has no rows"]),
+        ([(f"x{n}", "ab"[n % 2]) for n in range(60)], ("text", "label"), {"num_train_rows": 500}, ["500", "at most"]),
+        ([(f"x{n}", "ab"[n % 2]) for n in range(60)], ("text", "label"), {"test_fraction": 0.0}, ["test split has no"]),
+    ],
+)  # fmt: skip
+def test_bad_data_is_refused_with_its_place_and_its_mending(build, reviews, tmp_path, rows, header, changes, says):
+    write_csv(reviews / "all.csv", rows, header)
+    with pytest.raises(DataError) as error:
+        build(reviews / "all.csv", **changes)
+    for words in says:
+        assert words in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_test_file_without_labels_is_refused_with_a_way_out(build, reviews):
+    write_csv(reviews / "test.csv", [("0", "some text")], header=("index", "text"))
+    with pytest.raises(DataError, match="set that file to null"):
+        build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
+
+
+def test_a_folder_without_a_named_file_lists_what_it_holds(build, reviews):
+    with pytest.raises(DataError, match=r"all\.csv"):
+        build(reviews)
+    with pytest.raises(DataError, match="does not exist"):
+        build(reviews / "none")

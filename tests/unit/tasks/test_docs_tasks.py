@@ -1,0 +1,118 @@
+"""The tasks made from documentation strings: where rows come from, and what they do not give away."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bertline.tasks.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
+from bertline.tasks.docs_library import docs_library_rows
+from bertline.tasks.docs_match import MATCH, MISMATCH, docs_match_rows
+from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.library_names import LibraryNames
+from bertline.tasks.rows import LabelledRow
+
+LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
+MATCHING = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=30, num_test_rows=60)
+
+
+def make(kind, modules, num_train_rows=None, seed=0):
+    if kind == "library":
+        return docs_library_rows(modules, LIBRARY, num_train_rows=num_train_rows, seed=seed)
+    return docs_match_rows(modules, MATCHING, num_train_rows=num_train_rows, seed=seed)
+
+
+def modules_of(rows):
+    return {row.id.partition(":")[0] for row in rows}
+
+
+@pytest.mark.parametrize("kind", ["library", "match"])
+class TestBothTasks:
+    def test_train_is_pretrained_on_and_dev_and_test_are_held_out_and_share_no_module(self, kind, modules):
+        source = make(kind, modules)
+        held_out = {module.name for module in modules if module.held_out}
+        assert not modules_of(source.train) & held_out
+        assert modules_of(source.dev) | modules_of(source.test) <= held_out
+        assert not modules_of(source.dev) & modules_of(source.test)
+
+    def test_no_example_stands_twice(self, kind, modules):
+        source = make(kind, modules)
+        keys = [row.content_key() for rows in (source.train, source.dev, source.test) for row in rows]
+        assert len(keys) == len(set(keys))
+
+    def test_a_smaller_training_set_is_the_beginning_of_a_larger_one(self, kind, modules):
+        assert make(kind, modules, 20).train == make(kind, modules, 60).train[:20]
+
+    def test_every_prefix_is_balanced(self, kind, modules):
+        counts = Counter(row.label for row in make(kind, modules).train[:30])
+        assert max(counts.values()) - min(counts.values()) <= 1
+
+    def test_another_seed_gives_another_order(self, kind, modules):
+        assert make(kind, modules, 20, seed=1).train != make(kind, modules, 20, seed=0).train
+
+
+def test_no_library_is_named_in_a_passage(modules):
+    names = LibraryNames(["numpy", "pandas", "mpmath"])
+    source = make("library", modules)
+    passages = [row.text for rows in (source.train, source.dev, source.test) for row in rows]
+    assert passages
+    assert [found for text in passages for found in names.found_in(text)] == []
+
+
+def test_passages_have_the_configured_length(modules):
+    lengths = {len(row.text.split()) for row in make("library", modules).train}
+    assert min(lengths) >= LIBRARY.min_words
+    assert max(lengths) <= LIBRARY.max_words
+
+
+def test_a_passage_that_was_pretrained_on_is_dropped_from_the_held_out_side(modules):
+    # The second paragraph of each documentation string is the same in all modules.
+    source = make("library", modules)
+    in_train = {row.text.casefold() for row in source.train}
+    assert not in_train & {row.text.casefold() for row in [*source.dev, *source.test]}
+    assert source.dropped["repeated_passage"] > 0
+
+
+def test_signature_alone_and_summary_alone_say_nothing(modules):
+    rows = make("match", modules).train
+    assert max(Counter(row.id for row in rows).values()) == 1
+    assert max(Counter(row.text_pair for row in rows).values()) == 1
+    assert Counter(row.label for row in rows)[MATCH] == pytest.approx(len(rows) / 2, abs=15)
+
+
+def test_a_mismatch_has_the_summary_of_another_function_of_the_same_module(modules):
+    own = {
+        f"{module.name}:{docstring.name}": docstring.text.split("\n")[0]
+        for module in modules
+        for docstring in module.docstrings
+    }
+    by_summary = {summary: id_.partition(":")[0] for id_, summary in own.items()}
+    for row in make("match", modules).train:
+        assert (own[row.id] == row.text_pair) == (row.label == MATCH)
+        if row.label == MISMATCH:
+            assert by_summary[row.text_pair] == row.id.partition(":")[0]
+
+
+def test_no_summary_names_its_function(modules):
+    source = make("match", modules)
+    for row in source.train:
+        name = row.text.partition("(")[0].rpartition(".")[2]
+        assert name.casefold() not in row.text_pair.casefold()
+
+
+def test_held_out_sides_take_their_shares():
+    sizes = {f"module{number}": 10 for number in range(30)}
+    sides = Counter(held_out_sides(sizes, num_dev_rows=1000, num_test_rows=2000, seed=0).values())
+    assert sides == {"dev": 10, "test": 20}
+
+
+def test_a_label_that_runs_out_leaves_the_others_balanced():
+    rows = [
+        LabelledRow(f"{label}{number}", "", None, label)
+        for label, n in (("a", 2), ("b", 9), ("c", 9))
+        for number in range(n)
+    ]
+    ordered = [row.label for row in balanced_order(rows, seed=0, name="train")]
+    assert Counter(ordered[:6]) == {"a": 2, "b": 2, "c": 2}
+    assert Counter(ordered[6:]) == {"b": 7, "c": 7}
