@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from omegaconf import OmegaConf
 
 dvc_repo = pytest.importorskip("dvc.repo")
 
@@ -138,3 +141,80 @@ def test_the_hash_of_a_folder_fits_mlflows_36_characters(project: Any) -> None:
     digest = yaml.safe_load(Path("dvc.lock").read_text())["stages"]["one"]["outs"][0]["md5"]
     assert digest.endswith(".dir")
     assert len(digest) <= 36
+
+
+def test_null_and_lists_do_not_survive_in_a_command_so_recipes_read_params_yaml(project: Any) -> None:
+    Path("params.yaml").write_text("nothing: null\nmany: [1, 2]\n")
+    stages({"one": {"cmd": "echo ${nothing} > log"}})
+    names_run(project)
+    assert log() == ["None"]
+    stages({"one": {"cmd": "echo ${many} > log"}})
+    with pytest.raises(Exception, match="list"):
+        names_run(project)
+
+
+def test_status_is_refused_while_a_stage_runs_so_recipes_do_not_ask_for_it(project: Any) -> None:
+    ask = f"{sys.executable} -m dvc status > said 2>&1; echo $? > log; touch out"
+    stages({"one": {"cmd": ask, "outs": ["out"]}})
+    names_run(project)
+    assert log() != ["0"]
+    assert "busy" in Path("said").read_text()
+
+
+@pytest.mark.slow
+def test_an_experiment_composes_with_hydra_and_a_plain_repro_does_not_so_configure_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    for name, size in (("tiny", 1), ("base", 12)):
+        Path("conf/model").mkdir(parents=True, exist_ok=True)
+        Path(f"conf/model/{name}.yaml").write_text(f"hidden: {size}\n")
+    Path("conf/config.yaml").write_text("defaults: [{model: tiny}, _self_]\n")
+    Path("params.yaml").write_text("model: {hidden: 0}\n")
+    stages({"one": {"cmd": "cp params.yaml out", "params": ["model"], "outs": ["out"]}})
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    for command in (
+        ["git", "init", "-q"],
+        [sys.executable, "-m", "dvc", "init", "-q"],
+        [sys.executable, "-m", "dvc", "config", "hydra.enabled", "true"],
+        ["git", "add", "."],
+        ["git", *identity, "commit", "-q", "-m", "start"],
+        [sys.executable, "-m", "dvc", "repro", "-q"],
+    ):
+        subprocess.run(command, check=True, capture_output=True)
+    assert yaml.safe_load(Path("out").read_text()) == {"model": {"hidden": 0}}
+    subprocess.run(["git", "add", "."], check=True)
+    subprocess.run(["git", *identity, "commit", "-q", "-m", "run"], check=True)
+    command = [sys.executable, "-m", "dvc", "exp", "run", "-q", "-S", "model=base"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(Path("out").read_text()) == {"model": {"hidden": 12}}
+
+
+@pytest.mark.parametrize(("name", "stale"), [("size", True), ("nfiles", True), ("hidden_size", False)])
+def test_the_run_cache_ignores_parameters_called_size_or_nfiles_so_no_field_may_be_called_so(
+    project: Any, name: str, stale: bool
+) -> None:
+    # DVC leaves these two keys out of the run cache's key wherever they stand: it takes them for facts about files.
+    for value in (1, 2):
+        stages({"one": {"cmd": "cp params.yaml out", "params": ["model"], "outs": ["out"]}})
+        Path("params.yaml").write_text(f"model: {{{name}: {value}}}\n")
+        names_run(project)
+    assert yaml.safe_load(Path("out").read_text()) == {"model": {name: 1 if stale else 2}}
+
+
+def test_no_configuration_field_has_a_name_that_the_run_cache_ignores() -> None:
+    for path in (Path(__file__).parents[2] / "conf").rglob("*.yaml"):
+        content = OmegaConf.to_container(OmegaConf.load(path))
+        assert not {"size", "nfiles"} & set(_keys(content)), path
+
+
+def _keys(content: Any) -> Iterator[str]:
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield key
+            yield from _keys(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _keys(value)
