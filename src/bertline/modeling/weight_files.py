@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -84,6 +85,16 @@ def read_weight_names(folder: Path) -> set[str]:
         except (FileNotFoundError, SafetensorError) as error:
             raise _unreadable(path, error) from error
     return names
+
+
+def count_parameters(folder: Path) -> int:
+    """The number of weights in a folder, without reading them."""
+    total = 0
+    for path in _files(folder):
+        with safe_open(path, framework="pt") as weights:
+            shapes = {key: weights.get_slice(key).get_shape() for key in weights.keys()}  # noqa: SIM118
+        total += sum(math.prod(shape) for key, shape in shapes.items() if normalised_name(key) not in (None, _DECODER))
+    return total
 
 
 def _unreadable(path: Path, error: Exception) -> ArtifactError:

@@ -1,0 +1,193 @@
+"""The sections of a model card; each is empty where its facts are not known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import bertline
+from bertline.export.card_tables import column_names, score_rows, table
+from bertline.export.facts import CardFacts
+
+
+def what_it_is(facts: CardFacts) -> str:
+    """Two lines for the top."""
+    model = facts.model
+    case = "lower-cased" if facts.lowercase else "cased"
+    begin = "trained from random weights"
+    if facts.start_from is not None:
+        begin = f"continued from `{facts.hub_start}`" if facts.hub_start else "continued from another checkpoint"
+    return (
+        f"A BERT encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
+        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} word pieces), {begin} with the masked "
+        f"language model and next sentence prediction, made by bertline {bertline.__version__}."
+    )
+
+
+def data(facts: CardFacts) -> str:
+    """What the corpus held and what was left out."""
+    corpus = facts.corpus
+    counts: Mapping[str, Mapping[str, int]] = corpus.get("counts", {})
+    if not counts:
+        return ""
+    names = ("documents", "sentences", "words", "characters")
+    rows = [[split, *(f"{amount.get(name, 0):,}" for name in names)] for split, amount in counts.items()]
+    paragraphs = [f"Source: `{corpus.get('source', 'unknown')}`.", table(["split", *names], rows)]
+    if packages := corpus.get("packages"):
+        listed = ", ".join(f"{name} {version}" for name, version in packages.items())
+        paragraphs.insert(1, f"Documentation strings of Python packages: {listed}.")
+    if dropped := corpus.get("dropped"):
+        paragraphs.append(f"Left out: {_reasons(dropped)}.")
+    return "\n\n".join(paragraphs)
+
+
+def _reasons(dropped: Mapping[str, int], most: int = 6) -> str:
+    largest = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{number:,} {reason.replace('/', ': ').replace('_', ' ')}" for reason, number in largest[:most])
+    return f"{shown} and {len(largest) - most} more reasons" if len(largest) > most else shown
+
+
+def training_settings(facts: CardFacts) -> str:
+    """How it was pretrained."""
+    pretrain, training = facts.params.get("pretrain", {}), facts.training
+    optimizer = facts.params.get("optimizer", {})
+    rows = [
+        (
+            f"phase {number}",
+            f"{phase['steps']:,} steps of {phase['global_batch_size']} sequences of {phase['max_length']}",
+        )
+        for number, phase in enumerate(pretrain.get("phases", ()), start=1)
+    ]
+    if pretrain.get("max_steps") is not None:
+        rows.append(("stopped at step", f"{pretrain['max_steps']:,}"))
+    if optimizer:
+        rows.append(("optimizer", ", ".join(f"{key} {value}" for key, value in optimizer.items() if key != "kind")))
+    if facts.precision:
+        rows.append(("precision", facts.precision))
+    if "train_time_s" in training:
+        rows.append(("time", f"{training['train_time_s']:,.0f} s"))
+    return table(["setting", "value"], rows) if rows else ""
+
+
+def pretraining_scores(facts: CardFacts) -> str:
+    """The pretraining's scores beside their baselines."""
+    training = facts.training
+    if "val/mlm_loss" not in training:
+        return ""
+    rows = [("masked language model, loss (nats)", f"{training['val/mlm_loss']:.3f}")]
+    if "unigram_entropy" in training:
+        rows.append(("its baseline: guessing by frequency (nats)", f"{training['unigram_entropy']:.3f}"))
+    if "val/mlm_accuracy" in training:
+        rows.append(("masked language model, accuracy", f"{training['val/mlm_accuracy']:.3f}"))
+    if "val/nsp_accuracy" in training:
+        rows.append(("next sentence, accuracy", f"{training['val/nsp_accuracy']:.3f}"))
+        rows.append(("its baseline: guessing", "0.500"))
+    return f"On held-out documents with fixed masks, one run:\n\n{table(['measure', 'value'], rows)}"
+
+
+def task_scores(facts: CardFacts, task: str) -> str:
+    """A task's scores beside their baselines."""
+    result = facts.results[task]
+    rows_of = result["rows"]
+    intro = (
+        f"`{task}`, {result['metric']}: mean ± standard deviation over {result['num_seeds']} seeds, "
+        f"{rows_of['train']:,} training rows. The configuration was chosen on {rows_of['dev']:,} dev rows among "
+        f"{result['num_trials']} trials; the {rows_of['test']:,} test rows were read once."
+    )
+    return f"{intro}\n\n{table(column_names(), score_rows(result))}{_comparison(result)}"
+
+
+def _comparison(result: Mapping[str, Any]) -> str:
+    comparison = result.get("comparison")
+    if not comparison or result["arms"].get("random_weights") is None:
+        return ""
+    verdict = "more" if comparison["beats_random_weights"] else "not more"
+    return (
+        f"\n\nPretraining is worth {comparison['difference']:+.3f} on test, {verdict} than chance would give "
+        f"(threshold {comparison['threshold']:.3f}, two pooled standard deviations)."
+    )
+
+
+def task_data(facts: CardFacts, task: str) -> str:
+    """Where labelled rows come from."""
+    rows = facts.results[task]["rows"]
+    source = facts.params.get("tasks", {}).get(task, {}).get("source", {}).get("kind")
+    named = f" from `{source}`" if source else ""
+    return f"Labelled rows{named}: {rows['train']:,} to train on, {rows['dev']:,} dev, {rows['test']:,} test."
+
+
+def fine_tuning_settings(facts: CardFacts, task: str) -> str:
+    """The winning configuration."""
+    result = facts.results[task]
+    best = result["arms"]["encoder"]["best_params"]
+    rows = [
+        (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
+        for key, value in best.items()
+    ]
+    length = facts.task_max_length(task)
+    if length is not None:
+        rows.append(("longest sequence", f"{length} tokens"))
+    return (
+        f"The best configuration on dev; these are the weights of its best seed.\n\n{table(['setting', 'value'], rows)}"
+    )
+
+
+def limits(facts: CardFacts) -> str:
+    """What the encoder is not for."""
+    return _bullets(_limit_sentences(facts, facts.encoder_max_length))
+
+
+def task_limits(facts: CardFacts, task: str) -> str:
+    """What the classifier is not for."""
+    result = facts.results[task]
+    sentences = [
+        "Every input gets one of the labels above, also one that fits none of them.",
+        "The probabilities are those of the softmax; they have not been calibrated.",
+        f"The scores hold for texts like the test rows of `{task}`; measure on your own before relying on them.",
+    ]
+    if (result.get("comparison") or {}).get("beats_random_weights") is False:
+        sentences.insert(0, "The pretrained encoder was not shown to beat random weights on this task.")
+    return _bullets([*sentences, *_limit_sentences(facts, facts.task_max_length(task))])
+
+
+def _limit_sentences(facts: CardFacts, max_length: int | None) -> list[str]:
+    sentences = []
+    if max_length is not None:
+        sentences.append(
+            f"Reads at most {max_length} tokens, the longest it was trained on: the tokenizer is set to cut there."
+        )
+    if facts.corpus.get("source") == "python_docs":
+        sentences.append(
+            "Has read the documentation of a few Python packages and nothing else; it is no model of a language."
+        )
+    words = facts.corpus.get("counts", {}).get("train", {}).get("words")
+    if words is not None and facts.start_from is None:
+        sentences.append(f"Its corpus has {words:,} running words; that of the original BERT has 3,300,000,000.")
+    sentences.append(
+        "Repeats the biases and mistakes of the text it was trained on. It gives vectors and guesses, not facts."
+    )
+    return sentences
+
+
+def origin(facts: CardFacts, sections: Iterable[str]) -> str:
+    """Commit and configuration."""
+    paragraphs = []
+    if facts.commit and facts.commit != "none":
+        paragraphs.append(f"Code: commit `{facts.commit}`.")
+    if chosen := {name: value for name in sections if (value := _setting(facts.params, name)) is not None}:
+        content = json.dumps(chosen, indent=2, ensure_ascii=False)
+        paragraphs.append(f"<details><summary>The configuration</summary>\n\n```json\n{content}\n```\n\n</details>")
+    return "\n\n".join(paragraphs)
+
+
+def _setting(params: Mapping[str, Any], name: str) -> Any:
+    value: Any = params
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    # The sentences of the film strip say nothing about the model.
+    return {key: item for key, item in value.items() if key != "film_strip"} if isinstance(value, Mapping) else value
+
+
+def _bullets(sentences: Iterable[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)

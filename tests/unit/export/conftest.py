@@ -1,0 +1,129 @@
+"""A finished line in small: an encoder, a sweep with its winner, and the facts around them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.foundation.manifests import write_manifest
+from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import save_model
+from bertline.modeling.initialization import initialize
+from bertline.tokenization.storage import save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,;:!?()'[]"
+PIECES = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS if letter.isalnum()), "the", "cafe", "mask")
+CONFIG = ModelConfig(
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=96,
+    type_vocab_size=2,
+    hidden_act="gelu",
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+    initializer_range=0.2,
+    layer_norm_eps=1e-12,
+)
+
+
+@dataclass(frozen=True)
+class SmallLine:
+    """The arguments of `build_export`."""
+
+    pretrain: Path
+    sweeps: dict[str, Path]
+    facts: dict[str, Any]
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> SmallLine:
+    tokenizer = Tokenizer(Vocabulary(pieces=PIECES, lowercase=True))
+    pretrain = tmp_path / "pretrain"
+    encoder = BertForPreTraining(CONFIG, vocab_size=len(PIECES), pad_token_id=0)
+    initialize(encoder, CONFIG, seed=1)
+    save_model(encoder, pretrain)
+    save_tokenizer(tokenizer, pretrain)
+    metrics = {"val/mlm_loss": 4.13, "val/mlm_accuracy": 0.334, "val/nsp_accuracy": 0.79, "unigram_entropy": 6.22}
+    training = {"resolved": {"precision": "bf16"}}
+    write_manifest(pretrain, kind="pretrain", format_version=1, content={"metrics": metrics, "training": training})
+
+    sweep = tmp_path / "sweep" / "docs_match"
+    classifier = BertForSequenceClassification(
+        CONFIG, vocab_size=len(PIECES), pad_token_id=0, num_labels=2, classifier_dropout=0.1
+    )
+    initialize(classifier, CONFIG, seed=2)
+    save_model(classifier, sweep / "best", id2label={0: "no match", 1: "match"})
+    save_tokenizer(tokenizer, sweep / "best")
+    (sweep / "result.json").write_text(json.dumps(result()))
+    pq.write_table(pa.table({"text": ["a"], "text_pair": ["b"]}), sweep / "predictions.parquet")
+    return SmallLine(pretrain, {"docs_match": sweep}, facts())
+
+
+def result() -> dict[str, Any]:
+    def arm(test: float) -> dict[str, Any]:
+        return {
+            "best_params": {"learning_rate": 3e-4, "batch_size": 32},
+            "dev_mean": test + 0.01,
+            "dev_std": 0.011,
+            "test_mean": test,
+            "test_std": 0.012,
+        }
+
+    return {
+        "task": "docs_match",
+        "metric": "accuracy",
+        "labels": ["no match", "match"],
+        "num_trials": 6,
+        "num_seeds": 5,
+        "rows": {"train": 8000, "dev": 900, "test": 1800},
+        "arms": {"encoder": arm(0.621), "random_weights": arm(0.532)},
+        "baselines": {
+            "majority": {"dev": 0.5, "test": 0.501},
+            "tfidf_logistic_regression": {"dev": 0.55, "test": 0.563, "best_params": {"C": 1.0}},
+        },
+        "comparison": {"difference": 0.089, "threshold": 0.024, "beats_random_weights": True},
+        "label_efficiency": [],
+        "confusion_matrix": [[1, 0], [0, 1]],
+        "examples": {"confident_errors": []},
+    }
+
+
+def facts() -> dict[str, Any]:
+    return {
+        "params": {
+            "model": {"hidden_size": 16},
+            "optimizer": {"kind": "adamw", "lr": 3e-3},
+            "pretrain": {
+                "start_from": None,
+                "max_steps": None,
+                "phases": [{"steps": 3300, "max_length": 64, "global_batch_size": 64}],
+                "film_strip": {"sentences": ["the [MASK]"]},
+            },
+            "tasks": {"docs_match": {"max_length": 48, "source": {"kind": "docs_match"}}},
+        },
+        "commit": "0123abc",
+        "metrics": {"pretrain": metrics_of_the_stage()},
+        "manifests": {
+            "corpus": {
+                "source": "python_docs",
+                "counts": {"train": {"documents": 12, "sentences": 340, "words": 5600, "characters": 7890}},
+                "dropped": {"paragraphs/too_few_words": 77},
+                "packages": {"numpy": "2.0"},
+            }
+        },
+    }
+
+
+def metrics_of_the_stage() -> dict[str, float]:
+    return {"val/mlm_loss": 4.5, "unigram_entropy": 6.0}

@@ -1,0 +1,206 @@
+"""The export stage: folders that transformers loads, cards that say what is known, refusal of what differs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+import yaml
+from safetensors.torch import load_file, save_file
+
+import bertline
+from bertline.export.build import build_export
+from bertline.export.config import ExportConfig
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import sha256_of_file
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.tokenization.tokenizer import Tokenizer
+
+EXPORT = ExportConfig(
+    model_name="tiny-docs", license="apache-2.0", language="en", register=False, alias="latest", logits_tolerance=1e-4
+)
+
+
+def export(line: Any, out: Path, config: ExportConfig = EXPORT, facts: dict[str, Any] | None = None) -> dict[str, Any]:
+    facts = line.facts if facts is None else facts
+    return build_export(config, pretrain_folder=line.pretrain, sweep_folders=line.sweeps, line_facts=facts, out=out)
+
+
+def test_every_folder_stands_on_its_own(line: Any, tmp_path: Path) -> None:
+    figures = export(line, tmp_path / "out")
+    assert figures["encoder/max_logits_difference"] < 1e-5
+    assert figures["docs_match/max_logits_difference"] < 1e-5
+    fill = transformers.pipeline("fill-mask", model=str(tmp_path / "out/encoder"), device="cpu")
+    ours = bertline.load(str(tmp_path / "out/encoder"), device="cpu").fill_mask("the [MASK] cafe.", top_k=1)
+    theirs = fill("the [MASK] cafe.", top_k=20)
+    scores = {guess["token_str"]: guess["score"] for guess in theirs}
+    assert scores[ours[0][0].token] == pytest.approx(ours[0][0].probability, abs=1e-5)
+
+    classify = transformers.pipeline("text-classification", model=str(tmp_path / "out/docs_match"), device="cpu")
+    expected = classify({"text": "Café", "text_pair": "the cafe"})
+    (found,) = bertline.load(str(tmp_path / "out/docs_match"), device="cpu").predict(["Café"], ["the cafe"])
+    assert found.label == expected["label"]
+    assert found.probability == pytest.approx(expected["score"], abs=1e-5)
+
+
+def test_the_manifest_holds_digests_and_differences(line: Any, tmp_path: Path) -> None:
+    figures = export(line, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert (manifest["kind"], manifest["format_version"]) == ("export", 1)
+    for name in ("encoder", "docs_match"):
+        model = manifest["models"][name]
+        assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "vocab.txt"} <= set(model["sha256"])
+        for file, digest in model["sha256"].items():
+            assert sha256_of_file(tmp_path / "out" / name / file) == digest
+        assert model["max_logits_difference"] == figures[f"{name}/max_logits_difference"]
+
+
+def test_both_sides_cut_texts_where_training_did(line: Any, tmp_path: Path) -> None:
+    export(line, tmp_path / "out")
+    for name, longest in (("encoder", 64), ("docs_match", 48)):
+        folder = tmp_path / "out" / name
+        assert bertline.load(str(folder)).max_length == longest
+        assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == longest
+
+
+def test_a_continued_checkpoint_keeps_its_positions(line: Any, tmp_path: Path) -> None:
+    line.facts["params"]["pretrain"]["start_from"] = "google/some_bert"
+    export(line, tmp_path / "out")
+    assert bertline.load(str(tmp_path / "out/encoder")).max_length == 96
+    card = (tmp_path / "out/encoder/README.md").read_text()
+    assert "continued from `google/some_bert`" in card
+    assert front_matter(card)["base_model"] == "google/some_bert"
+
+
+def front_matter(card: str) -> dict[str, Any]:
+    _, content, _ = card.split("---\n", 2)
+    return yaml.safe_load(content)
+
+
+def test_the_encoder_card_has_data_scores_baselines_and_limits(line: Any, tmp_path: Path) -> None:
+    export(line, tmp_path / "out")
+    card = (tmp_path / "out/encoder/README.md").read_text()
+    assert front_matter(card) == {
+        "language": "en",
+        "license": "apache-2.0",
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["bert", "fill-mask", "bertline"],
+    }
+    for said in (
+        "# tiny-docs",
+        "5,600",  # words read
+        "numpy 2.0",
+        "77 paragraphs: too few words",
+        "3,300 steps of 64 sequences of 64",
+        "bf16",
+        "4.130",  # loss: the artifact's own figure, not the stage's
+        "6.220",  # its baseline
+        "0.621 ± 0.012",
+        "0.532 ± 0.012",
+        "0.563",
+        "at most 64 tokens",
+        "commit `0123abc`",
+        "bertline.load(",
+    ):
+        assert said in card, said
+    assert "[MASK]" not in card.split("Where it comes from")[1], "the film strip's sentences are no fact of the model"
+
+
+def test_the_classifier_card_has_labels_scores_and_metadata(line: Any, tmp_path: Path) -> None:
+    export(line, tmp_path / "out")
+    card = (tmp_path / "out/docs_match/README.md").read_text()
+    metadata = front_matter(card)
+    assert metadata["model-index"][0]["results"][0]["metrics"] == [
+        {"type": "accuracy", "value": 0.621, "name": "test mean"}
+    ]
+    for said in (
+        "`no match`, `match`",
+        "text_pair",
+        "0.621 ± 0.012",
+        "0.501",
+        "+0.089",
+        "48 tokens",
+        "not been calibrated",
+    ):
+        assert said in card, said
+
+
+def test_the_hub_accepts_the_metadata(line: Any, tmp_path: Path) -> None:
+    from huggingface_hub import ModelCard
+
+    export(line, tmp_path / "out")
+    data = ModelCard.load(tmp_path / "out/docs_match/README.md").data
+    assert data.eval_results[0].metric_value == 0.621
+    assert data.pipeline_tag == "text-classification"
+
+
+def test_a_card_without_facts_says_what_is_known_and_no_more(line: Any, tmp_path: Path) -> None:
+    shutil.rmtree(line.sweeps["docs_match"])
+    (line.pretrain / "manifest.json").unlink()
+    bare = type(line)(line.pretrain, {}, {})
+    export(bare, tmp_path / "out")
+    card = (tmp_path / "out/encoder/README.md").read_text()
+    assert "2 layers, hidden size 16" in card
+    for absent in ("None", "## Data", "## Training", "## Scores", "commit"):
+        assert absent not in card, absent
+
+
+def test_weights_that_transformers_computes_otherwise_are_not_exported(
+    line: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "old").write_text("stays")
+
+    def a_little_off(folder: Path) -> BertForPreTraining:
+        model = load_pretraining_model(folder)
+        with torch.no_grad():
+            model.mlm_head.bias[7] += 1e-3
+        return model
+
+    monkeypatch.setattr("bertline.export.verification.load_pretraining_model", a_little_off)
+    with pytest.raises(ArtifactError, match=r"MLM logits differ .* Nothing was exported"):
+        export(line, out)
+    assert [path.name for path in out.iterdir()] == ["old"]
+    assert not list(tmp_path.glob(".out*"))
+    looser = dataclasses.replace(EXPORT, logits_tolerance=1e-2)
+    assert export(line, out, looser)["encoder/max_logits_difference"] == pytest.approx(1e-3, rel=0.01)
+
+
+def test_nan_weights_are_not_exported(line: Any, tmp_path: Path) -> None:
+    path = line.pretrain / "model.safetensors"
+    weights = load_file(path)
+    weights["bert.pooler.dense.bias"] = torch.full_like(weights["bert.pooler.dense.bias"], torch.nan)
+    save_file(weights, path, metadata={"format": "pt"})
+    with pytest.raises(ArtifactError, match="NSP logits differ"):
+        export(line, tmp_path / "out")
+
+
+def test_a_tokenizer_that_transformers_reads_otherwise_is_not_exported(
+    line: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encode(self, text.replace("é", "e x")))
+    with pytest.raises(ArtifactError, match="transformers cuts 'Café"):
+        export(line, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_task_with_the_encoder_s_name_is_refused(line: Any, tmp_path: Path) -> None:
+    clash = type(line)(line.pretrain, {"encoder": line.sweeps["docs_match"]}, line.facts)
+    with pytest.raises(ConfigError, match="Rename the task"):
+        export(clash, tmp_path / "out")
+
+
+def test_a_missing_result_names_the_file(line: Any, tmp_path: Path) -> None:
+    (line.sweeps["docs_match"] / "result.json").unlink()
+    with pytest.raises(ArtifactError, match=r"result\.json is missing"):
+        export(line, tmp_path / "out")
