@@ -215,12 +215,12 @@ def _read_files(files: list[_ModuleFile]) -> list[_ReadFile]:
 def _read_file(file: _ModuleFile) -> _ReadFile:
     try:
         source = importlib.util.decode_source(file.path.read_bytes())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            warnings.simplefilter("ignore", DeprecationWarning)
-            tree = ast.parse(source)
-    except (UnicodeDecodeError, LookupError):
+    except (UnicodeDecodeError, SyntaxError):  # the latter where the declared encoding is unknown or wrong
         return _ReadFile(file, (), "undecodable")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about escapes in other people's source
+            tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return _ReadFile(file, (), "unparsable")
     return _ReadFile(file, tuple(_docstrings(tree, "")), None)

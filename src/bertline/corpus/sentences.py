@@ -6,10 +6,12 @@ import re
 
 _OPENING = "\"'“‘«([{¿¡"
 # A place where a sentence may end: closing punctuation, closing quotes or brackets, white space, and then something
-# that a sentence can begin with. Chinese and Japanese marks end one without white space.
+# that a sentence can begin with. Chinese and Japanese marks end one without white space. Quantifiers are possessive
+# (`++`) and a run of marks is tried from its first one only: else a long row of dots takes quadratic time.
 _END = re.compile(
-    r"(?P<marks>[.!?…]+)(?P<closing>[\"'”’»)\]}]*)\s+(?=[" + re.escape(_OPENING) + r"]*(?P<next>[^\W_]{1,12}))"
-    r"|[。！？]+[」』”’）]*\s*(?=\S)"
+    r"(?<![.!?…])(?P<marks>[.!?…]++)(?P<closing>[\"'”’»)\]}]*+)\s++(?=["
+    + re.escape(_OPENING)
+    + r"]*+(?P<next>[^\W_]{1,12}))|[。！？]++[」』”’）]*+\s*+(?=\S)"
 )
 
 # A name, a number or an explanation follows these: whatever its case, the sentence goes on.

@@ -66,5 +66,5 @@ def _read_python_docs(
     if modules["undecodable"] and config.on_undecodable == "fail":
         raise DataError(
             f"{modules['undecodable']} modules of the packages in python_docs are not text in their encoding. Set "
-            " corpus.on_undecodable=skip to leave them out."
+            "corpus.on_undecodable=skip to leave them out."
         )

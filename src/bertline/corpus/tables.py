@@ -23,6 +23,7 @@ _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "
 _ENCODING = "utf-8"
 _MAX_CELL_CHARACTERS = 200_000_000
 _SHOWN_COLUMNS = 20
+_PARQUET_BATCH_ROWS = 1_000
 
 
 def read_tables(config: TableCorpusConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
@@ -167,7 +168,14 @@ def _read_parquet(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     datasets = _datasets()
     try:
-        rows = datasets.load_dataset("parquet", data_files=str(file.path.resolve()), split="train", streaming=True)
+        # A batch of its own size: by default datasets reads a whole row group at once.
+        rows = datasets.load_dataset(
+            "parquet",
+            data_files=str(file.path.resolve()),
+            split="train",
+            streaming=True,
+            batch_size=_PARQUET_BATCH_ROWS,
+        )
         names = rows.column_names
         wanted = [config.text_column] if config.group_column is None else [config.text_column, config.group_column]
         if names is not None and all(column in names for column in wanted):

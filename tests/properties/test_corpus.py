@@ -1,0 +1,123 @@
+"""Readers of text that anything may be in: nothing is lost, nothing crashes, the same comes out twice."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import unicodedata
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertline.corpus.cleaning import clean, duplicate_key
+from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig
+from bertline.corpus.docstring_prose import prose_paragraphs
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.python_docs import held_out_groups
+from bertline.corpus.sentences import split_sentences
+from bertline.corpus.tables import read_tables
+from bertline.corpus.text_files import paragraphs_of, read_text_files
+from bertline.foundation.errors import DataError
+
+COMMON = {"validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10}
+WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
+DOCSTRING_LINES = st.lists(
+    st.sampled_from(
+        ["", "Args:", "    x (int): The number", "Parameters", "----------", "x : int", "    deeper text goes here",
+         ">>> f()", "1", ".. note::", ".. code::", "    code = 1", ":param x: what it is", "- item one", "===  ===",
+         "Example::", "See Also", "plain words in a row", "        very deep words here", ":", "::", "*", "`", "[1]_"]
+    )
+)  # fmt: skip
+
+
+@given(st.text())
+def test_cleaning_twice_changes_nothing_more(text: str) -> None:
+    cleaned = clean(text)
+    assert clean(cleaned) == cleaned
+    assert unicodedata.is_normalized("NFC", cleaned)
+    assert "\n" not in cleaned
+    cleaned.encode()
+
+
+@given(st.text(st.characters(exclude_characters="。！？")) | WORDS.map(" ".join))
+def test_sentences_joined_again_are_the_paragraph(text: str) -> None:
+    cleaned = clean(text)
+    sentences = split_sentences(cleaned)
+    assert " ".join(sentences) == cleaned
+    assert all(sentences)
+
+
+@given(st.text("。！？.!? 」』”a漢"))
+def test_no_character_of_a_sentence_is_lost(text: str) -> None:
+    cleaned = clean(text)
+    assert "".join(split_sentences(cleaned)).replace(" ", "") == cleaned.replace(" ", "")
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))
+def test_paragraphs_keep_every_word(lines: list[str]) -> None:
+    words = [word for line in lines for word in line.split()]
+    assert [word for paragraph in paragraphs_of(lines) for word in paragraph.split()] == words
+
+
+@given(st.text() | DOCSTRING_LINES.map("\n".join))
+def test_prose_of_anything_is_clean_lines(text: str) -> None:
+    found = prose_paragraphs(text)
+    assert all(paragraph == " ".join(paragraph.split()) != "" for paragraph in found.paragraphs)
+    assert all(count > 0 for count in found.dropped.values())
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(1, 10**6), min_size=2), st.floats(0.01, 0.5), st.integers())
+def test_something_but_not_everything_is_held_out(sizes: dict[str, int], fraction: float, seed: int) -> None:
+    chosen = held_out_groups(sizes, package="p", fraction=fraction, seed=seed)
+    assert 0 < len(chosen) < len(sizes)
+    assert chosen == held_out_groups(dict(reversed(sizes.items())), package="p", fraction=fraction, seed=seed)
+
+
+@given(st.text(), st.text())
+def test_keys_are_equal_exactly_for_equal_folded_words(first: str, second: str) -> None:
+    same = clean(first).casefold().split() == clean(second).casefold().split()
+    assert (duplicate_key(clean(first)) == duplicate_key(clean(second))) == same
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=200) | st.text().map(str.encode),
+    st.sampled_from(["file", "blank_line", "line"]),
+    st.sampled_from(["utf-8", "utf-16", "latin-1", "ascii"]),
+    st.booleans(),
+)
+def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: str, compressed: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "a.txt").write_bytes(gzip.compress(content) if compressed else content)
+        config = TextCorpusConfig(
+            kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip",
+            min_document_characters=1, **COMMON,
+        )  # fmt: skip
+        found = list(read_text_files(config, Counter()))
+    for prepared in prepare_documents(found):
+        assert all(sentence.encode() for sentence in prepared.sentences)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.binary(max_size=200) | st.text().map(lambda text: f"text,b\n{text}".encode()),
+    st.sampled_from(["jsonl", "csv"]),
+    st.sampled_from(["fail", "skip"]),
+)
+def test_any_bytes_are_a_table_or_an_error_that_names_the_file(content: bytes, kind: str, on_undecodable: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"a.{kind}")
+        path.write_bytes(content)
+        config = TableCorpusConfig(
+            kind=kind, path=folder, text_column="text", group_column=None, on_undecodable=on_undecodable,
+            min_document_characters=1, **COMMON,
+        )  # fmt: skip
+        try:
+            found = list(read_tables(config, Counter()))
+        except DataError as error:
+            assert str(path) in str(error)
+        else:
+            assert all(isinstance(item, SourceDocument) for item in found)

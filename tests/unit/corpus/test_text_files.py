@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bertline.corpus.config import TextCorpusConfig, WikiExtractorCorpusConfig
+from bertline.corpus.text_files import paragraphs_of, read_text_files, read_wikiextractor
+from bertline.foundation.errors import DataError
+
+POEM = "Roses are\nred.\n\n\nViolets\nare blue.\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "text").mkdir()
+    return tmp_path / "text"
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("file", [("poem.txt", "poem.txt", ("Roses are red.", "Violets are blue."))]),
+        ("blank_line", [("poem.txt:1", "", ("Roses are red.",)), ("poem.txt:5", "", ("Violets are blue.",))]),
+        (
+            "line",
+            [(f"poem.txt:{n}", "", (t,)) for n, t in ((1, "Roses are"), (2, "red."), (5, "Violets"), (6, "are blue."))],
+        ),
+    ],
+)
+def test_a_document_is_what_the_configuration_says(
+    folder: Path, text_config: Callable[..., TextCorpusConfig], document: str, expected: list[tuple[str, str, tuple]]
+) -> None:
+    (folder / "poem.txt").write_text(POEM)
+
+    found = read_text_files(text_config(document=document), Counter())
+
+    assert [(item.id, item.group, item.paragraphs) for item in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "left"), [("file", []), ("blank_line", ["b.txt:4"]), ("line", ["b.txt:1", "b.txt:4"])]
+)
+def test_only_the_undecodable_document_is_left_out(
+    folder: Path, text_config: Callable[..., TextCorpusConfig], document: str, left: list[str]
+) -> None:
+    (folder / "b.txt").write_bytes(b"good\nb\xffd\n\nfine\n")
+    dropped: Counter[str] = Counter()
+
+    found = read_text_files(text_config(document=document, on_undecodable="skip"), dropped)
+
+    assert [item.id for item in found] == left
+    assert dropped["documents/undecodable"] == 1
+
+
+def test_an_empty_file_is_counted(folder: Path, text_config: Callable[..., TextCorpusConfig]) -> None:
+    (folder / "empty.txt").write_text("")
+    (folder / "blank.txt").write_text("\n \n")
+    dropped: Counter[str] = Counter()
+
+    assert list(read_text_files(text_config(), dropped)) == []
+    assert dropped["files/empty"] == 2
+
+
+def test_long_lines_are_paragraphs_of_their_own() -> None:
+    assert len(list(paragraphs_of(["word " * 40, "word " * 40, "short"]))) == 3
+
+
+WIKI = """<doc id="12" url="http://x?curid=12" title="Cats &amp; dogs">
+Cats & dogs
+
+Cats chase<br> mice.
+Dogs chase cats.
+
+</doc>
+<doc id="13" url="http://x?curid=13" title="Empty">
+Empty
+
+</doc>
+"""
+
+
+def test_articles_lose_title_and_tags(folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]) -> None:
+    (folder / "wiki_00").write_text(WIKI)
+    dropped: Counter[str] = Counter()
+
+    found = list(read_wikiextractor(wiki_config(), dropped))
+
+    assert [(item.id, item.group) for item in found] == [("wiki_00:12", "12"), ("wiki_00:13", "13")]
+    assert found[0].paragraphs == ("Cats chase  mice.", "Dogs chase cats.")
+    assert found[1].paragraphs == ()
+    assert dropped["paragraphs/title"] == 2
+
+
+def test_an_article_that_is_never_closed_is_counted(
+    folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]
+) -> None:
+    (folder / "wiki_00").write_text(WIKI + '<doc id="14" title="Torn">\nTorn\nHalf of')
+    dropped: Counter[str] = Counter()
+
+    assert len(list(read_wikiextractor(wiki_config(), dropped))) == 2
+    assert dropped["documents/unclosed"] == 1
+
+
+def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
+    folder: Path, wiki_config: Callable[..., WikiExtractorCorpusConfig]
+) -> None:
+    (folder / "README.md").write_text("These are articles.")
+    dropped: Counter[str] = Counter()
+    assert list(read_wikiextractor(wiki_config(), dropped)) == []
+    assert dropped["files/not_wikiextractor"] == 1
+
+    (folder / "wiki_00").write_text(WIKI + "stray\n")
+    with pytest.raises(DataError, match=r"wiki_00:12: text between articles, 'stray'"):
+        list(read_wikiextractor(wiki_config(), Counter()))

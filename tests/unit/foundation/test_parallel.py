@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from bertline.foundation.errors import MachineError
+from bertline.foundation.parallel import ordered_map
+
+
+@pytest.mark.parametrize("num_workers", [0, 1, 2])
+def test_results_come_in_the_order_of_the_input(num_workers: int) -> None:
+    assert list(ordered_map(math.factorial, range(50), num_workers=num_workers)) == [
+        math.factorial(number) for number in range(50)
+    ]
+
+
+def test_an_endless_input_is_taken_only_a_few_items_ahead() -> None:
+    taken = []
+
+    def numbers() -> Iterator[int]:
+        for number in range(10**9):
+            taken.append(number)
+            yield number
+
+    results = ordered_map(abs, numbers(), num_workers=2, in_flight_per_worker=3)
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    results.close()
+    assert len(taken) <= 5 + 2 * 3
+
+
+def test_an_error_of_the_function_is_raised_here() -> None:
+    with pytest.raises(ValueError, match="factorial"):
+        list(ordered_map(math.factorial, [1, -1], num_workers=2))
+
+
+def test_a_worker_that_dies_is_an_error_that_names_the_remedy() -> None:
+    with pytest.raises(MachineError, match="num_workers"):
+        list(ordered_map(os._exit, [3], num_workers=2))
