@@ -45,8 +45,6 @@ _REFUSALS = (
     "UNAUTHENTICATED",
 )
 PARENT_TAG = "mlflow.parentRunId"
-# Without it MLflow's page opens on traces and prompts instead of on training runs.
-_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 
 
 @contextmanager
@@ -156,9 +154,7 @@ class Store:
 
     def _create_experiment(self) -> str:
         try:
-            return self.client.create_experiment(
-                self._experiment_name, artifact_location=_artifact_location(self.uri), tags=_EXPERIMENT_TAGS
-            )
+            return self.client.create_experiment(self._experiment_name, artifact_location=_artifact_location(self.uri))
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise

@@ -247,13 +247,6 @@ def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
     assert [path.read_text() for path in (tmp_path / "runs" / "mlartifacts").rglob("report.html")] == ["hello"]
 
 
-def test_the_experiment_is_marked_as_training_so_that_the_page_opens_on_runs(config: TrackingConfig) -> None:
-    with line(config):
-        pass
-    experiment = MlflowClient(config.uri).get_experiment_by_name(config.experiment_name)
-    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
-
-
 def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     code = f"""
 from bertline.tracking.store import Store
