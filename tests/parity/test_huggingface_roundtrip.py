@@ -1,0 +1,233 @@
+"""Model folders: ours into transformers and transformers' into ours, with no weight lost, changed or made up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import (
+    load_classifier,
+    load_encoder,
+    load_pretraining_model,
+    read_config,
+    read_labels,
+    save_model,
+)
+from bertline.modeling.initialization import initialize
+
+CONFIG = ModelConfig(
+    hidden_size=24,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=37,
+    max_position_embeddings=19,
+    type_vocab_size=2,
+    hidden_act="gelu_new",
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.2,
+    initializer_range=0.3,
+    layer_norm_eps=1e-10,
+)
+
+
+def our_model(kind: type, **arguments: Any) -> Any:
+    model = kind(CONFIG, vocab_size=99, pad_token_id=3, **arguments)
+    initialize(model, CONFIG, seed=5)
+    return model.eval()
+
+
+def sequences() -> dict[str, torch.Tensor]:
+    input_ids = torch.randint(4, 99, (3, 13), generator=torch.Generator().manual_seed(0))
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, 9:] = 0
+    token_type_ids = (torch.arange(13) > 5).long().expand(3, -1).contiguous()
+    return {"input_ids": input_ids, "token_type_ids": token_type_ids, "attention_mask": attention_mask}
+
+
+def everywhere() -> torch.Tensor:
+    return torch.arange(13).expand(3, -1)
+
+
+def loaded_by_transformers(kind: Any, folder: Path) -> Any:
+    model, info = kind.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    return model.eval()
+
+
+@pytest.mark.parametrize("kind", [transformers.BertForPreTraining, transformers.AutoModelForPreTraining])
+def test_transformers_loads_our_pretraining_model(kind: Any, tmp_path: Path) -> None:
+    model = our_model(BertForPreTraining)
+    save_model(model, tmp_path)
+    reference = loaded_by_transformers(kind, tmp_path)
+    with torch.no_grad():
+        expected, found = reference(**sequences()), model(*sequences().values(), everywhere())
+    torch.testing.assert_close(found.mlm_logits[0], expected.prediction_logits[0], atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(found.nsp_logits, expected.seq_relationship_logits, atol=1e-5, rtol=1e-5)
+
+
+def test_transformers_loads_our_bare_encoder(tmp_path: Path) -> None:
+    model = our_model(BertModel)
+    save_model(model, tmp_path)
+    for kind in (transformers.BertModel, transformers.AutoModel):
+        with torch.no_grad():
+            expected = loaded_by_transformers(kind, tmp_path)(**sequences())
+            found = model(*sequences().values())
+        torch.testing.assert_close(found.hidden_states[0], expected.last_hidden_state[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found.pooled, expected.pooler_output, atol=1e-5, rtol=1e-5)
+
+
+def test_transformers_loads_our_classifier_with_its_labels(tmp_path: Path) -> None:
+    model = our_model(BertForSequenceClassification, num_labels=3, classifier_dropout=0.4)
+    save_model(model, tmp_path, id2label={0: "no", 1: "yes", 2: "ünsure"})
+    reference = loaded_by_transformers(transformers.AutoModelForSequenceClassification, tmp_path)
+    assert reference.config.id2label == {0: "no", 1: "yes", 2: "ünsure"}
+    assert reference.config.label2id == {"no": 0, "yes": 1, "ünsure": 2}
+    assert reference.dropout.p == 0.4
+    assert read_labels(tmp_path) == ("no", "yes", "ünsure")
+    with torch.no_grad():
+        torch.testing.assert_close(model(*sequences().values()), reference(**sequences()).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_the_configuration_survives_both_ways(tmp_path: Path) -> None:
+    save_model(our_model(BertForPreTraining), tmp_path)
+    assert read_config(tmp_path) == (CONFIG, 99, 3)
+    reference = transformers.BertForPreTraining.from_pretrained(tmp_path)
+    reference.save_pretrained(tmp_path / "theirs")
+    assert read_config(tmp_path / "theirs") == (CONFIG, 99, 3)
+
+
+def test_our_file_has_the_names_and_values_transformers_writes(tmp_path: Path) -> None:
+    save_model(our_model(BertForPreTraining), tmp_path)
+    transformers.BertForPreTraining.from_pretrained(tmp_path).save_pretrained(tmp_path / "theirs")
+    ours, theirs = load_file(tmp_path / "model.safetensors"), load_file(tmp_path / "theirs/model.safetensors")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt"}
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> transformers.BertForPreTraining:
+    """A model in `tmp_path/theirs`, as transformers writes it."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=99, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=37,
+        max_position_embeddings=19, initializer_range=0.3,
+    )  # fmt: skip
+    model = transformers.BertForPreTraining(config).eval()
+    model.save_pretrained(tmp_path / "theirs")
+    return model
+
+
+def assert_same_encoder(folder: Path, reference: transformers.BertForPreTraining) -> None:
+    with torch.no_grad():
+        expected = reference.bert(**sequences()).last_hidden_state
+        for model in (load_encoder(folder), load_pretraining_model(folder).bert):
+            found = model.eval()(*sequences().values()).hidden_states
+            torch.testing.assert_close(found[0], expected[0], atol=1e-5, rtol=1e-5)
+
+
+def renamed(folder: Path, change: Any) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights = {new: tensor.contiguous() for name, tensor in weights.items() if (new := change(name)) is not None}
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_a_bare_encoder_s_checkpoint_gets_new_heads_and_says_so(
+    reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reference.bert.save_pretrained(tmp_path / "bare")
+    assert_same_encoder(tmp_path / "bare", reference)
+    assert "lacks cls.predictions" in capsys.readouterr().err
+    first, second = (load_pretraining_model(tmp_path / "bare") for _ in range(2))
+    assert torch.equal(first.nsp_head.weight, second.nsp_head.weight)
+    assert first.nsp_head.weight.std() > 0
+
+
+def test_names_of_old_checkpoints_are_read(
+    reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def old(name: str) -> str:
+        return name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+
+    folder = tmp_path / "theirs"
+    renamed(folder, old)
+    weights = load_file(folder / "model.safetensors")
+    assert any(name.endswith("gamma") for name in weights)
+    # Old checkpoints also store the tied output weights, their bias twice, and the numbers of the positions.
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].clone()
+    weights["cls.predictions.decoder.bias"] = weights["cls.predictions.bias"].clone()
+    weights["bert.embeddings.position_ids"] = torch.arange(19)[None]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert_same_encoder(folder, reference)
+    with torch.no_grad():
+        expected = reference(**sequences()).prediction_logits[0]
+        found = load_pretraining_model(folder).eval()(*sequences().values(), everywhere()).mlm_logits[0]
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert capsys.readouterr().err == ""
+
+
+def test_sharded_checkpoints_are_read(reference: transformers.BertForPreTraining, tmp_path: Path) -> None:
+    reference.save_pretrained(tmp_path / "sharded", max_shard_size="20KB")
+    assert not (tmp_path / "sharded/model.safetensors").exists()
+    assert_same_encoder(tmp_path / "sharded", reference)
+
+
+def test_half_precision_checkpoints_are_read_as_fp32(
+    reference: transformers.BertForPreTraining, tmp_path: Path
+) -> None:
+    reference.bfloat16().save_pretrained(tmp_path / "half")
+    model = load_pretraining_model(tmp_path / "half")
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_a_masked_language_model_without_pooler_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = transformers.BertConfig(
+        vocab_size=99, hidden_size=24, num_hidden_layers=1, num_attention_heads=4, intermediate_size=37
+    )
+    reference = transformers.BertForMaskedLM(config).eval()
+    reference.save_pretrained(tmp_path)
+    model = load_pretraining_model(tmp_path).eval()
+    assert "bert.pooler" in capsys.readouterr().err
+    with torch.no_grad():
+        expected = reference(**sequences()).logits[0]
+        torch.testing.assert_close(
+            model(*sequences().values(), everywhere()).mlm_logits[0], expected, atol=1e-5, rtol=1e-5
+        )
+
+
+def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(
+    reference: transformers.BertForPreTraining, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "theirs"
+    first, again, other = (load_classifier(folder, num_labels=4, dropout_prob=0.3, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.classifier.weight, again.classifier.weight)
+    assert not torch.equal(first.classifier.weight, other.classifier.weight)
+    assert first.classifier.weight.shape == (4, 24)
+    assert first.dropout.p == first.bert.config.hidden_dropout_prob == first.bert.layers[0].dropout.p == 0.3
+    words = reference.bert.embeddings.word_embeddings.weight
+    assert torch.equal(first.bert.embeddings.word_embeddings.weight, words)
+    assert capsys.readouterr().err == "", "a new classifier is what was asked for"
+
+
+def test_a_fine_tuned_classifier_can_start_another_task(tmp_path: Path) -> None:
+    save_model(our_model(BertForSequenceClassification, num_labels=3, classifier_dropout=0.1), tmp_path)
+    assert load_classifier(tmp_path).classifier.out_features == 3
+    assert load_classifier(tmp_path, num_labels=5).classifier.out_features == 5
+
+
+def test_saving_and_loading_is_exact_for_fused_weights(tmp_path: Path) -> None:
+    model = our_model(BertForPreTraining)
+    save_model(model, tmp_path)
+    for name, tensor in load_pretraining_model(tmp_path).state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name]), name
+    assert json.loads((tmp_path / "config.json").read_text())["architectures"] == ["BertForPreTraining"]

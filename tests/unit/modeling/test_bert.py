@@ -1,0 +1,119 @@
+"""The model's parts: sizes, shapes, dropout, compiling, what is evaluated where."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+import yaml
+
+from bertline.foundation.validation import validate
+from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel, gather_positions
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.initialization import initialize
+
+MODEL_CONFIGS = Path(__file__).parents[3] / "conf" / "model"
+SIZES = {"base": 110_106_428, "large": 336_226_108, "tiny": None, "mini": None, "small": None, "medium": None}
+
+
+def configured(size: str) -> ModelConfig:
+    content = yaml.safe_load((MODEL_CONFIGS / f"{size}.yaml").read_text())
+    return validate(ModelConfig, {**content, "layer_norm_eps": float(content["layer_norm_eps"])})
+
+
+def num_parameters(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_number_of_parameters_is_exactly_the_reference_s(size: str) -> None:
+    config = configured(size)
+    reference_config = transformers.BertConfig(
+        vocab_size=30_522,
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        intermediate_size=config.intermediate_size,
+    )
+    with torch.device("meta"):
+        model = BertForPreTraining(config, vocab_size=30_522, pad_token_id=0)
+        reference = transformers.BertForPreTraining(reference_config)
+    assert num_parameters(model) == num_parameters(reference)
+    assert SIZES[size] in (None, num_parameters(model))
+
+
+def test_every_size_of_the_reference_is_there() -> None:
+    assert {path.stem for path in MODEL_CONFIGS.glob("*.yaml")} == set(SIZES)
+
+
+def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    input_ids = torch.randint(1, 50, (3, 8), generator=generator)
+    return input_ids, torch.zeros_like(input_ids), torch.ones_like(input_ids)
+
+
+def test_the_vocabulary_is_scored_at_the_masked_positions_alone(config: ModelConfig) -> None:
+    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0).eval()
+    initialize(model, config, seed=0)
+    positions = torch.tensor([[1, 5], [7, 0], [2, 2]])
+    everywhere = torch.arange(8).expand(3, -1)
+    with torch.no_grad():
+        chosen = model(*inputs(), positions)
+        whole = model(*inputs(), everywhere)
+    assert chosen.mlm_logits.shape == (3, 2, 50)
+    expected = gather_positions(whole.mlm_logits, positions)
+    torch.testing.assert_close(chosen.mlm_logits, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(chosen.nsp_logits, whole.nsp_logits)
+
+
+def test_the_output_layer_is_the_word_embeddings(config: ModelConfig) -> None:
+    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0).eval()
+    initialize(model, config, seed=0)
+    before = model(*inputs(), torch.zeros(3, 1, dtype=torch.long)).mlm_logits
+    with torch.no_grad():
+        model.bert.embeddings.word_embeddings.weight[49] += 1.0  # 49 stands in no input
+    assert 49 not in inputs()[0]
+    after = model(*inputs(), torch.zeros(3, 1, dtype=torch.long)).mlm_logits
+    changed = (before != after).any(dim=(0, 1))
+    assert changed.nonzero().flatten().tolist() == [49]
+
+
+def test_dropout_is_on_in_training_alone(config: ModelConfig) -> None:
+    model = BertForSequenceClassification(config, vocab_size=50, pad_token_id=0, num_labels=3, classifier_dropout=0.5)
+    initialize(model, config, seed=0)
+    model.eval()
+    assert torch.equal(model(*inputs()), model(*inputs()))
+    model.train()
+    assert not torch.equal(model(*inputs()), model(*inputs()))
+
+
+@pytest.mark.parametrize("where", ["hidden_dropout_prob", "attention_probs_dropout_prob"])
+def test_each_dropout_alone_has_an_effect(config: ModelConfig, where: str) -> None:
+    probabilities = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, where: 0.5}
+    config = dataclasses.replace(config, initializer_range=0.3, **probabilities)
+    model = BertModel(config, vocab_size=50, pad_token_id=0)
+    initialize(model, config, seed=0)
+    assert not torch.equal(model(*inputs()).pooled, model(*inputs()).pooled)
+
+
+def test_the_position_and_the_segment_of_a_piece_matter(config: ModelConfig) -> None:
+    model = BertModel(config, vocab_size=50, pad_token_id=0).eval()
+    initialize(model, config, seed=0)
+    same = torch.full((1, 4), 7)
+    by_position = model(same, torch.zeros_like(same)).hidden_states[0]
+    assert not torch.allclose(by_position[0], by_position[1], atol=1e-3)
+    by_segment = model(same, torch.ones_like(same)).hidden_states[0]
+    assert not torch.allclose(by_position, by_segment, atol=1e-3)
+
+
+def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
+    """A graph break would cost a good part of the compiled speed; `fullgraph` raises at the first."""
+    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0).eval()
+    initialize(model, config, seed=0)
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
+    positions = torch.tensor([[1, 5], [7, 0], [2, 2]])
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(*inputs(), positions), model(*inputs(), positions))

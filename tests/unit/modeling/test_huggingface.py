@@ -1,0 +1,164 @@
+"""What is refused when a model folder is read, and what is left behind when one cannot be written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import (
+    architecture_of,
+    config_from_huggingface,
+    load_encoder,
+    load_pretraining_model,
+    read_labels,
+    save_model,
+)
+from bertline.modeling.initialization import initialize
+from bertline.modeling.weight_files import count_parameters
+
+
+@pytest.fixture
+def folder(config: ModelConfig, tmp_path: Path) -> Path:
+    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0)
+    initialize(model, config, seed=0)
+    save_model(model, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change_weights(folder: Path, **changes: Any) -> None:
+    weights = load_file(folder / "model.safetensors")
+    for name, change in changes.items():
+        weights[name] = change(weights.get(name))
+    save_file({name: tensor for name, tensor in weights.items() if tensor is not None}, folder / "model.safetensors")
+
+
+def test_a_pickle_is_refused_with_the_way_out(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ArtifactError, match=r"pytorch_model\.bin only, a pickle.*save_pretrained"):
+        load_pretraining_model(folder)
+
+
+def test_a_folder_without_model_says_what_it_found(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"config\.json is missing"):
+        load_encoder(tmp_path)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ArtifactError, match=r"has no model\.safetensors \(found: config\.json\)"):
+        load_encoder(folder)
+
+
+def test_a_torn_file_is_named(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    for read in (load_encoder, architecture_of):
+        with pytest.raises(ArtifactError, match="not a whole safetensors file"):
+            read(folder)
+
+
+def test_a_missing_shard_is_named(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    index = {"weight_map": {"bert.pooler.dense.bias": "model-00001-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ArtifactError, match=r"model-00001-of-00002\.safetensors is missing"):
+        load_encoder(folder)
+
+
+def test_a_missing_weight_of_the_encoder_is_never_made_up(folder: Path) -> None:
+    change_weights(folder, **{"bert.encoder.layer.1.attention.self.key.bias": lambda _: None})
+    with pytest.raises(ArtifactError, match=r"lacks bert\.encoder\.layer\.1\.attention\.self\.key\.bias"):
+        load_pretraining_model(folder)
+
+
+def test_weights_of_another_encoder_are_refused(folder: Path) -> None:
+    change_weights(folder, **{"bert.encoder.layer.2.output.dense.bias": lambda _: torch.zeros(32)})
+    with pytest.raises(ArtifactError, match=r"has not: bert\.encoder\.layer\.2"):
+        load_encoder(folder)
+
+
+def test_another_shape_names_both(folder: Path) -> None:
+    change_weights(folder, **{"cls.predictions.bias": lambda bias: bias[:49]})
+    with pytest.raises(ArtifactError, match=r"shape \[49\], config\.json makes it \[50\]"):
+        load_pretraining_model(folder)
+
+
+def test_untied_output_weights_are_refused(folder: Path) -> None:
+    change_weights(folder, **{"cls.predictions.decoder.weight": lambda _: torch.zeros(50, 32)})
+    with pytest.raises(ArtifactError, match="differs from the word embeddings"):
+        load_pretraining_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("model_type", "roberta", "model_type is 'roberta'"),
+        ("position_embedding_type", "relative_key", "position_embedding_type is 'relative_key'"),
+        ("is_decoder", True, "is_decoder is True"),
+        ("hidden_act", "swish", "hidden_act is 'swish'"),
+        ("num_attention_heads", 5, "multiple of num_attention_heads"),
+        ("hidden_size", None, "hidden_size missing"),
+    ],
+)
+def test_architectures_that_are_not_computed_are_refused(folder: Path, key: str, value: Any, message: str) -> None:
+    mapping = json.loads((folder / "config.json").read_text()) | {key: value}
+    mapping = {name: item for name, item in mapping.items() if item is not None}
+    with pytest.raises(ArtifactError, match=message):
+        config_from_huggingface(mapping)
+
+
+def test_a_checkpoint_of_2018_needs_only_its_five_sizes() -> None:
+    sizes = {
+        "vocab_size": 9,
+        "hidden_size": 8,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    config, vocab_size, pad_token_id = config_from_huggingface(sizes)
+    assert (config.hidden_act, config.layer_norm_eps, config.max_position_embeddings) == ("gelu", 1e-12, 512)
+    assert (vocab_size, pad_token_id) == (9, 0)
+
+
+def test_an_encoder_has_no_labels(folder: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"not a fine-tuned classifier.*BertForPreTraining"):
+        read_labels(folder)
+
+
+def test_the_architecture_is_told_by_the_weights(folder: Path) -> None:
+    assert architecture_of(folder) == "BertForPreTraining"
+    mapping = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**mapping, "architectures": None}))
+    assert architecture_of(folder) == "BertForPreTraining"
+    save_model(load_encoder(folder), folder)
+    assert architecture_of(folder) == "BertModel"
+
+
+def test_parameters_are_counted_once(folder: Path) -> None:
+    expected = sum(parameter.numel() for parameter in load_pretraining_model(folder).parameters())
+    change_weights(
+        folder,
+        **{"cls.predictions.decoder.weight": lambda _: load_encoder(folder).embeddings.word_embeddings.weight.detach()},
+    )
+    assert count_parameters(folder) == expected
+
+
+def test_a_folder_that_cannot_be_written_is_named(config: ModelConfig, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(MachineError, match="cannot be written"):
+        save_model(BertForPreTraining(config, vocab_size=50, pad_token_id=0), tmp_path / "file" / "model")
+
+
+def test_saving_again_replaces_the_weights_and_leaves_no_rest(folder: Path, config: ModelConfig) -> None:
+    before = load_file(folder / "model.safetensors")["bert.pooler.dense.weight"].clone()
+    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0)
+    initialize(model, config, seed=1)
+    save_model(model, folder)
+    assert not torch.equal(load_file(folder / "model.safetensors")["bert.pooler.dense.weight"], before)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
+    assert (folder / "model.safetensors").stat().st_mode & 0o777 == (folder / "config.json").stat().st_mode & 0o777
