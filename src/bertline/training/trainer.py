@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytorch_lightning as pl
+import torch
 from lightning_fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
 from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
 
@@ -51,10 +53,29 @@ def build_trainer(
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
-    """Train, without Lightning's warnings about choices that are made on purpose."""
-    with warnings.catch_warnings():
+    """Train, repeatably on the CPU, without Lightning's warnings about choices that are made on purpose."""
+    with warnings.catch_warnings(), _repeatable(trainer.strategy.root_device):
         warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric|lightning)\..*")
         trainer.fit(module, datamodule=data)
+
+
+@contextmanager
+def _repeatable(device: torch.device) -> Iterator[None]:
+    """On the CPU, let equal steps give equal bits until the block ends.
+
+    The compiler's gradient of an embedding adds up in whatever order its threads come by, unless it is asked not to.
+    """
+    if device.type != "cpu":
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a help for finding bugs that costs time
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
 
 
 def _devices(machine: Machine, runtime: RuntimeConfig) -> int | list[int]:
