@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say, warn
 from bertline.tracking.addresses import is_local, masked
 from bertline.tracking.config import TrackingConfig
@@ -100,15 +101,18 @@ class MlflowTracker(Tracker):
         """Parameters as MLflow takes them, without the user's sentences where those must stay here."""
         return flatten(params, with_text=self._sends_text)
 
-    def put_metrics(self, run_id: Callable[[], str], metrics: Mapping[str, float]) -> None:
-        """Queue figures that belong to no step; told again, the newer value counts."""
+    def put_metrics(
+        self, run_id: Callable[[], str], metrics: Mapping[str, float], name: Callable[[str], str] = str
+    ) -> None:
+        """Queue figures that belong to no step; told again, the newer value counts. `name` may rename their keys."""
         at_s = time.time()
 
         def send() -> None:
             # MLflow shows the value of the last step: a figure told again gets a step of its own.
             has = self.store.get_run(run_id()).data.metrics
             points = []
-            for key, value in metrics.items():
+            for told, value in metrics.items():
+                key = name(told)
                 if key not in has:
                     points.append((key, float(value), at_s, 0))
                 elif has[key] != float(value):
@@ -144,6 +148,7 @@ class MlflowStageRun(StageRun):
     def __init__(self, tracker: MlflowTracker) -> None:
         self._tracker = tracker
         self._feeds: list[MetricsFeed | TrialsFeed] = []
+        self._followed: list[Path] = []
         self._monitor: Any = None
 
     def open(self, name: str, key: str, tags: Mapping[str, str]) -> None:
@@ -162,13 +167,19 @@ class MlflowStageRun(StageRun):
         self.run_id = run_id
 
     def follow(self, metrics_jsonl: Path) -> None:
+        self._followed.append(metrics_jsonl)
         self._follow(lambda: MetricsFeed(self._tracker.store, _known(self.run_id), metrics_jsonl))
 
     def follow_events(self, events_jsonl: Path) -> None:
         self._follow(lambda: TrialsFeed(self._tracker.store, _known(self.run_id), events_jsonl))
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        self._tracker.put_metrics(lambda: _known(self.run_id), metrics)
+        # A figure with the name of a curve would be one more point on it.
+        rows = (row for path in self._followed for row in read_metrics(path))
+        curves = {key for row in rows for key in row.metrics}
+        self._tracker.put_metrics(
+            lambda: _known(self.run_id), metrics, lambda key: f"final/{key}" if key in curves else key
+        )
 
     def log_artifact(self, path: Path, *, contains_text: bool) -> None:
         self._tracker.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)

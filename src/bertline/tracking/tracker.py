@@ -29,7 +29,7 @@ class StageRun:
         """Make a nested run from each of the sweep's trials and repetitions as they end, each once."""
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """The stage's headline figures."""
+        """The stage's headline figures, once it is done; one with the name of a followed curve gets `final/` before."""
 
     def log_artifact(self, path: Path, *, contains_text: bool) -> None:
         """Attach a file or folder. With `contains_text` it goes to a server elsewhere only if `log_text` allows."""

@@ -138,6 +138,16 @@ def test_an_error_fails_the_stage_and_the_line(config: TrackingConfig) -> None:
     assert {run.info.status for run in runs_of(config).values()} == {"FAILED"}
 
 
+def test_a_headline_figure_is_never_one_more_point_on_a_curve(config: TrackingConfig, metrics_file: Path) -> None:
+    MetricsLog(metrics_file).log(10, {"perf/tokens_per_s": 900.0})
+    with line(config) as tracker, stage(tracker) as run:
+        run.follow(metrics_file)
+        run.log_metrics({"perf/tokens_per_s": 850.0, "steps": 10})
+    found = runs_of(config)["pretrain"]
+    assert found.data.metrics == {"perf/tokens_per_s": 900.0, "final/perf/tokens_per_s": 850.0, "steps": 10.0}
+    assert steps_of(config, found.info.run_id, "perf/tokens_per_s") == [10]
+
+
 def test_a_figure_told_again_is_replaced_not_doubled(config: TrackingConfig) -> None:
     for value in (1.0, 1.0, 2.0):
         with line(config) as tracker:
