@@ -17,7 +17,8 @@ from bertline.tasks.storage import read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_SIZE = 32
-_COLOURS = 12
+_COLOURS = 16
+"""As many as `chart.css` has of the classes g0, g1, ..."""
 
 
 def vector_space_chart(task: TaskFacts, line: LineFolders, *, num_points: int) -> str | None:

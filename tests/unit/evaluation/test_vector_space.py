@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 
 from bertline.evaluation.facts import TaskFacts, read_facts
 from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.svg import chart_css
 from bertline.evaluation.vector_space import mean_vectors, principal_components, vector_space_chart
 
 
@@ -36,5 +38,11 @@ def test_single_passages_are_drawn_and_pairs_are_not(line: LineFolders, name: st
 
 
 def test_more_labels_than_colours_are_not_drawn(line: LineFolders, tmp_path: Path) -> None:
-    task = TaskFacts(name="library", manifest={}, result={"labels": [str(n) for n in range(13)]})
+    task = TaskFacts(name="library", manifest={}, result={"labels": [str(n) for n in range(17)]})
     assert vector_space_chart(task, line, num_points=12) is None
+
+
+def test_every_label_that_is_drawn_has_a_colour_of_its_own() -> None:
+    colours = re.findall(r"\.fill\.g(\d+) \{ fill: (#\w+)", chart_css())
+    assert [int(number) for number, _ in colours] == list(range(16))
+    assert len({colour for _, colour in colours}) == 16
