@@ -1,0 +1,53 @@
+"""Pretraining on a CUDA device; skipped where there is none."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertline.pretraining.run import run_pretraining
+from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.devices import Ranks, resolve_device, resolve_precision
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+
+
+@pytest.fixture(scope="module")
+def helper():
+    path = Path(__file__).parents[1] / "pretraining_inputs.py"
+    spec = importlib.util.spec_from_file_location("pretraining_inputs", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def final_weights(job) -> dict[str, torch.Tensor]:
+    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
+
+
+def test_the_gpu_trains_like_the_cpu_to_rounding(helper, tmp_path):
+    helper.write_inputs(tmp_path)
+    on_cpu = helper.pretrain_job(tmp_path, tmp_path / "cpu", **NO_DROPOUT)
+    on_gpu = helper.pretrain_job(tmp_path, tmp_path / "gpu", runtime__device="cuda", **NO_DROPOUT)
+    run_pretraining(on_cpu)
+    run_pretraining(on_gpu)
+    for name, expected in final_weights(on_cpu).items():
+        torch.testing.assert_close(final_weights(on_gpu)[name], expected, rtol=5e-3, atol=1e-4, msg=name)
+
+
+def test_auto_takes_the_gpu_and_bf16_where_it_has_it(helper, tmp_path):
+    helper.write_inputs(tmp_path)
+    changes = {"runtime__device": "auto", "runtime__compile": "auto", "pretrain__precision": "auto"}
+    job = helper.pretrain_job(tmp_path, tmp_path / "run", **changes)
+    assert resolve_device(job.runtime, Ranks()).type == "cuda"
+    assert resolve_precision("auto", torch.device("cuda")) == (
+        "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp32"
+    )
+    figures = run_pretraining(job)
+    assert figures["steps"] == 30 and figures["val/mlm_loss"] < 5
