@@ -165,8 +165,9 @@ def _pruner(config: SweepConfig) -> optuna.pruners.BasePruner:
         case NoPrunerConfig():
             return optuna.pruners.NopPruner()
         case MedianPrunerConfig():
+            # Optuna judges from step n_warmup_steps on, and epochs count from 1.
             return optuna.pruners.MedianPruner(
-                n_startup_trials=config.pruner.num_startup_trials, n_warmup_steps=config.pruner.num_warmup_epochs
+                n_startup_trials=config.pruner.num_startup_trials, n_warmup_steps=config.pruner.num_warmup_epochs + 1
             )
         case _:
             assert_never(config.pruner)

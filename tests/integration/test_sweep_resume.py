@@ -1,0 +1,81 @@
+"""A sweep that is killed again and again ends as the undisturbed one."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from bertline.sweep.run import run_sweep
+
+HELPER = Path(__file__).parents[1] / "finetuning_inputs.py"
+PATIENCE_S = 120
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    spec = importlib.util.spec_from_file_location("finetuning_inputs", HELPER)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def start(folder, num_workers):
+    return subprocess.Popen(
+        [sys.executable, str(HELPER), str(folder), str(num_workers)],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def events_of(folder):
+    path = folder / "run" / "events.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def kill_after(folder, num_events, num_workers):
+    """Start the sweep and kill it without warning once so many events are there."""
+    process = start(folder, num_workers)
+    try:
+        deadline = time.monotonic() + PATIENCE_S
+        while len(events_of(folder)) < num_events:
+            assert process.poll() is None, "the sweep ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_and_loses_and_repeats_nothing(tmp_path, inputs):
+    inputs.write_inputs(tmp_path)
+    kill_after(tmp_path, 3, num_workers=1)  # among the trials
+    kill_after(tmp_path, 14, num_workers=2)  # among the repetitions
+    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "run"))
+    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "undisturbed"))
+
+    killed, undisturbed = (
+        json.loads((tmp_path / name / "result" / "result.json").read_text()) for name in ("run", "undisturbed")
+    )
+    for arm in ("encoder", "random_weights"):
+        assert killed["arms"][arm]["best_params"] == undisturbed["arms"][arm]["best_params"]
+        assert killed["arms"][arm]["seeds"] == undisturbed["arms"][arm]["seeds"]
+        study = optuna.load_study(study_name=arm, storage=f"sqlite:///{tmp_path}/run/study.db")
+        finished = study.get_trials(states=(TrialState.COMPLETE,))
+        points = Counter(tuple(sorted(trial.params.items())) for trial in finished)
+        assert len(finished) == len(points) == 6
+        assert not study.get_trials(states=(TrialState.RUNNING, TrialState.WAITING))
+    assert killed["label_efficiency"] == undisturbed["label_efficiency"]
+    identities = Counter((event["arm"], event["kind"], event["number"]) for event in events_of(tmp_path))
+    assert max(identities.values()) == 1

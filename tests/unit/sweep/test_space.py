@@ -1,0 +1,74 @@
+"""Search spaces: merging, whole numbers, and points that are planned."""
+
+from __future__ import annotations
+
+import optuna
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.sweep.config import GridSamplerConfig, RandomSamplerConfig, TpeSamplerConfig
+from bertline.sweep.space import planned_points, space_of, suggest, with_params
+from bertline.tasks.config import ChoiceSpace, LogUniformSpace
+
+RATES = LogUniformSpace(kind="log_uniform", low=1e-5, high=1e-3)
+RANDOM = RandomSamplerConfig(kind="random")
+
+
+def choice(*values):
+    return ChoiceSpace(kind="choice", values=values)
+
+
+def test_a_tasks_entry_replaces_the_sweeps_and_the_others_stay(inputs):
+    sweep = inputs.sweep(space={"learning_rate": RATES, "batch_size": choice(16.0)})
+    task = inputs.task(space={"batch_size": choice(8.0, 32.0)})
+    assert space_of(sweep, task) == {"learning_rate": RATES, "batch_size": choice(8.0, 32.0)}
+
+
+@pytest.mark.parametrize(("values", "says"), [(choice(16.5), "16.5"), (RATES, "log_uniform")])
+def test_a_number_that_must_be_whole_is_checked_before_any_work(inputs, values, says):
+    with pytest.raises(ConfigError, match=rf"num_epochs takes whole numbers.*{says}"):
+        space_of(inputs.sweep(space={"num_epochs": values}), inputs.task())
+
+
+def test_a_grid_has_every_combination_once_in_an_order_of_its_seed(inputs):
+    points = planned_points(inputs.sweep(), inputs.task())
+    assert len(points) == 6
+    assert len({tuple(point.items()) for point in points}) == 6
+    assert planned_points(inputs.sweep(seed=1), inputs.task()) != points
+    assert planned_points(inputs.sweep(num_trials=4), inputs.task()) == points[:4]
+
+
+def test_a_task_may_have_its_own_number_of_trials(inputs):
+    assert len(planned_points(inputs.sweep(sampler=RANDOM), inputs.task(num_trials=3))) == 3
+
+
+def test_random_points_lie_in_the_space_and_do_not_depend_on_their_number(inputs):
+    space = {"learning_rate": RATES, "batch_size": choice(8.0, 16.0)}
+    few, many = (
+        planned_points(inputs.sweep(sampler=RANDOM, space=space, num_trials=n), inputs.task()) for n in (5, 50)
+    )
+    assert many[:5] == few
+    assert all(RATES.low <= point["learning_rate"] <= RATES.high for point in many)
+    assert {point["batch_size"] for point in many} == {8, 16}
+    assert len({point["learning_rate"] for point in many}) == 50
+
+
+def test_tpe_leaves_the_points_to_the_sampler_and_an_empty_space_is_one_trial(inputs):
+    tpe = TpeSamplerConfig(kind="tpe", num_startup_trials=2)
+    assert planned_points(inputs.sweep(sampler=tpe), inputs.task()) == [{}] * 6
+    assert planned_points(inputs.sweep(space={}), inputs.task()) == [{}]
+
+
+def test_a_grid_needs_choices(inputs):
+    sweep = inputs.sweep(sampler=GridSamplerConfig(kind="grid"), space={"learning_rate": RATES})
+    with pytest.raises(ConfigError, match="a grid needs choices"):
+        planned_points(sweep, inputs.task())
+
+
+def test_whole_numbers_reach_the_run_as_whole_numbers(inputs):
+    space = {"batch_size": choice(16.0, 32.0), "learning_rate": RATES}
+    params = suggest(optuna.create_study().ask(), space)
+    config = with_params(inputs.fine_tuning(), params)
+    assert type(config.batch_size) is int
+    assert config.batch_size in (16, 32)
+    assert RATES.low <= config.learning_rate <= RATES.high
