@@ -126,9 +126,10 @@ def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
 
 
 def _own_ticks(values: Sequence[float]) -> list[float]:
-    """The values themselves where they are few, as in a grid; else none."""
+    """The values themselves where they are few and round, as in a grid; else none."""
     distinct = sorted(set(values))
-    return distinct if len(distinct) <= 4 else []
+    round_ones = [value for value in distinct if float(tick_label(value).replace(",", "")) == value]
+    return distinct if len(distinct) <= 4 and round_ones == distinct else []
 
 
 def _with_spread(curve: Series) -> list[tuple[tuple[float, float], float]]:

@@ -58,6 +58,13 @@ def test_logarithmic_ticks_are_round_and_inside() -> None:
     assert (scale(1e-4), scale(3e-3)) == pytest.approx((0, 100))
 
 
+def test_an_axis_is_never_labelled_with_a_rounded_value() -> None:
+    chart = scatter_chart([("a", "c0", [(1.533e-4, 0.1), (2.7e-5, 0.2)])], x_name="lr", y_name="dev", log_x=True)
+    said = {element.text for element in shapes(chart, "text")}
+    assert "1e-4" in said
+    assert "2e-4" not in said
+
+
 def test_a_chart_as_a_file_brings_its_own_style() -> None:
     chart = standalone(bar_chart([("a", 1.0)], name="amounts"))
     (style,) = shapes(chart, "style")
