@@ -25,7 +25,7 @@ repro: install   ## Run the line: raw text to a tracked, tuned, exported encoder
 test: install-dev ## Run the tests
 	$(BIN)/python -m pytest -n auto --dist loadgroup -q
 
-ui: install      ## Review runs in MLflow (http://127.0.0.1:5000)
+ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)
 
 try: install     ## Type a sentence with blanks, see the guesses (also of a run in progress)

@@ -30,6 +30,7 @@ from bertline.line.fingerprints import code_fingerprint
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
 from bertline.line.stages import METRICS, Stage, stage_named
+from bertline.line.user_data import holds_nothing
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
 
 CONFIG_NAME = "config.yaml"
@@ -154,9 +155,11 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig) -> dict[str, 
     found: dict[str, Path] = {}
     for template in stage.inputs:
         path = Path(template.format(task=task))
+        if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
+            continue  # a place for the user's data that this line does not use
         if path.exists():
             found[path.name if path.name != task else path.parent.name] = path
-        elif path.parts[0] == "artifacts":
+        else:
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
     start = config.pretrain.start_from
     if stage.name == "pretrain" and start is not None and Path(start).exists():

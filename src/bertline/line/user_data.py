@@ -63,7 +63,7 @@ def _is_local(name_or_path: str) -> bool:
 def _link(place: Path, path: str, key: str) -> None:
     target = _base_of(path)
     if target == place or place in target.parents:
-        if not place.exists() or _holds_nothing(place):
+        if not place.exists() or holds_nothing(place):
             raise ConfigError(
                 f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "
                 f"python pipelines/configure.py {key}=/path/to/it --save"
@@ -75,7 +75,7 @@ def _link(place: Path, path: str, key: str) -> None:
         if place.resolve() == target.resolve():
             return
         place.unlink()
-    elif place.is_dir() and _holds_nothing(place):
+    elif place.is_dir() and holds_nothing(place):
         shutil.rmtree(place)
     elif place.exists():
         raise ConfigError(
@@ -87,7 +87,8 @@ def _link(place: Path, path: str, key: str) -> None:
     say(f"linked {place} -> {target}, so that DVC sees when it changes")
 
 
-def _holds_nothing(place: Path) -> bool:
+def holds_nothing(place: Path) -> bool:
+    """Whether a place for the user's data is as `link_user_data` made it."""
     return place.is_dir() and all(inner.name == _PLACEHOLDER for inner in place.iterdir())
 
 
