@@ -14,9 +14,9 @@ from torch import Tensor
 
 AttentionKind = Literal["eager", "plain", "sdpa"]
 
-# Measured on 2 cores, bf16, forward and backward under torch.compile (benchmarks/modeling): the fused kernel of the
-# CPU only pays from here on, when the [S, S] scores no longer stay in the cache.
-_SDPA_FROM_LENGTH_ON_CPU = 256
+# benchmarks/attention_kinds.py, 2 cores, bf16, forward and backward: up to 256 positions the plain formula is faster
+# (compiled, 110 against 58 thousand tokens/s at 64, 96 against 55 at 256); at 512 the fused kernel is (67 against 48).
+_SDPA_FROM_LENGTH_ON_CPU = 512
 
 # Finite in bf16 and fp32 alike: a row whose keys are all padding gives a uniform average instead of NaN.
 _MASKED_SCORE = torch.finfo(torch.bfloat16).min
