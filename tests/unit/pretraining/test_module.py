@@ -1,0 +1,75 @@
+"""Promise 3: the loss is the mean over the targets of the global batch."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.initialization import initialize
+from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.run import run_pretraining
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Ranks
+
+NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+
+
+def mean_loss_gradients(job) -> dict[str, torch.Tensor]:
+    """The gradients of the first step, from one mean over all targets and one over all sequences."""
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
+    initialize(model, job.model, seed=job.pretrain.seed)
+    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
+    dataset = StepDataset(Plan.of(job.pretrain), examples, ranks=Ranks(), seed=job.pretrain.seed, micro_batch_size=None)
+    (batch,) = dataset[0]["micro_batches"]
+    labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
+    output = model(**batch)
+    mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    nsp = F.cross_entropy(output.nsp_logits, next_sentence_labels)
+    (mlm + job.objective.nsp_weight * nsp).backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+@pytest.mark.parametrize("micro_batch_size", [None, 3, 1])
+def test_gradients_are_those_of_the_mean_over_the_global_batch(make_job, monkeypatch, micro_batch_size):
+    found = {}
+    clip = PretrainingModule._clip
+
+    def recording(module):
+        found.update({name: parameter.grad.clone() for name, parameter in module.model.named_parameters()})
+        return clip(module)
+
+    monkeypatch.setattr(PretrainingModule, "_clip", recording)
+    phases = [{"steps": 1, "max_length": 16, "global_batch_size": 8}]
+    job = make_job(
+        pretrain__phases=phases,
+        schedule__num_warmup_steps=0,
+        runtime__micro_batch_size=micro_batch_size,
+        objective__nsp_weight=0.5,
+        **NO_DROPOUT,
+    )
+    run_pretraining(job)
+    expected = mean_loss_gradients(job)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-7, msg=name)
+
+
+def test_gradients_beyond_the_largest_norm_are_scaled_down(make_job, monkeypatch):
+    norms = []
+    clip = PretrainingModule._clip
+
+    def recording(module):
+        before = clip(module)
+        after = torch.linalg.vector_norm(torch.stack([parameter.grad.norm() for parameter in module.parameters()]))
+        norms.append((before.item(), after.item()))
+        return before
+
+    monkeypatch.setattr(PretrainingModule, "_clip", recording)
+    run_pretraining(make_job("clipped", optimizer__max_grad_norm=0.1, pretrain__max_steps=6))
+    assert all(before > 0.1 and after == pytest.approx(0.1, rel=1e-3) for before, after in norms)
+    norms.clear()
+    run_pretraining(make_job("free", optimizer__max_grad_norm=None, pretrain__max_steps=6))
+    assert all(before == pytest.approx(after, rel=1e-5) for before, after in norms)
