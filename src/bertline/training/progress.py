@@ -48,10 +48,6 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def begin(self) -> None:
-        """Time left is counted from here (after compiling, where that takes long)."""
-        self._started = time.monotonic()
-
     def note(self, metrics: Mapping[str, float]) -> None:
         """Take the newest metrics: what is shown beside the steps from now on."""
         self._note = ", ".join(_shown_metrics(metrics))
