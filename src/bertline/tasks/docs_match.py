@@ -29,11 +29,10 @@ def docs_match_rows(
 ) -> SourceRows:
     """Pairs of a signature, `read_csv(filepath, sep, header)`, and a summary, its own or another's.
 
-    Each function stands in one row and each summary in one row. In every module a random half of the functions keep
-    their summaries and the other half exchange theirs in a ring, so that neither the signature alone nor the summary
-    alone says anything about the label. A summary that names its function (`Read_csv reads ...`) is left out; so is
-    one that two functions share. Train pairs come from modules that are pretrained on, dev and test pairs from
-    held-out ones; dev and test share no module.
+    Each function stands in two rows, once with its own summary and once with that of another function of its module,
+    and so does each summary: neither the signature alone nor the summary alone says anything about the label. A
+    summary that names its function (`Read_csv reads ...`) is left out; so is one that two functions share. Train pairs
+    come from modules that are pretrained on, dev and test pairs from held-out ones; dev and test share no module.
 
     Args:
         modules: From `bertline.corpus.python_docs.read_modules`.
@@ -107,15 +106,10 @@ def _reason_to_drop(name: str, summary: str, min_words: int) -> str | None:
 
 
 def _paired(functions: list[_Function], module: str, seed: int) -> list[LabelledRow]:
-    """Give a random half of the functions one another's summaries."""
-    random = generator(seed, "mismatch", module)
-    order = [functions[i] for i in random.permutation(len(functions))]
-    # An odd one out falls to either side by a coin, and one function alone has nobody to exchange with.
-    num_exchanged = (len(order) + int(random.integers(2))) // 2
-    if num_exchanged == 1:
-        num_exchanged = 2 * int(random.integers(2))
-    exchanged, kept = order[:num_exchanged], order[num_exchanged:]
-    rows = [LabelledRow(function.id, function.signature, function.summary, MATCH) for function in kept]
-    for function, other in zip(exchanged, exchanged[1:] + exchanged[:1], strict=True):
-        rows.append(LabelledRow(function.id, function.signature, other.summary, MISMATCH))
+    """Each function with its own summary, and with that of the next one in a ring of random order."""
+    order = [functions[i] for i in generator(seed, "mismatch", module).permutation(len(functions))]
+    rows: list[LabelledRow] = []
+    for function, other in zip(order, order[1:] + order[:1], strict=True):
+        for label, summary in ((MATCH, function.summary), (MISMATCH, other.summary)):
+            rows.append(LabelledRow(f"{function.id}#{label}", function.signature, summary, label))
     return rows
