@@ -59,9 +59,13 @@ class CheckpointFolder:
             # The digest first: a checkpoint under its final name always has one, whenever the kill comes.
             write_atomically(_digest_path(path), sha256_of_file(temporary) + "\n")
             temporary.replace(path)
-        except (OSError, RuntimeError) as error:  # torch reports a full disk as a RuntimeError of its zip writer
+        except (OSError, RuntimeError) as error:
             temporary.unlink(missing_ok=True)
-            raise MachineError(cannot_write(path, error if isinstance(error, OSError) else OSError(error))) from error
+            # torch's zip writer reports what went wrong while writing as a RuntimeError of its own.
+            cause = error.__context__ if isinstance(error, RuntimeError) else error
+            if isinstance(cause, OSError):
+                raise MachineError(cannot_write(path, cause)) from error
+            raise (cause if isinstance(cause, KeyboardInterrupt) else error) from None
         self._drop_old()
         return path
 

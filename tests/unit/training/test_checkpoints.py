@@ -76,20 +76,53 @@ def test_a_half_written_file_is_not_taken_for_a_checkpoint(tmp_path):
     assert folder.load_newest().step == 1
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("file write failed")])
-def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path, monkeypatch, error):
+def failing_handle(path, error):
+    """A file that takes a little and then fails, as a full disk does."""
+    handle = path.open("wb")
+
+    class Failing:
+        def write(self, data):
+            if handle.tell() > 50:
+                raise error
+            return handle.write(data)
+
+        def flush(self):
+            handle.flush()
+
+    return Failing()
+
+
+@pytest.mark.parametrize("where", ["while writing", "while syncing"])
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path, monkeypatch, where):
     folder = CheckpointFolder(tmp_path, keep=1)
     folder.save(1, state(1))
-
-    def fail(*arguments):
-        raise error
-
-    monkeypatch.setattr(checkpoints.torch, "save", fail)
-    with pytest.raises(MachineError, match="cannot be written"):
+    full = OSError(errno.ENOSPC, "No space left on device")
+    save = torch.save
+    if where == "while writing":
+        monkeypatch.setattr(
+            checkpoints.torch, "save", lambda content, handle: save(content, failing_handle(tmp_path / "x", full))
+        )
+    else:
+        monkeypatch.setattr(checkpoints.os, "fsync", lambda descriptor: (_ for _ in ()).throw(full))
+    with pytest.raises(MachineError, match="step-00000002.pt cannot be written: No space left on device"):
         folder.save(2, state(2))
     monkeypatch.undo()
     assert folder.load_newest().step == 1
     assert not list(tmp_path.glob(".*.part"))
+
+
+def test_a_second_signal_while_saving_is_not_taken_for_a_full_disk(tmp_path, monkeypatch):
+    folder = CheckpointFolder(tmp_path, keep=1)
+    folder.save(1, state(1))
+    save = torch.save
+    monkeypatch.setattr(
+        checkpoints.torch,
+        "save",
+        lambda content, handle: save(content, failing_handle(tmp_path / "x", KeyboardInterrupt())),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        folder.save(2, state(2))
+    assert folder.load_newest().step == 1
 
 
 class Trap:
