@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -40,13 +41,18 @@ def held_out_sides(
 
 
 def balanced_order(rows: list[LabelledRow], *, seed: int, name: str) -> list[LabelledRow]:
-    """A random order in which every prefix has the labels in equal numbers, as far as there are rows of each.
+    """A random order in which every prefix is balanced, as far as there are rows.
 
-    Each round takes one row of every label that has rows left. The order of rows, and of labels in a round, is random
-    and fixed by the seed and the name.
+    Each round takes one row of every label that has rows left. Of a label, every module gives its first row before
+    any gives its second, so that no large module stands for a library. The order is fixed by the seed and the name.
+
+    Args:
+        rows: With ids that begin with the module, `torch.nn.functional:linear`.
+        seed: `split_seed`.
+        name: Of the split; splits have independent orders.
 
     Example:
-        >>> rows = [LabelledRow(str(number), "text", None, "ab"[number % 4 > 0]) for number in range(8)]
+        >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
         >>> [row.label for row in balanced_order(rows, seed=0, name="train")[:4]].count("a")
         2
     """
@@ -54,11 +60,23 @@ def balanced_order(rows: list[LabelledRow], *, seed: int, name: str) -> list[Lab
     by_label: dict[str, list[LabelledRow]] = {}
     for row in sorted(rows, key=lambda row: row.id):
         by_label.setdefault(row.label, []).append(row)
-    shuffled = {
-        label: [by_label[label][i] for i in random.permutation(len(by_label[label]))] for label in sorted(by_label)
-    }
+    spread = [
+        _spread_over_modules([by_label[label][i] for i in random.permutation(len(by_label[label]))])
+        for label in sorted(by_label)
+    ]
     ordered: list[LabelledRow] = []
-    for place in range(max(map(len, shuffled.values()), default=0)):
-        one_of_each = [candidates[place] for candidates in shuffled.values() if place < len(candidates)]
+    for place in range(max(map(len, spread), default=0)):
+        one_of_each = [candidates[place] for candidates in spread if place < len(candidates)]
         ordered += [one_of_each[i] for i in random.permutation(len(one_of_each))]
     return ordered
+
+
+def _spread_over_modules(rows: list[LabelledRow]) -> list[LabelledRow]:
+    """The same rows, the first of every module first, then the second of every module, and so on."""
+    taken: Counter[str] = Counter()
+    turns: list[int] = []
+    for row in rows:
+        module = row.id.partition(":")[0]
+        turns.append(taken[module])
+        taken[module] += 1
+    return [rows[i] for i in sorted(range(len(rows)), key=lambda i: turns[i])]

@@ -118,3 +118,13 @@ def test_a_label_that_runs_out_leaves_the_others_balanced():
     ordered = [row.label for row in balanced_order(rows, seed=0, name="train")]
     assert Counter(ordered[:6]) == {"a": 2, "b": 2, "c": 2}
     assert Counter(ordered[6:]) == {"b": 7, "c": 7}
+
+
+def test_no_large_module_stands_for_its_library():
+    rows = [
+        LabelledRow(f"{module}:{n}", "", None, "a")
+        for module, size in (("big", 50), ("x", 2), ("y", 2))
+        for n in range(size)
+    ]
+    modules = Counter(row.id.partition(":")[0] for row in balanced_order(rows, seed=0, name="test")[:6])
+    assert modules == {"big": 2, "x": 2, "y": 2}
