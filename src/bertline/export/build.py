@@ -13,11 +13,9 @@ from bertline.export.verification import verify_classifier, verify_encoder
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import (
     folder_written_atomically,
-    read_json,
     sha256_of_file,
     size_of_path,
     write_atomically,
-    write_json,
 )
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.modeling.huggingface import load_classifier, load_pretraining_model, read_labels, save_model
@@ -75,26 +73,15 @@ def build_export(
 
 def _write_encoder(facts: CardFacts, source: Path, target: Path) -> None:
     save_model(load_pretraining_model(source), target)
-    _write_tokenizer(source, target, facts.encoder_max_length)
+    copy_tokenizer(source, target, max_length=facts.encoder_max_length)
     write_atomically(target / "README.md", encoder_card(facts))
 
 
 def _write_classifier(facts: CardFacts, task: str, source: Path, target: Path) -> None:
     labels = read_labels(source)
     save_model(load_classifier(source), target, id2label=dict(enumerate(labels)))
-    _write_tokenizer(source, target, facts.task_max_length(task))
+    copy_tokenizer(source, target, max_length=facts.task_max_length(task))
     write_atomically(target / "README.md", classifier_card(facts, task, labels))
-
-
-def _write_tokenizer(source: Path, target: Path, max_length: int | None) -> None:
-    """Copy the tokenizer and let it cut texts where training did: later positions have never been learned."""
-    copy_tokenizer(source, target)
-    path = target / "tokenizer_config.json"
-    if max_length is not None and path.is_file():
-        settings = read_json(path)
-        write_json(
-            path, {**settings, "model_max_length": min(max_length, settings.get("model_max_length", max_length))}
-        )
 
 
 def _verified(folder: Path, verify: Callable[..., float], config: ExportConfig) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def write_latest(job: PretrainJob, model: BertForPreTraining) -> None:
     """Replace the model folder of the newest weights."""
     with folder_written_atomically(job.latest_folder) as folder:
         save_model(model, folder)
-        copy_tokenizer(job.tokenizer_folder, folder)
+        copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
 
 
 def write_result(
@@ -33,13 +33,18 @@ def write_result(
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
         save_model(model, folder)
-        copy_tokenizer(job.tokenizer_folder, folder)
+        copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
         for path in (job.metrics_path, job.film_strip_path):
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
         content = {"metrics": metrics, "training": identity, "versions": versions_of("torch", "pytorch-lightning")}
         write_manifest(folder, kind="pretrain", format_version=1, content=content)
     return metrics
+
+
+def _longest_trained(job: PretrainJob) -> int | None:
+    """The longest sequence of the run; None where the checkpoint it started from may have seen longer ones."""
+    return None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
 
 
 def headline_figures(job: PretrainJob, model: BertForPreTraining, totals: dict[str, float]) -> dict[str, float]:

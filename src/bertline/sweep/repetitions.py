@@ -107,7 +107,7 @@ def _repeat(bench: Bench, repetition: Repetition) -> str:
         np.save(folder / _PROBABILITIES, probabilities)
         if repetition.keeps_model:
             save_model(result.model, folder, id2label=dict(enumerate(bench.labels)))
-            copy_tokenizer(job.pretrain_folder, folder)
+            copy_tokenizer(job.pretrain_folder, folder, max_length=job.task.max_length)
         outcome = {
             "dev": result.dev_score,
             "test": test_score,

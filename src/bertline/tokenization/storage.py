@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import write_atomically, write_json
+from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CLS, MASK, PAD, SEP, UNK
 
@@ -42,8 +42,14 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     )
 
 
-def copy_tokenizer(source: Path, target: Path) -> None:
+def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None) -> None:
     """Copy the tokenizer files of one folder into another, such as a model's.
+
+    Args:
+        source: Has the files.
+        target: Gets them; made where it is missing.
+        max_length: The longest sequence the model was trained on. The copy lets texts be cut there: later positions
+            have never been learned. None leaves what the source says.
 
     Raises:
         ArtifactError: `source` has neither `tokenizer.json` nor `vocab.txt`.
@@ -54,3 +60,8 @@ def copy_tokenizer(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     for path in found:
         shutil.copyfile(path, target / path.name)
+    settings_path = target / "tokenizer_config.json"
+    if max_length is not None and settings_path.is_file():
+        settings = read_json(settings_path)
+        shortest = min(max_length, settings.get("model_max_length", max_length))
+        write_json(settings_path, {**settings, "model_max_length": shortest})
