@@ -24,7 +24,7 @@ def main(asked: dict[str, Any]) -> None:
         model,
         Path(asked["input"]),
         Path(asked["output"]),
-        columns=FileColumns(text=asked["text_column"], text_pair=asked["text_pair_column"]),
+        columns=FileColumns(text=asked["text_column"], text_pair=asked["text_pair_column"], encoding=asked["encoding"]),
         batch_size=asked["batch_size"],
         output="vectors" if asked["task_name"] == "embed" else "labels",
     )
