@@ -20,12 +20,14 @@ REFERENCES = {
 @pytest.mark.parametrize("metric", REFERENCES)
 @given(pairs=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
 @settings(deadline=None, max_examples=60)
+@pytest.mark.filterwarnings("ignore:A single label was found")
 def test_score_equals_scikit_learn(metric, pairs):
     gold, predicted = (np.array(column) for column in zip(*pairs, strict=True))
     assert score(metric, gold, predicted, 4) == pytest.approx(REFERENCES[metric](gold, predicted), abs=1e-12)
 
 
 @pytest.mark.parametrize("metric", REFERENCES)
+@pytest.mark.filterwarnings("ignore:A single label was found")
 def test_score_of_one_label_everywhere_equals_scikit_learn(metric):
     gold = np.zeros(5, dtype=int)
     assert score(metric, gold, gold, 3) == pytest.approx(REFERENCES[metric](gold, gold))
