@@ -16,7 +16,8 @@ def main(composed: dict[str, Any]) -> None:
     with open_stage("task_data", composed) as stage:
         assert stage.task_name is not None
         task = stage.config.tasks[stage.task_name]
-        stage.finish(build_task(stage.task_name, task, stage.config.python_docs, stage.output))
+        num_workers = stage.config.runtime.num_workers
+        stage.finish(build_task(stage.task_name, task, stage.config.python_docs, stage.output, num_workers=num_workers))
 
 
 if __name__ == "__main__":
