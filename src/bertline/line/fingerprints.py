@@ -21,6 +21,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.foundation.errors",
         "bertline.foundation.progress",
         "bertline.foundation.validation",
+        "bertline.training.progress",
     }
 )
 

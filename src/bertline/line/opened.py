@@ -75,7 +75,8 @@ class OpenedStage:
         write_json(target, dict(metrics))
         self.record.log_metrics(dict(metrics))
         self.record.set_tags({"bertline.output_sha256": sha256_of_path(self.output)})
-        shown = ", ".join(f"{key} {_short(value)}" for key, value in list(metrics.items())[:8])
+        scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
+        shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
 
 

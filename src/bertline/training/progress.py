@@ -29,8 +29,9 @@ class TrainingProgress:
         self.num_steps = num_steps
         self._every_s = every_s
         self._shown = shown
-        self._first_step = first_step
-        self._started = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
+        # The step and time that the pace is taken from: after the first step of this start, which compiles.
+        self._pace_from: tuple[int, float] | None = None
         self._note = ""
         self._bar = _bar() if shown and sys.stdout.isatty() else None
         self._task = (
@@ -56,6 +57,8 @@ class TrainingProgress:
         """Show that `step` steps are finished."""
         if not self._shown:
             return
+        if self._pace_from is None:
+            self._pace_from = (step, time.monotonic())
         text = ", ".join(part for part in (self._note, self._left(step)) if part)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=step, note=text)
@@ -66,10 +69,10 @@ class TrainingProgress:
             say(f"{self.description}: step {step:,} of {self.num_steps:,}{f', {text}' if text else ''}")
 
     def _left(self, step: int) -> str:
-        done = step - self._first_step
-        if done < 1 or step >= self.num_steps:
+        if self._pace_from is None or step >= self.num_steps or step <= self._pace_from[0]:
             return ""
-        return f"{format_seconds((time.monotonic() - self._started) / done * (self.num_steps - step))} left"
+        first_step, started = self._pace_from
+        return f"{format_seconds((time.monotonic() - started) / (step - first_step) * (self.num_steps - step))} left"
 
 
 def format_seconds(seconds: float) -> str:

@@ -11,9 +11,16 @@ def progress(**changes) -> TrainingProgress:
 def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
     with progress() as shown:
         shown.note(METRICS)
+        shown.show(49)
         shown.show(50)
     line = capsys.readouterr().out
     assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 0 s left" in line
+
+
+def test_the_first_step_which_compiles_says_nothing_of_the_time_left(capsys):
+    with progress() as shown:
+        shown.show(1)
+    assert capsys.readouterr().out == "pretraining: step 1 of 100\n"
 
 
 def test_lines_come_no_more_often_than_asked_but_the_last_always(capsys):
