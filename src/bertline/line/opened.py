@@ -112,8 +112,9 @@ def open_stage(name: str, composed: Mapping[str, Any]) -> Iterator[OpenedStage]:
             key=fingerprint,
             params=sections,
             tags={
+                **_line_tags(),
                 "bertline.fingerprint": fingerprint,
-                **{f"bertline.input.{key}": sha for key, sha in digests.items()},
+                **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
             },
             inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
         ) as record,
