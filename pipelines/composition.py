@@ -38,5 +38,8 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
         except BertlineError as error:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
+        except KeyboardInterrupt:
+            print("stopped", file=sys.stderr)
+            sys.exit(130)
 
     return hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(with_plain_errors)

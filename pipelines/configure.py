@@ -39,17 +39,18 @@ def main(arguments: list[str]) -> None:
         raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --keep, --drop")
     by_dvc_experiment = "DVC_EXP_NAME" in os.environ
     if "--keep" in flags:
-        at_stake = {key: present for key, (present, _) in _at_stake(composed([])).items()}
-        save({}, at_stake)
+        save({}, {key: present for key, (present, _) in _at_stake(composed([])).items()})
     elif "--save" in flags:
         save(*parsed(overrides))
     elif overrides:
         show(overrides)
-        return
-    elif not by_dvc_experiment and "--drop" not in flags:
-        refuse_to_undo(composed([]))
-    # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
-    write_line(_present() if by_dvc_experiment else composed([]))
+    elif by_dvc_experiment:
+        # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
+        write_line(_present())
+    else:
+        if "--drop" not in flags:
+            refuse_to_undo(composed([]))
+        write_line(composed([]))
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def write_line(mapping: dict[str, Any]) -> None:
 
 
 def save(groups: dict[str, str], values: dict[str, Any]) -> None:
-    """Write lasting choices, if the configuration they give is valid; else nothing changes."""
+    """Write lasting choices, and the line they give; if that is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
     saved = OmegaConf.to_container(OmegaConf.load(LOCAL)) if before else {}
     content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))  # type: ignore[arg-type]
@@ -88,8 +89,8 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
     )
     try:
         mapping = composed([])
-        line_config(mapping)
         refuse_to_undo(mapping, just_saved={*values})
+        write_line(mapping)
     except BertlineError:
         if before is None:
             LOCAL.unlink()
@@ -127,7 +128,11 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
         raise ConfigError("--save needs something to save, for example: configure.py model=small --save")
     groups: dict[str, str] = {}
     values: dict[str, Any] = {}
-    for override in OverridesParser.create().parse_overrides(overrides):
+    try:
+        read = OverridesParser.create().parse_overrides(overrides)
+    except HydraException as error:
+        raise ConfigError(f"an override cannot be read: {error}") from error
+    for override in read:
         if override.is_sweep_override() or override.is_delete():
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
         key, value = override.key_or_group, override.value()

@@ -14,6 +14,7 @@ import bertline
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.progress import say
 from bertline.inference.blanks import filled
+from bertline.line.status import is_locked
 
 
 def main() -> None:
@@ -34,14 +35,14 @@ def main() -> None:
 
 
 def newest_model() -> Path:
-    """The finished encoder, or the newest weights of a pretraining that is later than it."""
-    weights = [
-        *Path().glob("artifacts/pretrain/model.safetensors"),
-        *Path().glob("runs/pretrain/*/latest/model.safetensors"),
-    ]
-    if not weights:
+    """The newest weights of a pretraining that is running, else the finished encoder, else any that there are."""
+    finished = Path("artifacts/pretrain")
+    newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=lambda path: path.stat().st_mtime, reverse=True)
+    running = [path for path in newest_first if is_locked(path.parent)]
+    found = [*running, *([finished] if (finished / "model.safetensors").exists() else []), *newest_first]
+    if not found:
         raise ArtifactError("there is no encoder yet in artifacts/pretrain or runs/pretrain. Run `make repro` first.")
-    return max(weights, key=lambda path: path.stat().st_mtime).parent
+    return found[0]
 
 
 def typed() -> Iterator[str]:

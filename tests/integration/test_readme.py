@@ -71,6 +71,8 @@ def for_smoke(command: str, line: Path, tmp_path: Path) -> str:
     finished = next(path for path in (line / "runs/pretrain").iterdir() if (path / "result").exists())
     for readers, smoke in {
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
+        # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
+        "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
         "model=base": "model=tiny",
         "FINGERPRINT": finished.name,

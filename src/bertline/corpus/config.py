@@ -51,6 +51,8 @@ class _CommonCorpusConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.validation_fraction < 1:
             raise ValueError(f"validation_fraction must be in [0, 1), found {self.validation_fraction}")
+        if self.min_document_characters < 0:
+            raise ValueError(f"min_document_characters must not be negative, found {self.min_document_characters}")
         if self.shard_documents < 1:
             raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
 

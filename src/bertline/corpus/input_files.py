@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.progress import warn
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -93,6 +94,7 @@ def read_lines(
         ConfigError: The encoding is unknown.
     """
     number = 0
+    named = False
     try:
         with _open(file, encoding) as handle:
             while text := handle.readline(_MAX_LINE_CHARACTERS):
@@ -102,6 +104,11 @@ def read_lines(
                 undecodable = not text.isascii() and _LONE_SURROGATES.search(text) is not None
                 if undecodable and on_undecodable == "fail":
                     raise DataError(_undecodable(file, number, text, encoding))
+                if undecodable and not named:
+                    named = True
+                    warn(
+                        f"{file.path}:{number} is not {encoding} text; such records of this file are left out, counted"
+                    )
                 yield Line(number, text.rstrip("\r\n"), undecodable)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         if on_undecodable == "fail":
@@ -110,6 +117,7 @@ def read_lines(
                 "corpus.on_undecodable=skip to keep what can be read and count the rest."
             ) from error
         dropped["files/torn"] += 1
+        warn(f"{file.path}: the gzip data is torn after line {number}; the rest of it is left out")
     except UnicodeError as error:
         if on_undecodable == "fail":
             raise DataError(
@@ -117,6 +125,7 @@ def read_lines(
                 "encoding, or corpus.on_undecodable=skip to count and leave out what cannot be read."
             ) from error
         dropped["files/undecodable"] += 1
+        warn(f"{file.path}: not {encoding} text after line {number}; the rest of it is left out")
     except OSError as error:
         raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
 

@@ -40,7 +40,9 @@ def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
             adapter = TypeAdapter(cls) if _configured(cls) else TypeAdapter(cls, config=ConfigDict(extra="forbid"))
             return adapter.validate_json(json.dumps(mapping), strict=True)
         except ValidationError as error:
-            problems = list(_messages(error, where))
+            members = dict(_union_members(cls))
+            relevant = [problem for problem in error.errors() if not _of_another_kind(problem["loc"], mapping, members)]
+            problems = list(_messages(relevant, where))
     raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
 
 
@@ -101,8 +103,36 @@ def _key_problems(expected: Any, value: Mapping[str, Any], where: str) -> Iterat
             yield f"{_join(where, field.name)} is missing."
 
 
-def _messages(error: Any, where: str) -> Iterator[str]:
-    for problem in error.errors():
+def _union_members(expected: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Class name and kinds of every dataclass that has a `kind`, anywhere inside a type."""
+    if dataclasses.is_dataclass(expected):
+        if kinds := _kinds(expected):
+            yield expected.__name__, kinds  # type: ignore[union-attr]
+        for hint in typing.get_type_hints(expected).values():
+            yield from _union_members(hint)
+    for argument in typing.get_args(expected):
+        yield from _union_members(argument)
+
+
+def _of_another_kind(path: tuple[str | int, ...], value: Any, members: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether a problem is that of a union's member which the value's `kind` does not name.
+
+    Pydantic tries every member and puts its class name into the path of its problems.
+    """
+    for part in path:
+        if part in members:
+            if isinstance(value, Mapping) and value.get("kind") not in members[str(part)]:
+                return True
+        else:
+            try:
+                value = value[part]
+            except (KeyError, IndexError, TypeError):
+                return False
+    return False
+
+
+def _messages(problems: list[Any], where: str) -> Iterator[str]:
+    for problem in problems:
         # A union adds its member's class name to the path; people know keys, not class names.
         parts = [str(part) for part in problem["loc"] if not (isinstance(part, str) and part[:1].isupper())]
         if problem["type"] == "dataclass_type" or (problem["type"] == "literal_error" and parts[-1:] == ["kind"]):

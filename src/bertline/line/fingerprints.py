@@ -1,7 +1,8 @@
 """Code as a dependency by meaning: a comment never re-runs a stage, a changed formula always does.
 
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of every bertline module that
-the stage's entry modules import, directly or not, at the top of a file or inside a function.
+the stage's entry modules import, directly or not, at the top of a file or inside a function, and the templates (HTML,
+CSS) that lie beside them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from bertline.foundation.files import sha256_of_file
 from bertline.line.stages import Stage
 
 _PACKAGE = "bertline"
+_TEMPLATES = ("*.html", "*.css")
 # These say things to people or keep records; what they do cannot change a result.
 _WITHOUT_MEANING = frozenset(
     {
@@ -50,6 +53,8 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
         waiting.extend(_imports(tree))
         _drop_docstrings(tree)
         reached[module] = hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
+        for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
+            reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
     return dict(sorted(reached.items()))
 
 

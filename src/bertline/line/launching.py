@@ -18,6 +18,7 @@ from typing import Any
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
+from bertline.line.log_view import LogView
 from bertline.line.status import ALREADY_RUNNING, is_locked, read_status
 from bertline.training.config import RuntimeConfig
 
@@ -64,18 +65,13 @@ def _command(folder: Path, runtime: RuntimeConfig, several_devices: bool) -> lis
 
 def _start(folder: Path, command: list[str]) -> int:
     log = folder / "log"
-    on_terminal = sys.stdout.isatty()
-    with log.open("a", encoding="utf-8") as handle:
-        # On a terminal the worker draws its own bar; elsewhere its lines go to the log, which is shown as it grows.
-        output: Any = None if on_terminal else handle
-        seen = log.stat().st_size
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=_environment())
-    with _signals_passed_on(process):
-        while process.poll() is None:
-            seen = seen if on_terminal else _show(log, seen)
-            time.sleep(_POLL_S)
-    if not on_terminal:
-        _show(log, seen)
+    with log.open("a", encoding="utf-8") as handle, LogView(log) as view:
+        # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
+        process = subprocess.Popen(command, stdout=handle, stderr=handle, env=_environment(), start_new_session=True)
+        with _signals_passed_on(process):
+            while process.poll() is None:
+                view.show()
+                time.sleep(_POLL_S)
     return process.returncode
 
 
@@ -88,26 +84,10 @@ def _environment() -> dict[str, str]:
 def _attach(folder: Path) -> None:
     pid = read_status(folder).pid
     say(f"attached to the worker that is at {folder} already (process {pid}); Ctrl-C leaves it running")
-    log = folder / "log"
-    seen = log.stat().st_size if log.exists() else 0
-    while is_locked(folder):
-        seen = _show(log, seen)
-        time.sleep(_POLL_S)
-    _show(log, seen)
-
-
-def _show(log: Path, seen: int) -> int:
-    if not log.exists():
-        return seen
-    with log.open("rb") as handle:
-        handle.seek(seen)
-        new = handle.read()
-    # Only whole lines, so that a character is never cut in two.
-    whole = new[: new.rfind(b"\n") + 1]
-    if whole:
-        sys.stdout.write(whole.decode("utf-8", errors="replace"))
-        sys.stdout.flush()
-    return seen + len(whole)
+    with LogView(folder / "log") as view:
+        while is_locked(folder):
+            view.show()
+            time.sleep(_POLL_S)
 
 
 @contextmanager

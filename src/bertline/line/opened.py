@@ -10,10 +10,12 @@ Under DVC the result goes to `artifacts/`; by hand it goes to `runs/STAGE/FINGER
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import platform
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +34,7 @@ from bertline.line.provenance import content_digest, experiment_name, git_commit
 from bertline.line.stages import METRICS, Stage, stage_named
 from bertline.line.user_data import holds_nothing
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
+from bertline.training.config import RuntimeConfig
 
 CONFIG_NAME = "config.yaml"
 # These two change speed or place, never results: they are in no fingerprint.
@@ -103,7 +106,7 @@ def open_stage(name: str, composed: Mapping[str, Any]) -> Iterator[OpenedStage]:
     output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
     _freeze(folder, stage, task, config, inputs, fingerprint)
     opened_tracker = open_tracker(
-        config.tracking, line_key=line_key(config), tags=_line_tags(), params=_without_untracked(to_mapping(config))
+        config.tracking, line_key=line_key(config), tags=_line_tags(), params=without_untracked(to_mapping(config))
     )
     with (
         opened_tracker as tracker,
@@ -139,7 +142,7 @@ def full_name(stage: Stage, task: str | None) -> str:
 
 def line_key(config: LineConfig) -> str:
     """What makes two stages belong to one line: the configuration that results depend on, and the commit."""
-    return _digest({"config": _without_untracked(to_mapping(config)), "commit": git_commit()})
+    return _digest({"config": without_untracked(to_mapping(config)), "commit": git_commit()})
 
 
 def _task_of(stage: Stage, task: str | None, config: LineConfig) -> str | None:
@@ -196,9 +199,16 @@ def _freeze(
         "task_name": task,
         "fingerprint": fingerprint,
         "inputs": {key: path.as_posix() for key, path in inputs.items()},
-        "config": to_mapping(config),
+        "config": {**to_mapping(config), "runtime": to_mapping(_watched(config.runtime))},
     }
     write_atomically(folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+
+
+def _watched(runtime: RuntimeConfig) -> RuntimeConfig:
+    """On a terminal somebody watches the bar: the worker speaks at least every two seconds."""
+    if not sys.stdout.isatty():
+        return runtime
+    return dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
 
 
 def _line_tags() -> dict[str, str]:
@@ -207,7 +217,8 @@ def _line_tags() -> dict[str, str]:
     return {**tags, "dvc.experiment": experiment} if experiment else tags
 
 
-def _without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
+def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
+    """The part of a configuration that results depend on."""
     return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
 
 

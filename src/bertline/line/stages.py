@@ -94,7 +94,7 @@ STAGES = (
     ),
     Stage(
         name="evaluate",
-        sections=("evaluate",),
+        sections=("evaluate", "tasks"),
         modules=("bertline.evaluation.build",),
         inputs=(
             "artifacts/corpus",
@@ -108,7 +108,7 @@ STAGES = (
     ),
     Stage(
         name="export",
-        sections=("export",),
+        sections=("export", "tasks"),
         modules=("bertline.export.build",),
         inputs=("artifacts/pretrain", "artifacts/sweep", "artifacts/evaluate"),
         output="artifacts/export",

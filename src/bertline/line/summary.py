@@ -10,7 +10,7 @@ from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.validation import to_mapping
 from bertline.line.config import LineConfig
-from bertline.line.opened import full_name
+from bertline.line.opened import full_name, without_untracked
 from bertline.line.provenance import git_commit
 from bertline.line.stages import METRICS, STAGES
 
@@ -25,7 +25,7 @@ def line_folders(config: LineConfig) -> LineFolders:
         tasks={name: Path("artifacts/tasks") / name for name in config.tasks},
         sweeps={name: Path("artifacts/sweep") / name for name in config.tasks},
         metrics=METRICS,
-        params=to_mapping(config),
+        params=without_untracked(to_mapping(config)),
     )
 
 
@@ -49,7 +49,7 @@ def line_facts(config: LineConfig) -> dict[str, Any]:
     artifacts = ("corpus", "tokenizer", "examples", "pretrain")
     manifests = {name: Path("artifacts") / name / MANIFEST_NAME for name in artifacts}
     return {
-        "params": to_mapping(config),
+        "params": without_untracked(to_mapping(config)),
         "commit": git_commit(),
         "metrics": stage_metrics(config),
         "manifests": {name: read_json(path) for name, path in manifests.items() if path.exists()},

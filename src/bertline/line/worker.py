@@ -39,7 +39,8 @@ def main(folder: Path) -> int:
             write_status(folder, Status(state="failed", message=str(error)))
             return FAILED.exit_status
         except (KeyboardInterrupt, SystemExit) as error:
-            message = str(error) or "stopped by a signal"
+            # A bare exit status, or nothing, says no more than that a signal came.
+            message = str(error) if str(error).strip("-0123456789") else "stopped by a signal"
             write_status(folder, Status(state="stopped", message=message))
             return STOPPED.exit_status
         except Exception as error:

@@ -44,6 +44,10 @@ class FilmStripConfig:
     num_guesses: int
 
     def __post_init__(self) -> None:
+        if self.every_steps < 1 or self.num_guesses < 1:
+            raise ValueError(
+                f"every_steps and num_guesses must be at least 1, found {self.every_steps} and {self.num_guesses}"
+            )
         for sentence in self.sentences:
             if "[MASK]" not in sentence:
                 raise ValueError(f"each sentence of the film strip needs a [MASK], found {sentence!r}")
@@ -78,6 +82,8 @@ class PretrainConfig:
         for name in ("validate_every_steps", "validation_sequences", "checkpoint_every_steps", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise ValueError(f"max_steps must be at least 1, or null for all phases, found {self.max_steps}")
 
     @property
     def num_steps(self) -> int:

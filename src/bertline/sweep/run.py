@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from bertline.foundation.errors import MachineError
@@ -38,11 +39,21 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         run_repetitions(job, repetitions, workers)
     baselines, tfidf_by_rows = _baselines(job)
     figures = headline(write_result(job, chosen, repetitions, baselines, tfidf_by_rows))
-    metric = job.task.metric
-    encoder = f"{figures[f'test/{metric}_mean']:.3f} ± {figures[f'test/{metric}_std']:.3f}"
-    beside = f"TF-IDF {figures[f'tfidf/test/{metric}']:.3f}, majority {figures[f'majority/test/{metric}']:.3f}"
-    say(f"{job.task_name}: test {metric} {encoder} over {job.sweep.num_seeds} seeds; {beside}")
+    say(_summary(job, figures))
     return figures
+
+
+def _summary(job: SweepJob, figures: Mapping[str, float]) -> str:
+    """The result in a line, with its spread and everything that it is measured against."""
+    metric = job.task.metric
+
+    def over_seeds(arm: str) -> str:
+        return f"{figures[f'{arm}test/{metric}_mean']:.3f} ± {figures[f'{arm}test/{metric}_std']:.3f}"
+
+    beside = [f"TF-IDF {figures[f'tfidf/test/{metric}']:.3f}", f"majority {figures[f'majority/test/{metric}']:.3f}"]
+    if job.sweep.random_weights_baseline:
+        beside.insert(0, f"random weights {over_seeds('random_weights/')}")
+    return f"{job.task_name}: test {metric} {over_seeds('')} over {job.sweep.num_seeds} seeds; {', '.join(beside)}"
 
 
 def _baselines(job: SweepJob) -> tuple[dict[str, BaselineScores], dict[int, float]]:

@@ -120,3 +120,9 @@ class ClassificationTaskConfig:
     """Trials of this task's study; None takes `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
     """Hyperparameters of this task's own space; each replaces the entry of that name in `sweep.space`."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_train_rows", "num_trials", "max_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, found {value}")

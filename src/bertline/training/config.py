@@ -30,28 +30,34 @@ OptimizerConfig = AdamWConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LinearScheduleConfig:
-    """Linear warm-up to the peak, then linear decay to zero at the last step (paper, A.2)."""
-
-    kind: Literal["linear"]
+class _CommonScheduleConfig:
     num_warmup_steps: int
+
+    def __post_init__(self) -> None:
+        if self.num_warmup_steps < 0:
+            raise ValueError(f"num_warmup_steps must not be negative, found {self.num_warmup_steps}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CosineScheduleConfig:
+class LinearScheduleConfig(_CommonScheduleConfig):
+    """Linear warm-up to the peak, then linear decay to zero at the last step (paper, A.2)."""
+
+    kind: Literal["linear"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CosineScheduleConfig(_CommonScheduleConfig):
     """Linear warm-up to the peak, then half a cosine down to `final_fraction` of it."""
 
     kind: Literal["cosine"]
-    num_warmup_steps: int
     final_fraction: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConstantScheduleConfig:
+class ConstantScheduleConfig(_CommonScheduleConfig):
     """Linear warm-up to the peak, which then stays."""
 
     kind: Literal["constant"]
-    num_warmup_steps: int
 
 
 ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig
