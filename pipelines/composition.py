@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +25,10 @@ def plain(composed: DictConfig) -> dict[str, Any]:
     """
     missing = sorted(OmegaConf.missing_keys(composed))
     if missing:
-        raise ConfigError("".join(f"{key} has no value; give one, for example {key}=VALUE.\n" for key in missing))
+        raise ConfigError(
+            f"{', '.join(missing)} has no value. Give one, {missing[0]}=VALUE, or keep one for good: "
+            f"python pipelines/configure.py {missing[0]}=VALUE --save"
+        )
     return OmegaConf.to_container(composed, resolve=True)  # type: ignore[return-value]
 
 
@@ -33,6 +37,7 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
+        os.chdir(CONF.parent)  # artifacts/ and runs/ are the repository's, wherever this was started
         try:
             run(plain(composed))
         except BertlineError as error:

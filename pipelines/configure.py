@@ -35,8 +35,14 @@ def main(arguments: list[str]) -> None:
     """Do what the arguments ask; see the module's docstring."""
     flags = {argument for argument in arguments if argument.startswith("--")}
     overrides = [argument for argument in arguments if argument not in flags]
+    if "--help" in flags:
+        say(str(__doc__))
+        return
     if unknown := flags - {"--save", "--keep", "--drop"}:
         raise ConfigError(f"unknown option {', '.join(sorted(unknown))}; known: --save, --keep, --drop")
+    if len(flags) > 1 or (overrides and flags & {"--keep", "--drop"}):
+        raise ConfigError(f"{' '.join(arguments)} asks for several things at once; --keep and --drop stand alone")
+    os.chdir(CONF.parent)
     by_dvc_experiment = "DVC_EXP_NAME" in os.environ
     if "--keep" in flags:
         save({}, {key: present for key, (present, _) in _at_stake(composed([])).items()})
@@ -136,6 +142,8 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
         if override.is_sweep_override() or override.is_delete():
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
         key, value = override.key_or_group, override.value()
+        if not (CONF / key).is_dir() and key.split(".")[0] not in SECTIONS:
+            raise ConfigError(f"{override.input_line} is no part of the line; sections: {', '.join(SECTIONS)}.")
         if (CONF / key).is_dir() or override.package is not None:
             groups[override.get_key_element().lstrip("+")] = str(value)
         else:

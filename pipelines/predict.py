@@ -4,26 +4,31 @@ python pipelines/predict.py task_name=docs_library input=passages.txt output=pre
 python pipelines/predict.py task_name=embed input=passages.csv text_column=body output=vectors.parquet
 """
 
+import codecs
 from pathlib import Path
 from typing import Any
 
 import bertline
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.inference.predict import FileColumns, predict_file
 from bertline.line.stages import stage_named
 from composition import recipe
 
+STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
 EXPORTED = Path(stage_named("export").output)
 
 
 def main(asked: dict[str, Any]) -> None:
     """Stream the input through the model."""
+    check(asked)
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
     done = predict_file(
         model,
-        Path(asked["input"]),
-        Path(asked["output"]),
+        STARTED_IN / asked["input"],
+        STARTED_IN / asked["output"],
         columns=FileColumns(text=asked["text_column"], text_pair=asked["text_pair_column"], encoding=asked["encoding"]),
         batch_size=asked["batch_size"],
         output="vectors" if asked["task_name"] == "embed" else "labels",
@@ -32,10 +37,26 @@ def main(asked: dict[str, Any]) -> None:
     say(f"{asked['output']}: {done.num_rows:,} rows{cut}")
 
 
+def check(asked: dict[str, Any]) -> None:
+    """Find what would fail, or mean nothing, before the model is loaded."""
+    if asked["batch_size"] < 1:
+        raise ConfigError(f"batch_size must be at least 1, found {asked['batch_size']}")
+    try:
+        codecs.lookup(asked["encoding"])
+    except LookupError:
+        raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
+    manifest = Path(stage_named("task_data").output.format(task=asked["task_name"])) / MANIFEST_NAME
+    if asked["model_folder"] is None and manifest.exists():
+        pairs = read_json(manifest)["pair"]
+        if pairs != (asked["text_pair_column"] is not None):
+            wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
+            raise ConfigError(f"task {asked['task_name']} takes {wanted}")
+
+
 def folder_of(asked: dict[str, Any]) -> Path | str:
     """The model that is asked for: a given one, a task's exported winner, or the exported encoder."""
-    if asked["model"] is not None:
-        return asked["model"]
+    if asked["model_folder"] is not None:
+        return asked["model_folder"]
     task = asked["task_name"]
     known = sorted(path.name for path in EXPORTED.glob("*") if path.is_dir() and path.name != "encoder")
     if task == "embed" and (EXPORTED / "encoder").is_dir():
@@ -43,7 +64,7 @@ def folder_of(asked: dict[str, Any]) -> Path | str:
     if task not in known:
         raise ConfigError(
             f"task_name is {task!r}; exported tasks: {', '.join(known) or '(none: run `dvc repro` first)'}, "
-            "and embed for vectors. Or name any model with model=FOLDER."
+            "and embed for vectors. Or name any model with model_folder=FOLDER."
         )
     return EXPORTED / task
 

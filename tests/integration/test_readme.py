@@ -68,7 +68,8 @@ def for_smoke(command: str, line: Path, tmp_path: Path) -> str:
         # The environment is the one that runs the tests: `make` must not install it again.
         command = command.replace("make ", "make -o .venv/.installed -o .venv/.installed-dev ")
         return f"echo 'The function returns a ___ of integers.' | {command}"
-    finished = next(path for path in (line / "runs/pretrain").iterdir() if (path / "result").exists())
+    runs = [path for path in (line / "runs/pretrain").iterdir() if (path / "result").exists()]
+    finished = max(runs, key=lambda path: path.stat().st_mtime)
     for readers, smoke in {
         "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
         # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
@@ -76,12 +77,15 @@ def for_smoke(command: str, line: Path, tmp_path: Path) -> str:
         "/path/to/checkpoint": f"{tmp_path}/checkpoint",
         "model=base": "model=tiny",
         "FINGERPRINT": finished.name,
-        "[{steps: 9000, max_length: 64, global_batch_size: 64}]": LONGER_PHASES,
+        README_PHASES: LONGER_PHASES,
     }.items():
         command = command.replace(readers, smoke)
     return command
 
 
+README_PHASES = (
+    "[{steps: 600, max_length: 16, global_batch_size: 256}, {steps: 9000, max_length: 64, global_batch_size: 64}]"
+)
 # The smoke preset's phases with four more steps at the end.
 LONGER_PHASES = (
     "[{steps: 30, max_length: 32, global_batch_size: 16}, {steps: 14, max_length: 64, global_batch_size: 8}]"

@@ -135,8 +135,6 @@ def _messages(problems: list[Any], where: str) -> Iterator[str]:
     for problem in problems:
         # A union adds its member's class name to the path; people know keys, not class names.
         parts = [str(part) for part in problem["loc"] if not (isinstance(part, str) and part[:1].isupper())]
-        if problem["type"] == "dataclass_type" or (problem["type"] == "literal_error" and parts[-1:] == ["kind"]):
-            continue  # another member of a union: `_union_problems` has already checked the kind
         key = where
         for part in parts:
             key = f"{key}[{part}]" if part.isdigit() else _join(key, part)

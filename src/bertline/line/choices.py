@@ -75,6 +75,9 @@ def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values:
     kept.update({f"override /{group}": option for group, option in groups.items()})
     result: dict[str, Any] = {"defaults": [{key: option} for key, option in kept.items()] + ["_self_"]}
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
+    for group in groups:
+        # Another option of a group begins with its own values: those saved for the option before may not even fit it.
+        _drop(result, group.rpartition("@")[2].split("."))
     for key, value in values.items():
         _set(result, key.split("."), value)
     return result
@@ -84,6 +87,12 @@ def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
     """A line a key, for people."""
     for key, (old, new) in changes.items():
         yield f"  {key}: {json.dumps(old)} -> {json.dumps(new)}"
+
+
+def _drop(mapping: dict[str, Any], parts: list[str]) -> None:
+    for part in parts[:-1]:
+        mapping = mapping.get(part, {})
+    mapping.pop(parts[-1], None)
 
 
 def _set(mapping: dict[str, Any], parts: list[str], value: Any) -> None:

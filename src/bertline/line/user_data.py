@@ -71,6 +71,8 @@ def _link(place: Path, path: str, key: str) -> None:
         return
     if not target.exists():
         raise ConfigError(f"{key} is {path}; {target} does not exist.")
+    if target.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise ConfigError(f"{key} is {path}, which holds bertline itself; put the data into a folder of its own.")
     if place.is_symlink():
         if place.resolve() == target.resolve():
             return

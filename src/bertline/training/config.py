@@ -90,5 +90,9 @@ class RuntimeConfig:
         for name in ("num_devices", "num_nodes", "sweep_workers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.num_threads is not None and self.num_threads < 1:
+            raise ValueError(f"num_threads must be at least 1, or null for one a core, found {self.num_threads}")
+        if self.micro_batch_size is not None and self.micro_batch_size < 1:
+            raise ValueError(f"micro_batch_size must be at least 1, or null, found {self.micro_batch_size}")
         if self.num_workers < 0:
             raise ValueError(f"num_workers must not be negative, found {self.num_workers}")

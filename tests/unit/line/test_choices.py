@@ -44,6 +44,12 @@ def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None
     }
 
 
+def test_another_option_of_a_group_drops_the_values_saved_for_the_one_before() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
+    merged = lasting_choices(saved, {"corpus": "python_docs"}, {})
+    assert merged == {"defaults": [{"override /corpus": "python_docs"}, "_self_"], "optimizer": {"lr": 0.001}}
+
+
 def test_merging_leaves_the_saved_mapping_alone() -> None:
     saved = {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
     lasting_choices(saved, {}, {"optimizer.lr": 0.5})

@@ -17,7 +17,8 @@ EXPERIMENTS = sorted(path.stem for path in (Path(__file__).resolve().parents[3] 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_is_valid(composed: Composed, experiment: str) -> None:
-    line_config(composed(f"experiment={experiment}"))
+    given = ["pretrain.start_from=some/model"] if experiment == "continued" else []
+    line_config(composed(f"experiment={experiment}", *given))
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])

@@ -1,0 +1,77 @@
+"""Validation names the key that is wrong, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.validation import to_mapping, validate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Circle:
+    kind: Literal["circle"]
+    radius: float
+
+    def __post_init__(self) -> None:
+        if self.radius <= 0:
+            raise ValueError(f"radius must be positive, found {self.radius}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Square:
+    kind: Literal["square", "box"]
+    side: float
+    name: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Picture:
+    shape: Circle | Square
+    shapes: dict[str, Circle | Square]
+    sizes: tuple[int, ...]
+
+
+def picture(**changes: object) -> dict[str, object]:
+    return {"shape": {"kind": "circle", "radius": 1.0}, "shapes": {}, "sizes": [1], **changes}
+
+
+def problems(**changes: object) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        validate(Picture, picture(**changes))
+    return str(caught.value).splitlines()[1:]
+
+
+def test_a_valid_mapping_comes_back_from_its_dataclass() -> None:
+    mapping = picture(shapes={"a": {"kind": "box", "side": 2.0, "name": None}}, sizes=[1, 2])
+    assert to_mapping(validate(Picture, mapping)) == mapping
+
+
+def test_a_broken_rule_of_one_kind_says_nothing_of_the_others() -> None:
+    assert problems(shape={"kind": "circle", "radius": -1.0}) == ["  - shape: radius must be positive, found -1.0."]
+
+
+def test_a_wrong_type_inside_a_union_is_one_problem() -> None:
+    (problem,) = problems(shapes={"a": {"kind": "square", "side": "long", "name": None}})
+    assert problem.startswith("  - shapes.a.side is 'long': ")
+
+
+def test_an_unknown_kind_is_met_with_the_known_ones() -> None:
+    assert problems(shape={"kind": "cirle"}) == [
+        "  - shape.kind is 'cirle'; expected one of box, circle, square. Did you mean circle?"
+    ]
+
+
+@pytest.mark.parametrize("value", ["1", 1.5, True, None])
+def test_nothing_is_converted_silently(value: object) -> None:
+    (problem,) = problems(sizes=[value])
+    assert problem.startswith("  - sizes[0] is ")
+
+
+def test_unknown_and_missing_keys_are_named() -> None:
+    found = problems(shape={"kind": "square", "side": 1.0, "nmae": "x"})
+    assert found[0].startswith("  - shape.nmae is not a known key. Did you mean name?")
+    assert found[1] == "  - shape.name is missing."
