@@ -54,6 +54,35 @@ with hold_lock(folder) as held:
 FAILS = PREAMBLE + 'write_status(folder, Status(state="failed", message="the text is empty"))\nsys.exit(1)\n'
 
 
+STOPS_WHEN_ASKED = (
+    PREAMBLE
+    + """
+import signal
+signals = []
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda number, frame: signals.append(number))
+with hold_lock(folder) as held:
+    write_status(folder, Status(state="running", pid=os.getpid()))
+    (folder / "ready").touch()
+    while not signals:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    write_status(folder, Status(state="stopped", message=f"stopped after {len(signals)} signal"))
+"""
+)
+RECIPE = """
+import sys
+from pathlib import Path
+from bertline.foundation.errors import BertlineError
+from bertline.line import launching
+launching._command = lambda folder, *_: [sys.executable, "-c", sys.argv[2], str(folder)]
+try:
+    launching.run_in_worker(Path(sys.argv[1]), None, several_devices=False)
+except BertlineError as error:
+    print(error)
+"""
+
+
 def use(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: str) -> None:
     command = lambda folder, *_: [sys.executable, "-c", script, str(folder), *arguments]  # noqa: E731
     monkeypatch.setattr(launching, "_command", command)
@@ -109,6 +138,35 @@ def test_a_killed_worker_is_told_apart_and_started_again(tmp_path: Path, monkeyp
     killer.join()
     use(monkeypatch, FINISHES, "0")
     assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+
+
+def test_ctrl_c_reaches_the_worker_once(tmp_path: Path) -> None:
+    """A terminal signals its whole process group; a second signal would make training stop without saving."""
+    recipe = subprocess.Popen(
+        [sys.executable, "-c", RECIPE, str(tmp_path), STOPS_WHEN_ASKED],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.05)
+    os.killpg(recipe.pid, signal.SIGINT)
+    output, _ = recipe.communicate(timeout=30)
+    assert "stopped after 1 signal; run the same command again" in output
+
+
+def test_a_worker_outlives_its_recipe_and_its_terminal(tmp_path: Path) -> None:
+    recipe = subprocess.Popen(
+        [sys.executable, "-c", RECIPE, str(tmp_path), STOPS_WHEN_ASKED],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.05)
+    os.killpg(recipe.pid, signal.SIGHUP)
+    recipe.wait()
+    assert is_locked(tmp_path)
+    os.kill(read_status(tmp_path).pid or 0, signal.SIGTERM)
 
 
 def test_several_devices_are_started_by_torchrun(tmp_path: Path) -> None:
