@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import bertline
 from bertline.export.card_tables import column_names, score_rows, table
 from bertline.export.facts import CardFacts
+from bertline.foundation.manifests import versions_of
 
 
 def what_it_is(facts: CardFacts) -> str:
@@ -21,7 +21,7 @@ def what_it_is(facts: CardFacts) -> str:
     return (
         f"A BERT encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
         f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} word pieces), {begin} with the masked "
-        f"language model and next sentence prediction, made by bertline {bertline.__version__}."
+        f"language model and next sentence prediction, made by bertline {versions_of('bertline')['bertline']}."
     )
 
 
