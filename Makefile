@@ -34,7 +34,7 @@ try: install     ## Type a sentence with blanks, see the guesses (also of a run 
 lint: install-dev ## Check style, layers and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-logo
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/mypy
 
 format: install-dev ## Put the code in its format
