@@ -10,7 +10,7 @@ from bertline.tasks.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import MATCH, MISMATCH, docs_match_rows
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
-from bertline.tasks.library_names import LibraryNames
+from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.rows import LabelledRow
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
