@@ -13,13 +13,16 @@ from collections import Counter
 from pathlib import Path
 
 import optuna
+import psutil
 import pytest
 from optuna.trial import TrialState
 
+from bertline.sweep import study as study_module
 from bertline.sweep.run import run_sweep
+from bertline.sweep.space import planned_points
 
 HELPER = Path(__file__).parents[1] / "finetuning_inputs.py"
-PATIENCE_S = 600.0  # far beyond what a busy machine needs: a wait that fails is about the sweep, never about the clock
+PATIENCE_S = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +82,37 @@ def test_a_killed_sweep_goes_on_and_loses_and_repeats_nothing(tmp_path, inputs):
     assert killed["label_efficiency"] == undisturbed["label_efficiency"]
     identities = Counter((event["arm"], event["kind"], event["number"]) for event in events_of(tmp_path))
     assert max(identities.values()) == 1
+
+
+@pytest.mark.slow
+def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, inputs, monkeypatch):
+    monkeypatch.setattr(study_module, "_HEARTBEAT_S", 1)
+    monkeypatch.setattr(study_module, "_GRACE_S", 2)
+    inputs.write_inputs(tmp_path)
+    job = inputs.sweep_job(tmp_path, tmp_path / "run")
+    job.run_folder.mkdir()
+    study = study_module.open_study(job.run_folder, "encoder", job.sweep)
+    study_module.plan_trials(study, planned_points(job.sweep, job.task))
+    study.ask()  # taken, and nothing more: what a kill leaves that comes before the first heartbeat
+
+    run_sweep(job)
+
+    states = Counter(trial.state for trial in study.get_trials())
+    assert states == {TrialState.COMPLETE: 6, TrialState.FAIL: 1}
+
+
+@pytest.mark.slow
+def test_no_worker_outlives_a_killed_sweep(tmp_path, inputs):
+    inputs.write_inputs(tmp_path)
+    process = start(tmp_path, 2)
+    try:
+        while len(events_of(tmp_path)) < 1:
+            assert process.poll() is None
+            time.sleep(0.02)
+        workers = psutil.Process(process.pid).children(recursive=True)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(workers) >= 2
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert not alive

@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from bertline.foundation.errors import MachineError
+from bertline.foundation.orphans import end_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,7 +36,8 @@ def ordered_map(
         yield from map(function, items)
         return
     # Spawn: forking a process that runs threads (progress bars, Arrow) can leave a child with a lock held for ever.
-    executor = ProcessPoolExecutor(num_workers, mp_context=multiprocessing.get_context("spawn"))
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_parent)
     waiting: deque[Future[Result]] = deque()
     try:
         for item in items:

@@ -22,7 +22,6 @@ from bertline.modeling.huggingface import save_model
 from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, Bench, SweepJob
 from bertline.sweep.space import Params
-from bertline.sweep.trials import end_if_orphaned
 from bertline.sweep.workers import Workers
 from bertline.tasks.metrics import score
 from bertline.tokenization.storage import copy_tokenizer
@@ -98,7 +97,7 @@ def _repeat(bench: Bench, repetition: Repetition) -> str:
         num_train_rows=repetition.num_train_rows,
         seed=seed_for(job.sweep.seed, "repetition", repetition.seed),
     )
-    result = fine_tune(run, on_epoch=lambda epoch, dev_score: end_if_orphaned())
+    result = fine_tune(run)
     test = bench.encoded("test")
     probabilities = predict_probabilities(result.model, test, bench.machine)
     test_score = score(job.task.metric, test.labels, probabilities.argmax(axis=1), len(bench.labels))

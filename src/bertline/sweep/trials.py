@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +19,7 @@ from bertline.sweep.space import Params, planned_points, space_of, suggest
 from bertline.sweep.study import (
     ENDED,
     best_trial,
+    give_running_trials_a_heartbeat,
     is_finished,
     open_study,
     plan_trials,
@@ -40,6 +39,7 @@ def run_trials(job: SweepJob, workers: Workers) -> dict[Arm, Params]:
     """
     studies = {arm: open_study(job.run_folder, arm, job.sweep) for arm in job.arms}
     for study in studies.values():
+        give_running_trials_a_heartbeat(study)
         plan_trials(study, planned_points(job.sweep, job.task))
     sync_trial_events(job)
     while not all(is_finished(study) for study in studies.values()):
@@ -115,16 +115,8 @@ def report_and_prune(trial: optuna.Trial) -> Callable[[int, float], None]:
     """
 
     def on_epoch(epoch: int, dev_score: float) -> None:
-        end_if_orphaned()
         trial.report(dev_score, epoch)
         if trial.should_prune():
             raise optuna.TrialPruned
 
     return on_epoch
-
-
-def end_if_orphaned() -> None:
-    """End a worker whose sweep was killed: the sweep that is started after it must not find it at work."""
-    parent = multiprocessing.parent_process()
-    if parent is not None and not parent.is_alive():
-        os._exit(1)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from bertline.foundation.errors import MachineError
+from bertline.foundation.orphans import end_with_parent
 from bertline.sweep.job import Bench, SweepJob
 
 Item = TypeVar("Item")
@@ -76,6 +77,7 @@ def started_workers(job: SweepJob) -> Iterator[Workers]:
 
 def _prepare(job: SweepJob) -> None:
     global _bench
+    end_with_parent()
     _bench = Bench(job)
 
 
