@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import optuna
@@ -45,3 +46,17 @@ def test_a_pruned_trial_keeps_its_scores_by_epoch(tmp_path: Path) -> None:
     (trial,) = study.trials
     assert trial.state == TrialState.PRUNED
     assert trial.intermediate_values == {1: 0.4}
+
+
+def test_a_running_trial_without_a_heartbeat_is_never_taken_for_dead_until_it_is_given_one(tmp_path: Path) -> None:
+    storage = RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=1, grace_period=1)
+    study = optuna.create_study(storage=storage)
+    trial = study.ask()  # what a process leaves that is killed before its first heartbeat
+    time.sleep(2.5)
+    optuna.storages.fail_stale_trials(study)
+    assert study.trials[0].state == TrialState.RUNNING
+
+    study._storage.record_heartbeat(trial._trial_id)  # the private names that bertline.sweep.study uses
+    time.sleep(2.5)
+    optuna.storages.fail_stale_trials(study)
+    assert study.trials[0].state == TrialState.FAIL
