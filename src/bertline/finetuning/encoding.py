@@ -1,9 +1,9 @@
-"""Labelled rows as token ids, and batches of rows of like length."""
+"""Texts as token ids, and batches of sequences of like length. What every kind of task is made of."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertline.foundation.seeds import generator
-from bertline.tasks.storage import Rows
 from bertline.tokenization.tokenizer import Tokenizer
 
-# Rows are sorted by length among this many batches: enough to leave little padding, few enough to stay random.
+# Sequences are sorted by length among this many batches: enough to leave little padding, few enough to stay random.
 _BATCHES_SORTED_TOGETHER = 16
+SCORING_BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedRows:
-    """Rows as the model takes them; N rows, S the longest of them."""
+class Sequences:
+    """Sequences as the model takes them; N of them, S tokens in the longest."""
 
     input_ids: NDArray[np.int64]
     """[N, S], padded at the end."""
@@ -29,41 +29,59 @@ class EncodedRows:
     """[N, S], 1 in the second segment."""
     lengths: NDArray[np.int64]
     """[N] tokens, [CLS] and [SEP] included."""
-    labels: NDArray[np.int64]
-    """[N]."""
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.lengths)
 
-    def first(self, num_rows: int | None) -> EncodedRows:
-        """The first rows (None: all)."""
-        chosen = slice(num_rows)
-        return EncodedRows(
-            self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen], self.labels[chosen]
-        )
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Sequences:
+        """These sequences, in this order."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        return Sequences(self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen])
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
-        """These rows, padded to the longest among them.
+        """These sequences, padded to the longest among them.
 
         Returns:
-            input_ids, token_type_ids and attention_mask [B, S]; labels [B].
+            input_ids, token_type_ids and attention_mask [B, S].
         """
         longest = int(self.lengths[indices].max())
         return {
             "input_ids": torch.from_numpy(self.input_ids[indices, :longest]),
             "token_type_ids": torch.from_numpy(self.token_type_ids[indices, :longest]),
             "attention_mask": torch.from_numpy((np.arange(longest) < self.lengths[indices, None]).astype(np.int64)),
-            "labels": torch.from_numpy(self.labels[indices]),
         }
 
 
-def encode_rows(rows: Rows, tokenizer: Tokenizer, *, max_length: int) -> EncodedRows:
+def assemble(sequences: Sequence[Sequence[int]], first_lengths: Sequence[int], *, pad_id: int) -> Sequences:
+    """Whole sequences, special pieces included, as one padded array.
+
+    Args:
+        sequences: Ids of each.
+        first_lengths: Tokens of each that are of the first segment, its [CLS] and [SEP] included.
+        pad_id: Of the tokenizer.
+
+    Example:
+        >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
+        [[0, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
+    """
+    lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
+    input_ids = np.full((len(sequences), int(lengths.max(initial=0))), pad_id, dtype=np.int64)
+    for row, sequence in enumerate(sequences):
+        input_ids[row, : len(sequence)] = sequence
+    places = np.arange(input_ids.shape[1])
+    in_second = (places >= np.array(first_lengths, dtype=np.int64)[:, None]) & (places < lengths[:, None])
+    return Sequences(input_ids, in_second.astype(np.int64), lengths)
+
+
+def encode_texts(
+    texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int
+) -> Sequences:
     """Encode `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, each cut to `max_length` tokens.
 
     A pair gives up tokens from the end of its longer segment, one at a time (BERT reference code, `run_classifier.py`).
     """
-    first = tokenizer.encode_literally(rows.texts)
-    second = tokenizer.encode_literally(rows.text_pairs) if rows.text_pairs is not None else None
+    first = tokenizer.encode_literally(list(texts))
+    second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
     sequences: list[list[int]] = []
     first_lengths: list[int] = []
     for index, segment in enumerate(first):
@@ -75,13 +93,7 @@ def encode_rows(rows: Rows, tokenizer: Tokenizer, *, max_length: int) -> Encoded
             kept, tail = segment[:keep_first], [*second[index][:keep_second], tokenizer.sep_id]
         sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
         first_lengths.append(len(kept) + 2)
-    lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
-    input_ids = np.full((len(sequences), int(lengths.max(initial=0))), tokenizer.pad_id, dtype=np.int64)
-    for row, sequence in enumerate(sequences):
-        input_ids[row, : len(sequence)] = sequence
-    places = np.arange(input_ids.shape[1])
-    in_second = (places >= np.array(first_lengths)[:, None]) & (places < lengths[:, None])
-    return EncodedRows(input_ids, in_second.astype(np.int64), lengths, rows.labels)
+    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id)
 
 
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
@@ -101,27 +113,36 @@ def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 class LengthSortedBatches:
-    """Batches of training rows, in another random order in each pass; rows of a batch are of like length.
+    """Batches of training sequences, in another random order in each epoch; those of a batch are of like length.
 
     Args:
-        rows: The training rows.
-        batch_size: Rows of a batch; the last one of a pass may have fewer.
-        seed: The order is a function of the seed and the number of the pass.
+        lengths: Tokens of each sequence.
+        make: Turns the indices of a batch into the batch.
+        batch_size: Sequences of a batch; the last one of an epoch may have fewer.
+        seed: The order is a function of the seed and the number of the epoch.
     """
 
-    def __init__(self, rows: EncodedRows, *, batch_size: int, seed: int) -> None:
-        self._rows = rows
+    def __init__(
+        self,
+        lengths: NDArray[np.integer],
+        make: Callable[[NDArray[np.integer]], dict[str, Tensor]],
+        *,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self._lengths = lengths
+        self._make = make
         self._batch_size = batch_size
         self._seed = seed
-        self._passes = 0
+        self._epochs = 0
 
     def __len__(self) -> int:
-        return math.ceil(len(self._rows) / self._batch_size)
+        return math.ceil(len(self._lengths) / self._batch_size)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        random = generator(self._seed, "order", self._passes)
-        self._passes += 1
-        order = random.permutation(len(self._rows))
+        random = generator(self._seed, "order", self._epochs)
+        self._epochs += 1
+        order = random.permutation(len(self._lengths))
         window = self._batch_size * _BATCHES_SORTED_TOGETHER
         batches = [
             by_length[start : start + self._batch_size]
@@ -129,15 +150,17 @@ class LengthSortedBatches:
             for start in range(0, len(by_length), self._batch_size)
         ]
         for place in random.permutation(len(batches)):
-            yield self._rows.batch(batches[place])
+            yield self._make(batches[place])
 
     def _sorted(self, indices: NDArray[np.integer]) -> NDArray[np.integer]:
-        return indices[np.argsort(self._rows.lengths[indices], kind="stable")]
+        return indices[np.argsort(self._lengths[indices], kind="stable")]
 
 
-def scoring_batches(rows: EncodedRows, *, batch_size: int) -> Iterator[tuple[NDArray[np.integer], dict[str, Tensor]]]:
-    """All rows, the longest first, each batch with the indices of its rows."""
-    order = np.argsort(-rows.lengths, kind="stable")
+def scoring_batches(
+    sequences: Sequences, *, batch_size: int = SCORING_BATCH_SIZE
+) -> Iterator[tuple[NDArray[np.integer], dict[str, Tensor]]]:
+    """All sequences, the longest first, each batch with the indices of its sequences."""
+    order = np.argsort(-sequences.lengths, kind="stable")
     for start in range(0, len(order), batch_size):
         indices = order[start : start + batch_size]
-        yield indices, rows.batch(indices)
+        yield indices, sequences.batch(indices)

@@ -1,4 +1,4 @@
-"""One fine-tuning run: an encoder and labelled rows to a classifier and its scores."""
+"""One fine-tuning run: an encoder and the rows of a task to a finished model and its dev scores."""
 
 from __future__ import annotations
 
@@ -6,120 +6,125 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.encoding import EncodedRows, LengthSortedBatches, scoring_batches
+from bertline.finetuning.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.module import FineTuningData, FineTuningModule
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import choose_attention
-from bertline.modeling.bert import BertForSequenceClassification
-from bertline.modeling.huggingface import load_classifier
 from bertline.modeling.initialization import initialize
-from bertline.tasks.metrics import MetricName, score
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 from bertline.training.trainer import build_trainer, fit
 
 EncoderWeights = Literal["pretrained", "random"]
-_SCORING_BATCH_SIZE = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskSplit:
+    """Rows of a split, and the same encoded."""
+
+    rows: Any
+    encoded: Any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningJob:
     """Everything that decides the outcome of a run, and where it runs."""
 
+    kind: TaskKind[Any, Any, Any]
     config: FineTuningConfig
     encoder: EncoderWeights
     """`random` keeps the architecture of the folder and draws all weights from the seed."""
-    pretrain_folder: Path
+    encoder_folder: Path
     """A Hugging Face folder of any BERT encoder."""
-    train: EncodedRows
-    dev: EncodedRows
-    num_labels: int
-    metric: MetricName
+    train: TaskSplit
+    dev: TaskSplit
     seed: int
-    """Root of the classifier's weights, the order of rows and dropout."""
+    """Root of the head's weights, the order of rows and dropout."""
     machine: Machine
     runtime: RuntimeConfig
+    checks: tuple[float, ...] = ()
+    """Shares of the schedule, rising, above 0 and below 1, after which dev is scored besides the ends of epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevCheck:
+    """A look at dev during training."""
+
+    share: float
+    """Of the schedule that is behind, in (0, 1]."""
+    epoch: int
+    """Finished epochs."""
+    at_epoch_end: bool
+    scores: dict[str, float]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningResult:
     """What a run gives."""
 
-    model: BertForSequenceClassification
-    dev_scores: tuple[float, ...]
-    """After each epoch; the last one is the run's."""
-
-    @property
-    def dev_score(self) -> float:
-        """The dev score of the finished classifier. No epoch is picked, so no choice hides in it."""
-        return self.dev_scores[-1]
+    model: nn.Module
+    calibration: Calibration
+    checks: tuple[DevCheck, ...]
+    """All looks at dev in order."""
+    dev_scores: dict[str, float]
+    """Of the finished model: that of the last epoch, or with early stopping that of the best."""
 
 
-def fine_tune(job: FineTuningJob, *, on_epoch: Callable[[int, float], None] | None = None) -> FineTuningResult:
-    """Train a classifier; the result is a function of the job alone (bitwise on a CPU, for a number of threads).
+def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:
+    """Train a model; the result is a function of the job alone (bitwise on a CPU, for a number of threads).
 
     Args:
         job: The run.
-        on_epoch: Called after each epoch with its number, from 1, and the dev score. What it raises ends the run.
+        on_check: Called after each look at dev. What it raises ends the run.
     """
-    batches = LengthSortedBatches(job.train, batch_size=job.config.batch_size, seed=job.seed)
+    kind, config = job.kind, job.config
     model = _starting_model(job)
-    dev_scores: list[float] = []
+    encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
+    batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
+    num_steps = len(batches) * config.num_epochs
+    checks: list[DevCheck] = []
+    calibration: Calibration = {}
 
     def after_epoch(epoch: int) -> None:
-        probabilities = predict_probabilities(model, job.dev, job.machine)
-        dev_scores.append(score(job.metric, job.dev.labels, probabilities.argmax(axis=1), job.num_labels))
-        if on_epoch is not None:
-            on_epoch(epoch, dev_scores[-1])
+        nonlocal calibration
+        predictions = kind.predict(model, job.dev.encoded, job.machine)
+        calibration = kind.calibrate(job.dev.rows, predictions)
+        scores = kind.scores(kind.statistics(job.dev.rows, predictions, calibration))
+        checks.append(DevCheck(epoch / config.num_epochs, epoch, True, scores))
+        if on_check is not None:
+            on_check(checks[-1])
 
     module = FineTuningModule(
         model,
-        job.config,
-        num_steps=len(batches) * job.config.num_epochs,
+        config,
+        kind,
+        LossOptions(config.label_smoothing, None),
+        num_steps=num_steps,
         seed=job.seed,
         after_epoch=after_epoch,
     )
     trainer = build_trainer(
-        job.machine,
-        job.runtime,
-        callbacks=[],
-        max_epochs=job.config.num_epochs,
-        root=Path(tempfile.gettempdir()),
+        job.machine, job.runtime, callbacks=[], max_epochs=config.num_epochs, root=Path(tempfile.gettempdir())
     )
     fit(trainer, module, FineTuningData(batches))
-    return FineTuningResult(model=model, dev_scores=tuple(dev_scores))
+    return FineTuningResult(model=model, calibration=calibration, checks=tuple(checks), dev_scores=checks[-1].scores)
 
 
-def predict_probabilities(
-    model: BertForSequenceClassification, rows: EncodedRows, machine: Machine
-) -> NDArray[np.float32]:
-    """Probabilities of the labels, [N, number of labels], in the order of the rows."""
-    probabilities = np.zeros((len(rows), model.classifier.out_features), dtype=np.float32)
-    device = next(model.parameters()).device
-    with evaluating(model, machine) as forward:
-        for indices, batch in scoring_batches(rows, batch_size=_SCORING_BATCH_SIZE):
-            inputs = (batch[name].to(device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-            probabilities[indices] = torch.softmax(forward(*inputs).float(), dim=-1).cpu().numpy()
-    return probabilities
-
-
-def _starting_model(job: FineTuningJob) -> BertForSequenceClassification:
-    longest = int(max(job.train.lengths.max(), job.dev.lengths.max()))
-    model = load_classifier(
-        job.pretrain_folder,
-        num_labels=job.num_labels,
+def _starting_model(job: FineTuningJob) -> nn.Module:
+    lengths = [job.kind.lengths(split.encoded).max(initial=1) for split in (job.train, job.dev)]
+    head = HeadSettings(
         dropout_prob=job.config.dropout_prob,
         seed=seed_for(job.seed, "classifier"),
-        attention=choose_attention(job.runtime.attention, job.machine.device.type, longest),
+        attention=choose_attention(job.runtime.attention, job.machine.device.type, int(max(lengths))),
     )
+    model = job.kind.new_model(job.encoder_folder, head)
     if job.encoder == "random":
-        initialize(model, model.bert.config, seed=seed_for(job.seed, "encoder"))
-    return model.to(job.machine.device)
+        encoder: Any = model.bert
+        initialize(model, encoder.config, seed=seed_for(job.seed, "encoder"))
+    return model.to(torch.device(job.machine.device))

@@ -1,17 +1,17 @@
-"""The LightningModule of fine-tuning: cross-entropy, AdamW, linear warm-up and decay (paper, section 4 and A.3)."""
+"""The LightningModule of fine-tuning: AdamW, linear warm-up and decay (paper, section 4 and A.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.kinds.base import LossOptions, TaskKind
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import BertForSequenceClassification
 from bertline.training.config import AdamWConfig, LinearScheduleConfig
 from bertline.training.optimizers import build_optimizer, set_learning_rate
 from bertline.training.schedules import learning_rate_factor
@@ -33,11 +33,13 @@ class FineTuningData(pl.LightningDataModule):
 
 
 class FineTuningModule(pl.LightningModule):
-    """Trains a classifier.
+    """Trains a model of any kind of task.
 
     Args:
         model: With the weights to start from.
         config: The values of this run.
+        kind: Computes the loss.
+        options: What the loss is computed with.
         num_steps: Optimizer steps of the whole run.
         seed: Root of dropout's randomness.
         after_epoch: Called with the number of finished epochs; may raise to stop the run.
@@ -45,8 +47,10 @@ class FineTuningModule(pl.LightningModule):
 
     def __init__(
         self,
-        model: BertForSequenceClassification,
+        model: nn.Module,
         config: FineTuningConfig,
+        kind: TaskKind[Any, Any, Any],
+        options: LossOptions,
         *,
         num_steps: int,
         seed: int,
@@ -56,6 +60,8 @@ class FineTuningModule(pl.LightningModule):
         self.automatic_optimization = False
         self.model = model
         self.config = config
+        self.kind = kind
+        self.options = options
         self.seed = seed
         self.after_epoch = after_epoch
         self.finished_steps = 0
@@ -84,8 +90,7 @@ class FineTuningModule(pl.LightningModule):
         torch.manual_seed(seed_for(self.seed, "dropout", self.finished_steps))
         set_learning_rate(optimizer, self.config.learning_rate * self.learning_rate_factor(self.finished_steps))
         optimizer.zero_grad()
-        logits = self.model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
-        self.manual_backward(F.cross_entropy(logits.float(), batch["labels"]))
+        self.manual_backward(self.kind.loss(self.model, batch, self.options))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
         optimizer.step()
         self.finished_steps += 1

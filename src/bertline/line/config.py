@@ -23,7 +23,18 @@ from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
-from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig
+from bertline.tasks.config import (
+    ChoiceSpace,
+    ClassificationTaskConfig,
+    FillMaskTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RegressionTaskConfig,
+    RerankingTaskConfig,
+    RetrievalTaskConfig,
+    SummarisationTaskConfig,
+    TaskConfig,
+    TokenClassificationTaskConfig,
+)
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
 from bertline.training.config import (
@@ -48,7 +59,17 @@ class LineConfig:
     optimizer: AdamWConfig
     schedule: LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig
     pretrain: PretrainConfig
-    tasks: dict[str, ClassificationTaskConfig]
+    tasks: dict[
+        str,
+        ClassificationTaskConfig
+        | RegressionTaskConfig
+        | TokenClassificationTaskConfig
+        | QuestionAnsweringTaskConfig
+        | RetrievalTaskConfig
+        | RerankingTaskConfig
+        | SummarisationTaskConfig
+        | FillMaskTaskConfig,
+    ]
     sweep: SweepConfig
     evaluate: EvaluateConfig
     export: ExportConfig
@@ -103,7 +124,7 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
         yield from _broken_task_rules(config, name, task)
 
 
-def _broken_task_rules(config: LineConfig, name: str, task: ClassificationTaskConfig) -> Iterator[str]:
+def _broken_task_rules(config: LineConfig, name: str, task: TaskConfig) -> Iterator[str]:
     if task.max_length > config.model.max_position_embeddings:
         yield (
             f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
@@ -113,6 +134,9 @@ def _broken_task_rules(config: LineConfig, name: str, task: ClassificationTaskCo
     for key in task.space:
         if key not in known:
             yield f"tasks.{name}.space.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
+    for key in task.fine_tuning:
+        if key not in known:
+            yield f"tasks.{name}.fine_tuning.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
     if isinstance(config.sweep.sampler, GridSamplerConfig):
         for key, space in {**config.sweep.space, **task.space}.items():
             if not isinstance(space, ChoiceSpace):

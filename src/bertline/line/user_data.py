@@ -17,7 +17,6 @@ from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.line.config import LineConfig
 from bertline.line.stages import USER_CHECKPOINT, USER_TASKS, USER_TEXT, USER_VOCABULARY
-from bertline.tasks.config import TableSourceConfig
 from bertline.tokenization.config import ExistingTokenizerConfig
 
 _PLACEHOLDER = ".place"
@@ -51,8 +50,9 @@ def _named_paths(config: LineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
     if start is not None and _is_local(start):
         yield USER_CHECKPOINT, ("pretrain.start_from", start)
     for name, task in config.tasks.items():
-        if isinstance(task.source, TableSourceConfig):
-            yield USER_TASKS / name, (f"tasks.{name}.source.path", task.source.path)
+        path = getattr(task.source, "path", None)  # sources that are made from packages or a hub have none
+        if path is not None:
+            yield USER_TASKS / name, (f"tasks.{name}.source.path", path)
 
 
 def _is_local(name_or_path: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,13 +15,15 @@ from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.heads import BertForTokenClassification
 from bertline.modeling.initialization import initialize
 from bertline.modeling.weight_files import read_weight_names, read_weights, write_weights
 from bertline.modeling.weight_names import from_disk, to_disk
 
 CONFIG_NAME = "config.json"
+_POOLER = "bert.pooler."
 # What a checkpoint may lack: heads of another purpose, which then start anew.
-_HEADS = ("cls.", "classifier.", "bert.pooler.")
+_HEADS = ("cls.", "classifier.", "qa_outputs.", _POOLER)
 _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
     "gelu": "gelu",
     "gelu_python": "gelu",
@@ -32,7 +34,7 @@ _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
 # Seed of heads that a checkpoint lacks, where the caller gives none.
 _FRESH_SEED = 0
 
-Model = TypeVar("Model", BertModel, BertForPreTraining, BertForSequenceClassification)
+Model = TypeVar("Model", bound=nn.Module)
 
 
 def config_to_huggingface(
@@ -104,26 +106,31 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
     return config, mapping["vocab_size"], 0 if pad_token_id is None else pad_token_id
 
 
-def save_model(model: nn.Module, folder: Path, *, id2label: Mapping[int, str] | None = None) -> None:
+def save_model(
+    model: nn.Module, folder: Path, *, id2label: Mapping[int, str] | None = None, problem_type: str | None = None
+) -> None:
     """Write config.json and model.safetensors so that transformers loads them without a missing or unexpected key.
 
     Args:
-        model: `BertModel`, `BertForPreTraining` or `BertForSequenceClassification`.
+        model: `BertModel`, or any of our models that is named as its class in transformers.
         folder: Is made where it does not exist. Other files in it stay.
         id2label: Names of a classifier's labels; `LABEL_0`, ... where none are given.
+        problem_type: What transformers is told of a classifier: `regression`, `multi_label_classification`.
 
     Raises:
         MachineError: The folder is full or cannot be written.
     """
     encoder = model if isinstance(model, BertModel) else model.bert
     labels: dict[str, Any] = {}
-    if isinstance(model, BertForSequenceClassification):
+    if isinstance(model, BertForSequenceClassification | BertForTokenClassification):
         names = id2label or {i: f"LABEL_{i}" for i in range(model.classifier.out_features)}
         labels = {
             "id2label": {str(i): name for i, name in names.items()},
             "label2id": {name: int(i) for i, name in names.items()},
             "classifier_dropout": model.dropout.p,
         }
+    if problem_type is not None:
+        labels["problem_type"] = problem_type
     config = config_to_huggingface(
         encoder.config, encoder.vocab_size, encoder.pad_token_id, type(model).__name__, **labels
     )
@@ -132,11 +139,17 @@ def save_model(model: nn.Module, folder: Path, *, id2label: Mapping[int, str] | 
 
 
 def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
-    """A model's weights under the names transformers gives them: a bare encoder has no `bert.` prefix there."""
+    """A model's weights under the names transformers gives them: a bare encoder has no `bert.` prefix there.
+
+    A pooler that the model's head does not read is left out, as transformers does.
+    """
     if isinstance(model, BertModel):
         weights = to_disk({f"bert.{name}": tensor for name, tensor in model.state_dict().items()})
         return {name.removeprefix("bert."): tensor for name, tensor in weights.items()}
-    return to_disk(model.state_dict())
+    weights = to_disk(model.state_dict())
+    if getattr(model, "uses_pooler", True):
+        return weights
+    return {name: tensor for name, tensor in weights.items() if not name.startswith(_POOLER)}
 
 
 def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
@@ -187,6 +200,33 @@ def load_classifier(
         attention=attention,
     )
     return _filled(model, folder, seed=seed, expected_fresh=() if num_labels is None else ("classifier.",))
+
+
+def load_with_head(
+    folder: Path,
+    make: Callable[[ModelConfig, int, int], Model],
+    *,
+    new_head: tuple[str, ...] = (),
+    dropout_prob: float | None = None,
+    seed: int = _FRESH_SEED,
+) -> Model:
+    """Read a BERT folder into a model with any head.
+
+    Args:
+        folder: Any BERT folder.
+        make: Builds the model, with the encoder as `bert`, from its config, the vocabulary size and the id of `[PAD]`.
+        new_head: Prefixes of the weights, on disk, that start anew whatever the folder holds (`("classifier.",)`);
+            empty for a finished model, whose head the folder must have.
+        dropout_prob: Of attention and hidden states; None keeps the folder's.
+        seed: For what starts anew.
+    """
+    config, vocab_size, pad_token_id = read_config(folder)
+    if dropout_prob is not None:
+        config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
+    model = make(config, vocab_size, pad_token_id)
+    # A head that never reads the pooler does not miss it.
+    unread = () if getattr(model, "uses_pooler", True) else (_POOLER,)
+    return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, int, int]:

@@ -48,25 +48,52 @@ class MedianPrunerConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SuccessiveHalvingPrunerConfig:
+    """Of the trials that reach a rung, the best share goes on (arXiv 1810.05934, asynchronous).
+
+    Rungs are shares of a trial's own schedule, so a trial of two epochs and one of four are compared at the same point
+    of their learning-rate decay.
+    """
+
+    kind: Literal["successive_halving"]
+    reduction_factor: int
+    """One in so many goes on from a rung; each rung lies so many times further than the one before."""
+    num_rungs: int
+    """Before the end: with a factor of 2 and 3 rungs, at 1/8, 1/4 and 1/2 of the schedule."""
+
+    def __post_init__(self) -> None:
+        if self.reduction_factor < 2 or self.num_rungs < 1:
+            raise ValueError("reduction_factor must be at least 2 and num_rungs at least 1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SweepConfig:
     """A study for each task."""
 
     seed: int
     num_trials: int
     sampler: GridSamplerConfig | RandomSamplerConfig | TpeSamplerConfig
-    pruner: NoPrunerConfig | MedianPrunerConfig
+    pruner: NoPrunerConfig | MedianPrunerConfig | SuccessiveHalvingPrunerConfig
     fine_tuning: FineTuningConfig
     """The values that the space does not vary."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
     """Fields of `fine_tuning` that trials vary."""
+    num_best: int
+    """So many of the best configurations are repeated over seeds; the one with the best mean on dev wins."""
     num_seeds: int
-    """Repetitions of the best configuration; the spread comes from these."""
+    """Repetitions of each of the best configurations; the spread comes from these."""
     num_label_efficiency_seeds: int
     """Repetitions at each other training size (`tasks.NAME.label_efficiency_rows`)."""
     precision: Literal["auto", "fp32", "bf16"]
     """Number format of fine-tuning; auto: bf16 where the hardware computes it natively, else fp32."""
-    random_weights_baseline: bool
-    """The same encoder from random weights, with the same trials and seeds."""
+    random_weights_baseline: Literal["always", "up_to_small", "never"]
+    """The same encoder from random weights, with the same trials and seeds. `up_to_small`: only for encoders of at most
+    4 layers of 512 (BERT-small); larger ones cost as much again and the answer is known."""
+    reference_encoder: str | None
+    """Any BERT checkpoint (a folder, or a hub name with its revision) under the same trials and seeds, to answer
+    whether one's own encoder is better on one's own task. None: none."""
+    num_bootstrap_samples: int
+    """Resamples of the test rows for intervals and paired tests."""
     max_retries: int
     """How often a trial that died with its process is tried again."""
 
@@ -75,6 +102,6 @@ class SweepConfig:
         for name in self.space:
             if name not in known:
                 raise ValueError(f"space.{name} is not a field of fine_tuning; known: {', '.join(sorted(known))}")
-        for name in ("num_trials", "num_seeds", "num_label_efficiency_seeds"):
+        for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds", "num_bootstrap_samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")

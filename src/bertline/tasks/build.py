@@ -1,42 +1,29 @@
-"""The stage task_data: labelled rows of any source to train, dev and test with a manifest."""
+"""The stage task_data: rows of any source to train, dev and test with a manifest."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import assert_never
-
-import numpy as np
 
 from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import folder_written_atomically
-from bertline.foundation.manifests import versions_of, write_manifest
+from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
-from bertline.tasks.config import (
-    ClassificationTaskConfig,
-    DocsLibrarySourceConfig,
-    DocsMatchSourceConfig,
-    HubSourceConfig,
-    TableSourceConfig,
-)
-from bertline.tasks.docs_library import docs_library_rows
-from bertline.tasks.docs_match import docs_match_rows
-from bertline.tasks.rows import LabelledRow, SourceRows
-from bertline.tasks.splits import with_all_splits
-from bertline.tasks.storage import FORMAT_VERSION, KIND, Rows, SplitName, write_rows
-from bertline.tasks.table_source import hub_rows, table_rows
+from bertline.tasks.built import BuiltTask
+from bertline.tasks.classification_data import classification_task
+from bertline.tasks.config import ClassificationTaskConfig, TaskConfig
+from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
 
 
 def build_task(
-    name: str, config: ClassificationTaskConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int = 1
+    name: str, config: TaskConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
-    """Make the labelled rows of one task.
+    """Make the rows of one task.
 
     Args:
         name: Of the task, for messages.
         config: Source, labels and sizes.
-        python_docs: The packages that `docs_library` and `docs_match` are made from.
+        python_docs: The packages that the `docs_*` sources are made from.
         out: The artifact folder.
         num_workers: Processes that read documentation strings; the result does not depend on it.
 
@@ -46,122 +33,58 @@ def build_task(
     Raises:
         DataError: The data cannot be used: naming file and line where there is one.
     """
-    source = _read_source(config, python_docs, num_workers)
-    splits: dict[SplitName, list[LabelledRow]] = {
-        "train": source.train[: _num_rows_made(config)],
-        "dev": source.dev or [],
-        "test": source.test or [],
-    }
-    labels = _label_names(name, config, splits)
-    rows = {split: _numbered(name, split, rows, labels) for split, rows in splits.items()}
-    _check(name, config, splits)
-    counts = {split: len(split_rows) for split, split_rows in rows.items()}
+    task = _built(name, config, python_docs, num_workers)
+    _check(name, config, task)
+    counts = {split: len(rows) for split, rows in task.splits.items()}
     with folder_written_atomically(out) as folder:
-        for split, split_rows in rows.items():
-            write_rows(folder, split, split_rows)
+        for split, rows in task.splits.items():
+            write_rows(folder, split, rows)
+        if task.collection is not None:
+            write_rows(folder, COLLECTION, task.collection)
         content = {
             "task": name,
-            "labels": labels,
+            "task_kind": config.kind,
+            "labels": list(task.labels),
             "metric": config.metric,
-            "pair": rows["train"].text_pairs is not None,
             "counts": counts,
-            "labels_by_split": {
-                split: dict(zip(labels, np.bincount(split_rows.labels, minlength=len(labels)).tolist(), strict=True))
-                for split, split_rows in rows.items()
-            },
-            "dropped": {reason: number for reason, number in sorted(source.dropped.items()) if number},
+            "dropped": {reason: number for reason, number in sorted(task.dropped.items()) if number},
             "source": config.source.kind,
-            "versions": _versions(config, python_docs),
+            "versions": task.versions,
+            **task.more,
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     sizes = ", ".join(f"{count:,} {split}" for split, count in counts.items())
-    say(f"{name}: {sizes} rows, {len(labels)} labels")
-    return {**{f"{split}_rows": count for split, count in counts.items()}, "num_labels": len(labels)}
+    labels = f", {len(task.labels)} labels" if task.labels else ""
+    dropped = sum(task.dropped.values())
+    say(f"{name}: {sizes} rows{labels}" + (f"; {dropped:,} left out or repaired, see the manifest" if dropped else ""))
+    figures = {f"{split}_rows": count for split, count in counts.items()}
+    if task.labels:
+        figures["num_labels"] = len(task.labels)
+    if task.collection is not None:
+        figures["num_documents"] = len(task.collection)
+    return dict(figures)
 
 
-def _num_rows_made(config: ClassificationTaskConfig) -> int | None:
-    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
-
-
-def _read_source(config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int) -> SourceRows:
-    num_rows, seed = _num_rows_made(config), config.split_seed
-    match config.source:
-        case DocsLibrarySourceConfig():
-            modules = read_modules(python_docs, num_workers=num_workers)
-            return docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
-        case DocsMatchSourceConfig():
-            modules = read_modules(python_docs, num_workers=num_workers)
-            return docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
-        case TableSourceConfig():
-            return with_all_splits(table_rows(config.source), config)
-        case HubSourceConfig():
-            return with_all_splits(hub_rows(config.source), config)
+def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_workers: int) -> BuiltTask:
+    match config:
+        case ClassificationTaskConfig():
+            return classification_task(name, config, python_docs, num_workers=num_workers)
         case _:
-            assert_never(config.source)
+            raise ConfigError(f"{config.kind} is not there yet")
 
 
-def _versions(config: ClassificationTaskConfig, python_docs: PythonDocsConfig) -> dict[str, str]:
-    match config.source:
-        case DocsLibrarySourceConfig() | DocsMatchSourceConfig():
-            return package_versions(python_docs)
-        case TableSourceConfig():
-            return versions_of("pyarrow")
-        case HubSourceConfig():
-            return versions_of("datasets", "pyarrow")
-        case _:
-            assert_never(config.source)
-
-
-def _label_names(name: str, config: ClassificationTaskConfig, splits: dict[SplitName, list[LabelledRow]]) -> list[str]:
-    if config.labels is not None:
-        return list(config.labels)
-    labels = sorted({row.label for row in splits["train"]})
-    # A column of numbers or of texts taken for labels would otherwise become thousands of classes.
-    if len(splits["train"]) > 20 and len(labels) > len(splits["train"]) / 2:
-        raise DataError(
-            f"tasks.{name}: the {len(splits['train'])} train rows have {len(labels)} different labels ({labels[0]!r}, "
-            f"{labels[1]!r}, ...). Is source.label_column the right column?"
-        )
-    return labels
-
-
-def _check(name: str, config: ClassificationTaskConfig, splits: dict[SplitName, list[LabelledRow]]) -> None:
-    for split, rows in splits.items():
-        if not rows:
+def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
+    """What holds for every kind: no split is empty, and train has the rows that are asked for."""
+    for split, rows in task.splits.items():
+        if not len(rows):
             raise DataError(
                 f"tasks.{name}: the {split} split has no rows. Give its file in the task's source, raise "
                 "dev_fraction or test_fraction, or add rows."
             )
-    train = splits["train"]
-    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
-    for size in sizes:
-        if size > len(train):
+    num_train = len(task.splits["train"])
+    for size in (config.num_train_rows, *config.label_efficiency_rows):
+        if size is not None and size > num_train:
             raise DataError(
                 f"tasks.{name}: {size} train rows are asked for (num_train_rows, label_efficiency_rows), but there are "
-                f"{len(train)}. Ask for at most so many."
+                f"{num_train}. Ask for at most so many."
             )
-    smallest = train[: min(sizes, default=len(train))]
-    found = sorted({row.label for row in smallest})
-    if len(found) < 2:
-        raise DataError(
-            f"tasks.{name}: all {len(smallest)} train rows have the label {found[0]!r}; a classifier needs at least "
-            "two labels. Check source.label_column, or add rows of the other labels."
-        )
-
-
-def _numbered(name: str, split: SplitName, rows: list[LabelledRow], labels: list[str]) -> Rows:
-    numbers = {label: number for number, label in enumerate(labels)}
-    for row in rows:
-        if row.label not in numbers:
-            raise DataError(
-                f"tasks.{name}, {split} row {row.id}: the label is {row.label!r}; allowed are "
-                f"{', '.join(map(repr, labels))}. Mend the row or add the label to tasks.{name}.labels. "
-                "(A split without labels cannot be scored: set its file to null, and it is cut from train.)"
-            )
-    pairs = [row.text_pair for row in rows if row.text_pair is not None]
-    return Rows(
-        [row.id for row in rows],
-        [row.text for row in rows],
-        pairs or None,
-        np.array([numbers[row.label] for row in rows], dtype=np.int64),
-    )

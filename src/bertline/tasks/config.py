@@ -1,71 +1,28 @@
-"""Configuration of one task: where its labelled rows come from, and how it is scored."""
+"""Configuration of one task: its rows, its head, and how it is scored. One class for each use of BERT."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.tasks.source_config import (
+    AnswersSourceConfig,
+    BeirSourceConfig,
+    ConllSourceConfig,
+    DocsLibrarySourceConfig,
+    DocsMatchSourceConfig,
+    DocsParametersSourceConfig,
+    DocsSearchSourceConfig,
+    HubSourceConfig,
+    PlainTextSourceConfig,
+    SmartSourceConfig,
+    SquadSourceConfig,
+    SummariesSourceConfig,
+    TableSourceConfig,
+    TrecSourceConfig,
+)
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocsLibrarySourceConfig:
-    """Which library does this passage document? Made from the packages in `python_docs`; names are removed."""
-
-    kind: Literal["docs_library"]
-    min_words: int
-    max_words: int
-    num_dev_rows: int
-    num_test_rows: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocsMatchSourceConfig:
-    """Does this summary belong to this function? Negatives are summaries from the same module."""
-
-    kind: Literal["docs_match"]
-    min_words: int
-    num_dev_rows: int
-    num_test_rows: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableSourceConfig:
-    """Files of your own: CSV, TSV, JSONL or Parquet (`.gz` too)."""
-
-    kind: Literal["table"]
-    path: str
-    """The folder of the files, or one file that is split by `dev_fraction` and `test_fraction`."""
-    format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
-    train_file: str | None
-    dev_file: str | None
-    test_file: str | None
-    """File names in `path`; a missing dev or test is cut from train by a hash of the row."""
-    text_column: str | int
-    """A column's name, or its number from 0 where the file has no header."""
-    text_pair_column: str | int | None
-    label_column: str | int
-    header: bool
-    quoting: bool
-    """False for files with unbalanced quotes."""
-    encoding: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HubSourceConfig:
-    """A labelled Hugging Face dataset."""
-
-    kind: Literal["hub"]
-    name: str
-    revision: str
-    subset: str | None
-    train_split: str
-    dev_split: str | None
-    test_split: str | None
-    text_column: str
-    text_pair_column: str | None
-    label_column: str
-
-
-SourceConfig = DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
+Pooling = Literal["mean", "cls"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,32 +54,162 @@ SpaceConfig = ChoiceSpace | LogUniformSpace
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClassificationTaskConfig:
-    """Classification of single passages or of pairs."""
+class BaseTaskConfig:
+    """What every task has."""
 
-    kind: Literal["classification"]
-    source: DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
-    labels: tuple[str, ...] | None
-    """The labels in order; None takes those of the train split, sorted. A label outside the list is an error."""
-    metric: Literal["accuracy", "macro_f1", "matthews"]
-    """What trials are chosen by, on dev; higher is better."""
     max_length: int
-    """Most tokens of a sequence; longer ones are truncated."""
+    """Most tokens of a sequence."""
     num_train_rows: int | None
-    """Labelled rows used for training; None takes all."""
+    """Rows used for training (questions, sentences, queries: what the task counts in); None takes all."""
     label_efficiency_rows: tuple[int, ...]
     """Other training sizes to score the best configuration at; empty for none."""
     dev_fraction: float
     test_fraction: float
     """Shares cut from train where the source has no dev or no test."""
     split_seed: int
+    start_from: str | None
+    """The encoder: None for the line's own, `random` for its architecture with random weights, or any BERT checkpoint
+    as a folder or a hub name with its revision (`google-bert/bert-base-uncased@COMMIT`)."""
     num_trials: int | None
     """Trials of this task's study; None takes `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
     """Hyperparameters of this task's own space; each replaces the entry of that name in `sweep.space`."""
+    fine_tuning: dict[str, float | int | str | None]
+    """Fields of `sweep.fine_tuning` that this task sets otherwise."""
 
     def __post_init__(self) -> None:
         for name in ("num_train_rows", "num_trials", "max_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, found {value}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassificationTaskConfig(BaseTaskConfig):
+    """Classification of single passages or of pairs; one label a row, or any number of them (`multi_label`)."""
+
+    kind: Literal["classification"]
+    source: DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
+    labels: tuple[str, ...] | None
+    """The labels in order; None takes those of the train split, sorted. A label outside the list is an error."""
+    multi_label: bool
+    metric: Literal["accuracy", "macro_f1", "micro_f1", "matthews", "f1"]
+    """What trials are chosen by, on dev; higher is better. `f1` is that of the second of two labels (MRPC, QQP)."""
+    long_texts: Literal["truncate", "windows"]
+    """`windows` reads a long text in overlapping pieces and pools their scores."""
+    window_overlap: int
+    """Tokens that neighbouring windows share."""
+    window_pooling: Literal["mean", "max"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RegressionTaskConfig(BaseTaskConfig):
+    """A number for a passage or, more often, for how alike two passages are."""
+
+    kind: Literal["regression"]
+    source: TableSourceConfig | HubSourceConfig
+    low: float
+    high: float
+    """The scale of the numbers (STS-B: 0 to 5). A number outside it is a bad row."""
+    head: Literal["linear", "cosine"]
+    """`linear`: one number from [CLS] of both texts together. `cosine`: each text by itself, pooled, compared."""
+    pooling: Literal["mean", "cls"]
+    """Of the `cosine` head."""
+    metric: Literal["pearson", "spearman"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TokenClassificationTaskConfig(BaseTaskConfig):
+    """A tag for each word: names of people, places, parameters. Tags are IOB2 (`O`, `B-TYPE`, `I-TYPE`)."""
+
+    kind: Literal["token_classification"]
+    source: DocsParametersSourceConfig | ConllSourceConfig
+    head: Literal["softmax", "crf"]
+    window_overlap: int
+    """Sentences longer than `max_length` are read in windows that share so many tokens."""
+    metric: Literal["entity_f1"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QuestionAnsweringTaskConfig(BaseTaskConfig):
+    """The answer to a question is a span of the context, or, where the data has such questions, there is none."""
+
+    kind: Literal["question_answering"]
+    source: SquadSourceConfig
+    window_overlap: int
+    """Tokens of context that neighbouring windows share (`doc_stride` counts the others)."""
+    max_question_length: int
+    max_answer_length: int
+    """In tokens."""
+    metric: Literal["f1", "exact_match"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalTaskConfig(BaseTaskConfig):
+    """Find the documents for a query: both are encoded by themselves (two towers, one set of weights)."""
+
+    kind: Literal["retrieval"]
+    source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+    query_max_length: int
+    pooling: Literal["mean", "cls"]
+    similarity: Literal["cosine", "dot"]
+    temperature: float
+    """Similarities are divided by it in training (in-batch softmax)."""
+    hard_negatives: Literal["none", "bm25", "encoder"]
+    """Wrong documents that look right, mined before training by BM25 or by the encoder it starts from."""
+    num_hard_negatives: int
+    """For each query of a batch."""
+    query_prefix: str
+    document_prefix: str
+    """What some public checkpoints were trained with (`query: `, `passage: `)."""
+    metric: Literal["ndcg@10", "mrr@10", "recall@100", "map"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RerankingTaskConfig(BaseTaskConfig):
+    """Put candidates into a better order: query and candidate are read together (cross-encoder)."""
+
+    kind: Literal["reranking"]
+    source: AnswersSourceConfig | DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+    num_candidates: int
+    """Of a collection, the first so many that BM25 finds; a table of answers brings its own."""
+    num_negatives: int
+    """Wrong candidates taken for each right one in training; 0 takes all."""
+    metric: Literal["map", "mrr", "ndcg@10"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SummarisationTaskConfig(BaseTaskConfig):
+    """Choose the sentences that sum a document up; each sentence has its own [CLS] (BertSum, arXiv 1903.10318)."""
+
+    kind: Literal["summarisation"]
+    source: SummariesSourceConfig
+    num_sentences: int
+    """Of a summary."""
+    metric: Literal["rouge1", "rouge2", "rougeL"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FillMaskTaskConfig(BaseTaskConfig):
+    """How well the pretraining head fills blanks in your text; training goes on with masked language modelling."""
+
+    kind: Literal["fill_mask"]
+    source: PlainTextSourceConfig
+    top_k: int
+    mask_prob: float
+    """Share of the tokens that are masked in training. Scoring masks each token once, one at a time."""
+    max_scored_tokens: int | None
+    """Most tokens that are scored in a row: one forward pass each; None scores all."""
+    metric: Literal["top1_accuracy", "topk_accuracy", "negative_log_perplexity"]
+
+
+TaskConfig = (
+    ClassificationTaskConfig
+    | RegressionTaskConfig
+    | TokenClassificationTaskConfig
+    | QuestionAnsweringTaskConfig
+    | RetrievalTaskConfig
+    | RerankingTaskConfig
+    | SummarisationTaskConfig
+    | FillMaskTaskConfig
+)

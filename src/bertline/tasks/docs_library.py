@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
-from bertline.tasks.config import DocsLibrarySourceConfig
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.rows import LabelledRow, SourceRows
+from bertline.tasks.source_config import DocsLibrarySourceConfig
 
 
 def docs_library_rows(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from bertline.corpus.python_docs import Docstring, ModuleDocs, prose_paragraphs
 from bertline.foundation.seeds import generator
-from bertline.tasks.config import DocsMatchSourceConfig
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.rows import LabelledRow, SourceRows
+from bertline.tasks.source_config import DocsMatchSourceConfig
 
 MATCH, MISMATCH = "match", "mismatch"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.rows import LabelledRow, SourceRows
+from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.table_files import Record, TableLayout, read_records
 
 

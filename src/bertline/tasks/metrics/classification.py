@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
-MetricName = Literal["accuracy", "macro_f1", "matthews"]
 
-
-def score(metric: MetricName, gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> float:
-    """The score that a task is judged by; higher is better.
-
-    Args:
-        metric: `accuracy` lies in [0, 1], `macro_f1` in [0, 1], `matthews` in [-1, 1].
-        gold: True labels, shape [N], each in `[0, num_labels)`.
-        predicted: Predicted labels, shape [N].
-        num_labels: Labels that the task has.
+def scores_of(matrix: NDArray[np.integer]) -> dict[str, float]:
+    """Every score of a confusion matrix by name; `f1` is that of the second of exactly two labels.
 
     Example:
-        >>> score("accuracy", np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]), 2)
+        >>> scores_of(confusion_matrix(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]), 2))["accuracy"]
         0.75
     """
-    matrix = confusion_matrix(gold, predicted, num_labels)
-    match metric:
-        case "accuracy":
-            return accuracy(matrix)
-        case "macro_f1":
-            return macro_f1(matrix)
-        case "matthews":
-            return matthews(matrix)
+    scores = {"accuracy": accuracy(matrix), "macro_f1": macro_f1(matrix), "matthews": matthews(matrix)}
+    # Of one label a row, the micro average of F1 is the accuracy.
+    scores["micro_f1"] = scores["accuracy"]
+    if len(matrix) == 2:
+        used = matrix[1].sum() + matrix[:, 1].sum()
+        scores["f1"] = float(2 * matrix[1, 1] / used) if used else 0.0
+    return scores
 
 
 def confusion_matrix(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> NDArray[np.integer]:

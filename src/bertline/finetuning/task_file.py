@@ -1,0 +1,67 @@
+"""task.json beside a fine-tuned model: what it needs, besides weights and tokenizer, to be used as it was scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.finetuning.kinds.base import Calibration, TaskKind
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json, write_json
+from bertline.foundation.validation import to_mapping, validate
+from bertline.tasks.config import TaskConfig
+
+TASK_FILE = "task.json"
+_FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TaskFile:
+    """The content, as it is checked on reading."""
+
+    format_version: int
+    task: TaskConfig
+    labels: tuple[str, ...]
+    calibration: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTask:
+    """What a fine-tuned folder says of its task."""
+
+    kind: TaskKind[Any, Any, Any]
+    calibration: Calibration
+
+
+def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Mapping[str, float]) -> None:
+    """Write the file. Paths of the task's source stay behind: they mean nothing elsewhere."""
+    task = to_mapping(kind.config)
+    task["source"] = {name: "" if name == "path" else value for name, value in task["source"].items()}
+    content = {
+        "format_version": _FORMAT_VERSION,
+        "task": task,
+        "labels": list(kind.labels),
+        "calibration": dict(calibration),
+    }
+    write_json(folder / TASK_FILE, content)
+
+
+def read_task_file(folder: Path) -> FinishedTask | None:
+    """What the folder says of its task; None where it is no bertline folder of a task.
+
+    Raises:
+        ArtifactError: The file is of another version, or damaged.
+    """
+    path = folder / TASK_FILE
+    if not path.exists():
+        return None
+    content = read_json(path)
+    if content.get("format_version") != _FORMAT_VERSION:
+        raise ArtifactError(
+            f"{path} has format_version {content.get('format_version')!r}; this bertline reads {_FORMAT_VERSION}."
+        )
+    checked = validate(_TaskFile, content, where=str(path))
+    return FinishedTask(task_kind(checked.task, checked.labels), checked.calibration)

@@ -1,0 +1,95 @@
+"""Heads for fine-tuning beside the classifier of `bert.py`: a decision for each token, and the ends of an answer.
+
+Shapes as in `bert.py`. None of these reads the pooler, so their folders hold none, as Hugging Face's do not.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, NamedTuple, assert_never
+
+from torch import Tensor, nn
+
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertModel
+from bertline.modeling.config import ModelConfig
+
+
+class BertForTokenClassification(nn.Module):
+    """The encoder with a linear layer on every position (paper, section 5.3 and A.2)."""
+
+    uses_pooler: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        vocab_size: int,
+        pad_token_id: int,
+        num_labels: int,
+        classifier_dropout: float,
+        attention: AttentionKind = "plain",
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        self.dropout = nn.Dropout(classifier_dropout)
+        self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        """Logits [B, S, num_labels]; the arguments are those of `BertModel.forward`."""
+        return self.classifier(self.dropout(self.bert(input_ids, token_type_ids, attention_mask).hidden_states))
+
+
+class AnswerLogits(NamedTuple):
+    """How well each position begins or ends the answer, before softmax over the positions."""
+
+    start: Tensor
+    """[B, S]."""
+    end: Tensor
+    """[B, S]."""
+
+
+class BertForQuestionAnswering(nn.Module):
+    """The encoder with a start and an end vector (paper, section 4.2); [CLS] stands for "no answer" (4.3)."""
+
+    uses_pooler: ClassVar[bool] = False
+
+    def __init__(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> AnswerLogits:
+        """The arguments are those of `BertModel.forward`."""
+        start, end = self.qa_outputs(self.bert(input_ids, token_type_ids, attention_mask).hidden_states).unbind(-1)
+        return AnswerLogits(start, end)
+
+
+class BertTextEncoder(nn.Module):
+    """The encoder alone, giving one vector for a text: for similarity and for search (arXiv 1908.10084)."""
+
+    def __init__(self, bert: BertModel, *, pooling: Literal["mean", "cls"]) -> None:
+        super().__init__()
+        self.bert = bert
+        self.pooling: Literal["mean", "cls"] = pooling
+
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Vectors [B, H], not normalised; the arguments are those of `BertModel.forward`."""
+        return pooled(self.bert(input_ids, token_type_ids, attention_mask).hidden_states, attention_mask, self.pooling)
+
+
+def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls"]) -> Tensor:
+    """[B, S, H] and [B, S] to [B, H]: the mean over real positions ([CLS] and [SEP] among them), or the first one.
+
+    >>> pooled(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]), "mean").tolist()
+    [[2.0]]
+    """
+    match pooling:
+        case "mean":
+            weights = attention_mask[..., None].to(hidden_states.dtype)
+            return (hidden_states * weights).sum(1) / weights.sum(1)
+        case "cls":
+            return hidden_states[:, 0]
+        case _:
+            assert_never(pooling)

@@ -1,0 +1,21 @@
+"""From a task's kind to its baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertline.finetuning.kinds.base import TaskKind
+from bertline.finetuning.kinds.classification import Classification
+from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.text import classification_baselines
+from bertline.tasks.storage import SplitName
+
+
+def baselines_of(kind: TaskKind[Any, Any, Any], train: Any, dev: Any, tests: Mapping[SplitName, Any]) -> list[Baseline]:
+    """The baselines of a task, each with predictions for dev and every test split; deterministic, no seeds."""
+    match kind:
+        case Classification():
+            return classification_baselines(kind, train, dev, tests)
+        case _:
+            return []

@@ -1,0 +1,278 @@
+"""The rows of one split as they are stored: one class for each kind of task, all with the same few methods."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+_TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows(ABC):
+    """Columns of equal length, in a fixed order. Train rows are in a random order, so the first ones are a sample."""
+
+    ids: list[str]
+    """Unique in the split; say where a row is from (`train.tsv:17`)."""
+
+    schema: ClassVar[pa.Schema]
+    """Column names are field names."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
+        """These rows, in this order."""
+        return dataclasses.replace(
+            self, **{field.name: _taken(getattr(self, field.name), indices) for field in dataclasses.fields(self)}
+        )
+
+    def first(self, num_rows: int | None) -> Self:
+        """The first rows (None: all)."""
+        return self if num_rows is None else self.take(range(min(num_rows, len(self))))
+
+    def to_table(self) -> pa.Table:
+        """The columns that are stored."""
+        return pa.table({name: getattr(self, name) for name in self.schema.names}, schema=self.schema)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        """The rows of a table that `to_table` made."""
+        return cls(**{name: table[name].to_pylist() for name in cls.schema.names})
+
+    @abstractmethod
+    def texts_read(self) -> list[str]:
+        """One text a row: all that the model reads of it, which overlap with the corpus is measured on."""
+
+
+def _taken(values: Any, indices: Sequence[int] | NDArray[np.integer]) -> Any:
+    if isinstance(values, list):
+        return [values[i] for i in indices]
+    return values[np.asarray(indices, dtype=np.int64)] if isinstance(values, np.ndarray) else values
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows(StoredRows):
+    """Passages or pairs with one label each (`classification`)."""
+
+    texts: list[str]
+    text_pairs: list[str] | None
+    """None for a task of single passages."""
+    labels: NDArray[np.int64]
+    """[N], numbers of the manifest's `labels`."""
+
+    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.int64())])
+
+    def to_table(self) -> pa.Table:
+        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
+        return pa.table([self.ids, self.texts, pairs, self.labels], schema=self.schema)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        return cls(
+            table["ids"].to_pylist(), table["texts"].to_pylist(), _pairs(table), table["labels"].to_numpy().copy()
+        )
+
+    def texts_read(self) -> list[str]:
+        return _joined(self.texts, self.text_pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class MultiLabelRows(StoredRows):
+    """Passages or pairs with any number of labels each (`classification` with `multi_label`)."""
+
+    texts: list[str]
+    text_pairs: list[str] | None
+    labels: NDArray[np.int64]
+    """[N, L] of 0 and 1."""
+
+    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.list_(pa.int64()))])
+
+    def to_table(self) -> pa.Table:
+        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
+        return pa.table([self.ids, self.texts, pairs, self.labels.tolist()], schema=self.schema)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        labels = np.array(table["labels"].to_pylist(), dtype=np.int64)
+        return cls(table["ids"].to_pylist(), table["texts"].to_pylist(), _pairs(table), labels)
+
+    def texts_read(self) -> list[str]:
+        return _joined(self.texts, self.text_pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRows(StoredRows):
+    """Passages or pairs with a number each (`regression`)."""
+
+    texts: list[str]
+    text_pairs: list[str] | None
+    numbers: NDArray[np.float64]
+    """[N], on the task's own scale."""
+
+    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("numbers", pa.float64())])
+
+    def to_table(self) -> pa.Table:
+        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
+        return pa.table([self.ids, self.texts, pairs, self.numbers], schema=self.schema)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        return cls(
+            table["ids"].to_pylist(), table["texts"].to_pylist(), _pairs(table), table["numbers"].to_numpy().copy()
+        )
+
+    def texts_read(self) -> list[str]:
+        return _joined(self.texts, self.text_pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRows(StoredRows):
+    """Sentences with a tag for each word (`token_classification`)."""
+
+    documents: list[str]
+    """Which document the sentence is from; sentences of one document are never split over train, dev and test."""
+    words: list[list[str]]
+    tags: list[list[str]]
+    """IOB2: `O`, `B-TYPE`, `I-TYPE`; as many as words."""
+
+    schema = pa.schema([("ids", _TEXT), ("documents", _TEXT), ("words", _TEXTS), ("tags", _TEXTS)])
+
+    def texts_read(self) -> list[str]:
+        return [" ".join(words) for words in self.words]
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRows(StoredRows):
+    """Questions on contexts (`question_answering`)."""
+
+    titles: list[str]
+    """The article; articles are never split over train, dev and test."""
+    questions: list[str]
+    contexts: list[str]
+    answers: list[list[str]]
+    """All texts that count as right; none where the context does not answer the question (SQuAD 2.0)."""
+    starts: list[list[int]]
+    """Where each answer begins in the context, in characters."""
+
+    schema = pa.schema(
+        [
+            ("ids", _TEXT),
+            ("titles", _TEXT),
+            ("questions", _TEXT),
+            ("contexts", _TEXT),
+            ("answers", _TEXTS),
+            ("starts", pa.list_(pa.int64())),
+        ]
+    )
+
+    def texts_read(self) -> list[str]:
+        return _joined(self.contexts, self.questions)
+
+
+@dataclass(frozen=True, slots=True)
+class Documents(StoredRows):
+    """The collection that is searched; stored once a task, as `collection`."""
+
+    titles: list[str]
+    """Empty where a document has none."""
+    texts: list[str]
+
+    schema = pa.schema([("ids", _TEXT), ("titles", _TEXT), ("texts", _TEXT)])
+
+    def texts_read(self) -> list[str]:
+        return _joined(self.titles, self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRows(StoredRows):
+    """Queries with their judged documents (`retrieval`); the collection is the same for all splits."""
+
+    queries: list[str]
+    document_ids: list[list[str]]
+    """The judged documents of each query."""
+    relevances: list[list[int]]
+    """How relevant each is; 0 and below: judged and found not to be."""
+
+    schema = pa.schema(
+        [("ids", _TEXT), ("queries", _TEXT), ("document_ids", _TEXTS), ("relevances", pa.list_(pa.int64()))]
+    )
+
+    def texts_read(self) -> list[str]:
+        return list(self.queries)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRows(StoredRows):
+    """Queries with the candidates that are put into order (`reranking`); a row is a query with all its candidates."""
+
+    queries: list[str]
+    candidate_ids: list[list[str]]
+    candidates: list[list[str]]
+    """Texts, in the order they came in: that of the first stage where there is one."""
+    relevances: list[list[int]]
+    """0: not relevant."""
+    first_scores: list[list[float]]
+    """Of the first stage (BM25), higher is better; falling whole numbers where the source gives an order only."""
+    num_relevant: list[int]
+    """Relevant documents of the query in the whole collection, those that the first stage missed among them."""
+
+    schema = pa.schema(
+        [
+            ("ids", _TEXT),
+            ("queries", _TEXT),
+            ("candidate_ids", _TEXTS),
+            ("candidates", _TEXTS),
+            ("relevances", pa.list_(pa.int64())),
+            ("first_scores", pa.list_(pa.float64())),
+            ("num_relevant", pa.int64()),
+        ]
+    )
+
+    def texts_read(self) -> list[str]:
+        return [" ".join([query, *texts]) for query, texts in zip(self.queries, self.candidates, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRows(StoredRows):
+    """Documents in sentences, each with a summary (`summarisation`)."""
+
+    sentences: list[list[str]]
+    summaries: list[str]
+    chosen: list[list[int]]
+    """0 or 1 for each sentence: the greedy choice with the best ROUGE, which training aims at."""
+
+    schema = pa.schema([("ids", _TEXT), ("sentences", _TEXTS), ("summaries", _TEXT), ("chosen", pa.list_(pa.int64()))])
+
+    def texts_read(self) -> list[str]:
+        return [" ".join(sentences) for sentences in self.sentences]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRows(StoredRows):
+    """Passages without labels (`fill_mask`)."""
+
+    texts: list[str]
+
+    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT)])
+
+    def texts_read(self) -> list[str]:
+        return list(self.texts)
+
+
+def _pairs(table: pa.Table) -> list[str] | None:
+    pairs = table["text_pairs"].to_pylist()
+    return pairs if pairs and pairs[0] is not None else None
+
+
+def _joined(first: list[str], second: list[str] | None) -> list[str]:
+    if second is None:
+        return list(first)
+    return [f"{one} {other}".strip() for one, other in zip(first, second, strict=True)]
