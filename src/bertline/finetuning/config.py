@@ -36,7 +36,7 @@ class FineTuningConfig:
     class_weights: Literal["none", "balanced"]
     """`balanced` weighs each label by the inverse of its frequency in train."""
     early_stopping_epochs: int | None
-    """Stop after so many epochs without a better dev score, and keep the best epoch's weights. None: keep the last's."""
+    """Stop after so many epochs without a better dev score; the best epoch's weights stay. None: the last's stay."""
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:

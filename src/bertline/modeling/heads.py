@@ -82,6 +82,7 @@ class BertTextEncoder(nn.Module):
 def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls"]) -> Tensor:
     """[B, S, H] and [B, S] to [B, H]: the mean over real positions ([CLS] and [SEP] among them), or the first one.
 
+    >>> import torch
     >>> pooled(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]), "mean").tolist()
     [[2.0]]
     """
