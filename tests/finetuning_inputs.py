@@ -10,50 +10,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tiny
+from tiny import WORDS, runtime
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
-from bertline.modeling.bert import BertModel
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import save_model
-from bertline.modeling.initialization import initialize
 from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
-from bertline.sweep.run import SweepJob, run_sweep
-from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig, TableSourceConfig
-from bertline.tasks.storage import FORMAT_VERSION, KIND, Rows, write_rows
-from bertline.training.config import RuntimeConfig
+from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig
+from bertline.tasks.source_config import TableSourceConfig
+from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import TextRows
 
-WORDS = [f"word{number}" for number in range(40)]
 NUM_ROWS = {"train": 128, "dev": 64, "test": 96}
+LABELS = ["low", "high"]
 
 
-def write_encoder(folder: Path) -> Path:
+def write_encoder(folder: Path, **changes: Any) -> Path:
     """A Hugging Face folder of one small layer and a vocabulary of whole words."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
-    write_json(folder / "tokenizer_config.json", {"do_lower_case": True})
-    config = ModelConfig(
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-        type_vocab_size=2,
-        hidden_act="gelu",
-        hidden_dropout_prob=0.1,
-        attention_probs_dropout_prob=0.1,
-        initializer_range=0.02,
-        layer_norm_eps=1e-12,
-    )
-    model = BertModel(config, vocab_size=len(pieces), pad_token_id=0)
-    initialize(model, config, seed=7)
-    save_model(model, folder)
-    return folder
+    fields = {
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+        "max_position_embeddings": 32,
+    }
+    return tiny.write_encoder(folder, **{**fields, **changes})
 
 
-def learnable_rows(num_rows: int, *, seed: int = 0, pairs: bool = False) -> Rows:
+def learnable_rows(num_rows: int, *, seed: int = 0, pairs: bool = False) -> TextRows:
     """Rows whose label is which half of the vocabulary their words are from; lengths differ."""
     random = np.random.default_rng(seed)
     labels = random.integers(0, 2, num_rows)
@@ -64,7 +47,7 @@ def learnable_rows(num_rows: int, *, seed: int = 0, pairs: bool = False) -> Rows
 
     texts = [text(row) for row in range(num_rows)]
     second = [text(row) for row in range(num_rows)] if pairs else None
-    return Rows([str(row) for row in range(num_rows)], texts, second, labels.astype(np.int64))
+    return TextRows([str(row) for row in range(num_rows)], texts, second, labels.astype(np.int64))
 
 
 def write_task(folder: Path, *, pairs: bool = False) -> Path:
@@ -72,7 +55,18 @@ def write_task(folder: Path, *, pairs: bool = False) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for seed, (split, num_rows) in enumerate(NUM_ROWS.items()):
         write_rows(folder, split, learnable_rows(num_rows, seed=seed, pairs=pairs))
-    content = {"labels": ["low", "high"], "metric": "accuracy", "counts": NUM_ROWS, "pair": pairs}
+    content = {
+        "task": "halves",
+        "task_kind": "classification",
+        "labels": LABELS,
+        "metric": "accuracy",
+        "counts": NUM_ROWS,
+        "dropped": {},
+        "source": "table",
+        "versions": {},
+        "pair": pairs,
+        "labels_by_split": {split: {"low": 1, "high": 1} for split in NUM_ROWS},
+    }
     write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return folder
 
@@ -86,56 +80,62 @@ def fine_tuning(**changes: Any) -> FineTuningConfig:
         "weight_decay": 0.01,
         "dropout_prob": 0.1,
         "max_grad_norm": 1.0,
+        "trained_layers": None,
+        "layer_decay": 1.0,
+        "reinitialized_layers": 0,
+        "bias_correction": True,
+        "label_smoothing": 0.0,
+        "class_weights": "none",
+        "early_stopping_epochs": None,
     }
     return FineTuningConfig(**{**fields, **changes})
 
 
-def runtime(**changes: Any) -> RuntimeConfig:
+def table_source(**changes: Any) -> TableSourceConfig:
     fields: dict[str, Any] = {
-        "device": "cpu",
-        "num_devices": 1,
-        "num_nodes": 1,
-        "num_workers": 0,
-        "num_threads": 1,
-        "micro_batch_size": None,
-        "compile": "off",
-        "attention": "auto",
-        "launcher": "local",
-        "sweep_workers": 1,
-        "runs_folder": "runs",
-        "progress_every_s": 10.0,
+        "kind": "table",
+        "path": "data/tasks/halves",
+        "format": "auto",
+        "train_file": None,
+        "dev_file": None,
+        "test_file": None,
+        "extra_tests": {},
+        "text_column": "text",
+        "text_pair_column": None,
+        "label_column": "label",
+        "label_pattern": None,
+        "label_separator": None,
+        "header": True,
+        "quoting": True,
+        "separator": None,
+        "max_fields": None,
+        "extra_fields": "error",
+        "encoding": "utf-8",
+        "on_bad_row": "error",
     }
-    return RuntimeConfig(**{**fields, **changes})
+    return TableSourceConfig(**{**fields, **changes})
 
 
 def task(**changes: Any) -> ClassificationTaskConfig:
-    source = TableSourceConfig(
-        kind="table",
-        path="data/tasks/halves",
-        format="auto",
-        train_file=None,
-        dev_file=None,
-        test_file=None,
-        text_column="text",
-        text_pair_column=None,
-        label_column="label",
-        header=True,
-        quoting=True,
-        encoding="utf-8",
-    )
     fields: dict[str, Any] = {
         "kind": "classification",
-        "source": source,
+        "source": table_source(),
         "labels": None,
+        "multi_label": False,
         "metric": "accuracy",
+        "long_texts": "truncate",
+        "window_overlap": 4,
+        "window_pooling": "mean",
         "max_length": 16,
         "num_train_rows": 96,
         "label_efficiency_rows": (32, 96),
         "dev_fraction": 0.1,
         "test_fraction": 0.1,
         "split_seed": 0,
+        "start_from": None,
         "num_trials": None,
         "space": {},
+        "fine_tuning": {},
     }
     return ClassificationTaskConfig(**{**fields, **changes})
 
@@ -152,10 +152,13 @@ def sweep(**changes: Any) -> SweepConfig:
             "learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-2, 2e-2)),
             "batch_size": ChoiceSpace(kind="choice", values=(16.0, 32.0)),
         },
+        "num_best": 1,
         "num_seeds": 2,
         "num_label_efficiency_seeds": 1,
         "precision": "fp32",
-        "random_weights_baseline": True,
+        "random_weights_baseline": "always",
+        "reference_encoder": None,
+        "num_bootstrap_samples": 100,
         "max_retries": 2,
     }
     return SweepConfig(**{**fields, **changes})
@@ -166,8 +169,10 @@ def write_inputs(folder: Path) -> None:
     write_task(folder / "task")
 
 
-def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> SweepJob:
+def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> Any:
     """The sweep of the inputs in a folder."""
+    from bertline.sweep.run import SweepJob  # brings Optuna, which the tests of fine-tuning itself do not need
+
     fields: dict[str, Any] = {
         "task_name": "halves",
         "task": task(),
@@ -181,5 +186,7 @@ def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> SweepJob:
 
 
 if __name__ == "__main__":
+    from bertline.sweep.run import run_sweep
+
     inputs = Path(sys.argv[1])
     run_sweep(sweep_job(inputs, inputs / "run", runtime=runtime(sweep_workers=int(sys.argv[2]))))

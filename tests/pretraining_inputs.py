@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tiny
 
 from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
 from bertline.foundation.manifests import write_manifest
@@ -94,19 +96,9 @@ def _write_examples(folder: Path, count: int, length: int) -> int:
 
 def _sections() -> dict[str, dict[str, Any]]:
     return {
-        "model": {
-            "hidden_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "max_position_embeddings": 32,
-            "type_vocab_size": 2,
-            "hidden_act": "gelu",
-            "hidden_dropout_prob": 0.1,
-            "attention_probs_dropout_prob": 0.1,
-            "initializer_range": 0.02,
-            "layer_norm_eps": 1e-12,
-        },
+        "model": asdict(
+            tiny.model_config(hidden_size=16, num_attention_heads=2, intermediate_size=32, max_position_embeddings=32)
+        ),
         "objective": {"kind": "mlm_nsp", "nsp_weight": 1.0},
         "optimizer": {
             "kind": "adamw",
@@ -132,20 +124,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             "keep_checkpoints": 3,
             "film_strip": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
         },
-        "runtime": {
-            "device": "cpu",
-            "num_devices": 1,
-            "num_nodes": 1,
-            "num_workers": 0,
-            "num_threads": 1,
-            "micro_batch_size": None,
-            "compile": "off",
-            "attention": "auto",
-            "launcher": "local",
-            "sweep_workers": 1,
-            "runs_folder": "runs",
-            "progress_every_s": 10.0,
-        },
+        "runtime": tiny.runtime_section(),
     }
 
 

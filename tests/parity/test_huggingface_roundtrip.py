@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny
 import torch
 import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import (
     load_classifier,
     load_encoder,
@@ -24,13 +24,11 @@ from bertline.modeling.huggingface import (
 )
 from bertline.modeling.initialization import initialize
 
-CONFIG = ModelConfig(
+CONFIG = tiny.model_config(
     hidden_size=24,
     num_hidden_layers=3,
-    num_attention_heads=4,
     intermediate_size=37,
     max_position_embeddings=19,
-    type_vocab_size=2,
     hidden_act="gelu_new",
     hidden_dropout_prob=0.0,
     attention_probs_dropout_prob=0.2,

@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
-from bertline.finetuning.encoding import encode_rows
-from bertline.finetuning.finetune import FineTuningJob, fine_tune, predict_probabilities
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.classification import Classification
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture
-def job(encoder_folder, inputs, machine):
+def kind(inputs):
+    return Classification(inputs.task(max_length=24), inputs.LABELS)
+
+
+@pytest.fixture
+def job(encoder_folder, inputs, machine, kind):
     tokenizer = Tokenizer.load(encoder_folder)
 
-    def make(encoder="pretrained", seed=0, pairs=False, **config):
-        train, dev = (
-            encode_rows(inputs.learnable_rows(n, seed=n, pairs=pairs), tokenizer, max_length=24) for n in (128, 64)
-        )
+    def split(num_rows, pairs=False):
+        rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=pairs)
+        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
+
+    def make(
+        encoder="pretrained",
+        seed=0,
+        pairs=False,
+        folder=encoder_folder,
+        checks=(),
+        runtime=None,
+        num_train=128,
+        **config,
+    ):
         return FineTuningJob(
+            kind=kind,
             config=inputs.fine_tuning(**config),
             encoder=encoder,
-            pretrain_folder=encoder_folder,
-            train=train,
-            dev=dev,
-            num_labels=2,
-            metric="accuracy",
+            encoder_folder=folder,
+            train=split(num_train, pairs),
+            dev=split(64, pairs),
             seed=seed,
             machine=machine,
-            runtime=inputs.runtime(),
+            runtime=runtime or tiny.runtime(),
+            checks=checks,
         )
 
     return make
@@ -40,19 +56,23 @@ def weights(result):
     return {name: tensor.clone() for name, tensor in result.model.state_dict().items()}
 
 
+def same_weights(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_a_run_learns_what_can_be_learnt(job, pairs):
     result = fine_tune(job(pairs=pairs, num_epochs=6))
-    assert len(result.dev_scores) == 6
-    assert result.dev_score == result.dev_scores[-1] > 0.9
+    assert [check.epoch for check in result.checks] == [1, 2, 3, 4, 5, 6]
+    assert result.dev_scores == result.checks[-1].scores
+    assert result.dev_scores["accuracy"] > 0.9
 
 
 def test_the_same_job_gives_the_same_weights_to_the_bit(job):
     first = weights(fine_tune(job()))
     torch.manual_seed(1234)  # what the process drew before does not matter
     torch.rand(5)
-    again = weights(fine_tune(job()))
-    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert same_weights(first, weights(fine_tune(job())))
 
 
 def test_another_seed_gives_other_weights(job):
@@ -77,21 +97,23 @@ def test_after_each_epoch_the_score_is_told_and_raising_ends_the_run(job):
     class EnoughError(Exception):
         pass
 
-    def on_epoch(epoch, dev_score):
-        told.append((epoch, dev_score))
-        if epoch == 2:
+    def on_check(check):
+        told.append(check)
+        if check.epoch == 2:
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        fine_tune(job(num_epochs=5), on_epoch=on_epoch)
-    assert [epoch for epoch, _ in told] == [1, 2]
-    assert all(0 <= score <= 1 for _, score in told)
+        fine_tune(job(num_epochs=5), on_check=on_check)
+    assert [check.epoch for check in told] == [1, 2]
+    assert [check.share for check in told] == [0.2, 0.4]
+    assert all(0 <= check.scores["accuracy"] <= 1 for check in told)
 
 
-def test_probabilities_do_not_depend_on_what_else_is_in_the_batch(job):
+def test_probabilities_do_not_depend_on_what_else_is_in_the_batch(job, kind, encoder_folder):
     run = job(num_epochs=1)
     model = fine_tune(run).model
-    together = predict_probabilities(model, run.dev, run.machine)
+    together = kind.predict(model, run.dev.encoded, run.machine)
+    few = kind.encode(run.dev.rows.first(5), Tokenizer.load(encoder_folder))
     assert np.allclose(together.sum(axis=1), 1, atol=1e-5)
-    assert np.allclose(together[:5], predict_probabilities(model, run.dev.first(5), run.machine), atol=1e-5)
+    assert np.allclose(together[:5], kind.predict(model, few, run.machine), atol=1e-5)
     assert model.training  # scoring leaves the mode as it was

@@ -1,0 +1,88 @@
+"""The smallest things that most tests need: an architecture, a runtime section, an encoder folder with a vocabulary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertline.foundation.files import write_json
+from bertline.modeling.bert import BertForPreTraining, BertModel
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import save_model
+from bertline.modeling.initialization import initialize
+from bertline.training.config import RuntimeConfig
+from bertline.training.devices import Machine, Ranks
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS = tuple(f"word{number}" for number in range(40))
+
+
+def model_config(**changes: Any) -> ModelConfig:
+    """Two layers of 32."""
+    fields: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+        "max_position_embeddings": 16,
+        "type_vocab_size": 2,
+        "hidden_act": "gelu",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+    }
+    return ModelConfig(**{**fields, **changes})
+
+
+def runtime(**changes: Any) -> RuntimeConfig:
+    """One CPU thread, nothing compiled."""
+    return RuntimeConfig(**runtime_section(**changes))
+
+
+def runtime_section(**changes: Any) -> dict[str, Any]:
+    """The same as a mapping, for tests that validate a whole configuration."""
+    fields: dict[str, Any] = {
+        "device": "cpu",
+        "num_devices": 1,
+        "num_nodes": 1,
+        "num_workers": 0,
+        "num_threads": 1,
+        "micro_batch_size": None,
+        "compile": "off",
+        "attention": "auto",
+        "launcher": "local",
+        "sweep_workers": 1,
+        "runs_folder": "runs",
+        "progress_every_s": 10.0,
+    }
+    return {**fields, **changes}
+
+
+def machine(**changes: Any) -> Machine:
+    """The CPU in fp32."""
+    fields: dict[str, Any] = {"device": torch.device("cpu"), "precision": "fp32", "compile": False, "ranks": Ranks()}
+    return Machine(**{**fields, **changes})
+
+
+def write_vocabulary(folder: Path, words: tuple[str, ...] = WORDS) -> int:
+    """Tokenizer files of the special pieces and whole words; returns how many pieces there are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = (*SPECIAL, *words)
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    write_json(folder / "tokenizer_config.json", {"do_lower_case": True})
+    return len(pieces)
+
+
+def write_encoder(
+    folder: Path, *, heads: bool = False, seed: int = 7, words: tuple[str, ...] = WORDS, **changes: Any
+) -> Path:
+    """A Hugging Face folder with its vocabulary; `heads` adds those of pretraining, `changes` are of `model_config`."""
+    config = model_config(**changes)
+    make = BertForPreTraining if heads else BertModel
+    model = make(config, vocab_size=write_vocabulary(folder, words), pad_token_id=0)
+    initialize(model, config, seed=seed)
+    save_model(model, folder)
+    return folder
