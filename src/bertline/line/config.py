@@ -125,7 +125,8 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
 
 
 def _broken_task_rules(config: LineConfig, name: str, task: TaskConfig) -> Iterator[str]:
-    if task.max_length > config.model.max_position_embeddings:
+    of_the_line = task.start_from in (None, "random")  # another checkpoint has positions of its own
+    if of_the_line and task.max_length > config.model.max_position_embeddings:
         yield (
             f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
             f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."

@@ -166,10 +166,26 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig) -> dict[str, 
             found[path.name if path.name != task else path.parent.name] = path
         else:
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
-    start = config.pretrain.start_from
-    if stage.name == "pretrain" and start is not None and Path(start).exists():
-        found["checkpoint"] = Path(start)  # by hand it need not be linked at data/checkpoint
+    for key, named in _paths_named(stage, task, config).items():
+        if named is not None and Path(named).exists():
+            found[key] = Path(named)  # by hand it need not be linked at its place in data/
     return found
+
+
+def _paths_named(stage: Stage, task: str | None, config: LineConfig) -> dict[str, str | None]:
+    """The user's own data that a stage reads, as the configuration names it; `random` and hub names are no paths."""
+    match stage.name:
+        case "pretrain":
+            return {"checkpoint": config.pretrain.start_from}
+        case "task_data":
+            return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
+        case "sweep":
+            return {
+                "start": config.tasks[str(task)].start_from,
+                "reference_encoder": config.sweep.reference_encoder,
+            }
+        case _:
+            return {}
 
 
 def _tracked_sections(stage: Stage, task: str | None, mapping: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,9 @@ USER_TEXT = Path("data/text")
 USER_TASKS = Path("data/tasks")
 USER_VOCABULARY = Path("data/vocabulary")
 USER_CHECKPOINT = Path("data/checkpoint")
+USER_START = Path("data/start")
+"""Encoders that single tasks start from, by the task's name."""
+USER_REFERENCE = Path("data/reference_encoder")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +90,7 @@ STAGES = (
         name="sweep",
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.sweep.run",),
-        inputs=("artifacts/pretrain", "artifacts/tasks/{task}"),
+        inputs=("artifacts/pretrain", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
         output="artifacts/sweep/{task}",
         versions=("torch", "tokenizers"),
         in_worker=True,

@@ -16,7 +16,14 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
 from bertline.line.config import LineConfig
-from bertline.line.stages import USER_CHECKPOINT, USER_TASKS, USER_TEXT, USER_VOCABULARY
+from bertline.line.stages import (
+    USER_CHECKPOINT,
+    USER_REFERENCE,
+    USER_START,
+    USER_TASKS,
+    USER_TEXT,
+    USER_VOCABULARY,
+)
 from bertline.tokenization.config import ExistingTokenizerConfig
 
 _PLACEHOLDER = ".place"
@@ -30,7 +37,8 @@ def link_user_data(config: LineConfig) -> None:
             folders, whose content DVC would not see.
     """
     named = dict(_named_paths(config))
-    for place in (USER_TEXT, USER_VOCABULARY, USER_CHECKPOINT, *(USER_TASKS / task for task in config.tasks)):
+    of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
+    for place in (USER_TEXT, USER_VOCABULARY, USER_CHECKPOINT, USER_REFERENCE, *of_tasks):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
@@ -44,18 +52,23 @@ def link_user_data(config: LineConfig) -> None:
 def _named_paths(config: LineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
     if isinstance(config.corpus, TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig):
         yield USER_TEXT, ("corpus.path", config.corpus.path)
-    if isinstance(config.tokenizer, ExistingTokenizerConfig) and _is_local(config.tokenizer.path):
+    if isinstance(config.tokenizer, ExistingTokenizerConfig) and is_local(config.tokenizer.path):
         yield USER_VOCABULARY, ("tokenizer.path", config.tokenizer.path)
     start = config.pretrain.start_from
-    if start is not None and _is_local(start):
+    if start is not None and is_local(start):
         yield USER_CHECKPOINT, ("pretrain.start_from", start)
+    reference = config.sweep.reference_encoder
+    if reference is not None and is_local(reference):
+        yield USER_REFERENCE, ("sweep.reference_encoder", reference)
     for name, task in config.tasks.items():
+        if task.start_from is not None and is_local(task.start_from):
+            yield USER_START / name, (f"tasks.{name}.start_from", task.start_from)
         path = getattr(task.source, "path", None)  # sources that are made from packages or a hub have none
         if path is not None:
             yield USER_TASKS / name, (f"tasks.{name}.source.path", path)
 
 
-def _is_local(name_or_path: str) -> bool:
+def is_local(name_or_path: str) -> bool:
     """Whether a value is a path; a hub name such as `google-bert/bert-base-uncased` is none."""
     return Path(name_or_path).exists() or name_or_path.startswith((".", "/", "~", "data/"))
 
