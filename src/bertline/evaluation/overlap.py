@@ -1,0 +1,142 @@
+"""How much of each task's test set stands in the text that the encoder was pretrained on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bertline.corpus.storage import FORMAT_VERSION, KIND
+from bertline.evaluation.config import OverlapConfig
+from bertline.evaluation.ngrams import Hashes, NgramTable, found_in, table_of, words_of
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import read_manifest
+from bertline.foundation.parallel import ordered_map
+
+FEWEST_WORDS = 4
+"""A shorter row is not looked for: that two words stand somewhere says nothing."""
+_PERCENTILE = 5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overlap:
+    """Of one test split with the train documents of the corpus."""
+
+    ngram: int
+    """Words of an n-gram."""
+    rows: int
+    """Rows that were looked for."""
+    rows_too_short: int
+    """Rows of fewer than `FEWEST_WORDS` words, which were not."""
+    share_of_rows: float
+    """Rows with at least one n-gram that stands in the corpus. A row shorter than n counts where it stands whole."""
+    share_of_ngrams: float
+    """N-grams of all rows that stand in the corpus."""
+    flagged: bool
+    touched: tuple[int, ...]
+    """The rows meant by `share_of_rows`, by their place in the split."""
+
+    def figures(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {key: value for key, value in asdict(self).items() if key != "touched"}
+
+
+def measure_overlap(
+    texts: Mapping[str, Sequence[str]], corpus: Path, config: OverlapConfig, *, num_workers: int
+) -> dict[str, Overlap]:
+    """Look for the n-grams of several test splits in the corpus, which is read once.
+
+    Args:
+        texts: Any name to the texts of a split, one a row.
+        corpus: The corpus artifact; its train shards are read, a row group at a time.
+        config: Bounds of n, and what is flagged.
+        num_workers: Processes. The result does not depend on it.
+
+    Returns:
+        An overlap for each name.
+
+    Notes:
+        n follows GPT-3's appendix C: the 5th percentile of the rows' lengths in words, at least 8 (below, chance
+        meetings are many) and at most 13, a row shorter than n being looked for whole. FLAN follows it;
+        PaLM judges by the share of a row's 8-grams instead, so both shares are given.
+
+    References:
+        Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
+        arXiv 2204.02311, section 8.
+    """
+    splits = {name: _Split(rows, config) for name, rows in texts.items()}
+    table, grams = table_of([(words, split.ngram) for split in splits.values() for words in split.words])
+    found = {length: np.zeros(len(hashes), dtype=np.bool_) for length, hashes in table.by_length.items()}
+    if found:
+        work = partial(_found_in_row_group, table=table)
+        for part in ordered_map(work, _row_groups(corpus), num_workers=num_workers):
+            for length, indices in part.items():
+                found[length][indices] = True
+    of_rows = iter(grams)
+    return {name: split.overlap(of_rows, table, found, config) for name, split in splits.items()}
+
+
+class _Split:
+    """The rows of one test split that are looked for, as words."""
+
+    def __init__(self, texts: Iterable[str], config: OverlapConfig) -> None:
+        words = [words_of(text) for text in texts]
+        self.places = [place for place, row in enumerate(words) if len(row) >= FEWEST_WORDS]
+        self.words = [words[place] for place in self.places]
+        self.too_short = len(words) - len(self.words)
+        shortest = np.percentile([len(row) for row in self.words] or [0], _PERCENTILE, method="lower")
+        self.ngram = int(np.clip(shortest, config.min_ngram, config.max_ngram))
+
+    def overlap(
+        self,
+        of_rows: Iterator[Hashes],
+        table: NgramTable,
+        found: Mapping[int, NDArray[np.bool_]],
+        config: OverlapConfig,
+    ) -> Overlap:
+        touched, num_found, num_all = [], 0, 0
+        for place, words in zip(self.places, self.words, strict=True):
+            length, grams = min(self.ngram, len(words)), next(of_rows)
+            hits = int(found[length][np.searchsorted(table.by_length[length], grams)].sum())
+            num_found, num_all = num_found + hits, num_all + len(grams)
+            if hits:
+                touched.append(place)
+        share = len(touched) / max(len(self.words), 1)
+        return Overlap(
+            ngram=self.ngram,
+            rows=len(self.words),
+            rows_too_short=self.too_short,
+            share_of_rows=share,
+            share_of_ngrams=num_found / max(num_all, 1),
+            flagged=share > config.flag,
+            touched=tuple(touched),
+        )
+
+
+def _row_groups(corpus: Path) -> Iterator[tuple[Path, int]]:
+    manifest = read_manifest(corpus, kind=KIND, format_version=FORMAT_VERSION)
+    for name in manifest["shards"]["train"]:
+        with _opened(corpus / name) as shard:
+            number = shard.num_row_groups
+        yield from ((corpus / name, index) for index in range(number))
+
+
+def _found_in_row_group(place: tuple[Path, int], *, table: NgramTable) -> dict[int, NDArray[np.int64]]:
+    path, index = place
+    with _opened(path) as shard:
+        documents = shard.read_row_group(index, columns=["sentences"])["sentences"].to_pylist()
+    return found_in([" ".join(sentences) for sentences in documents], table)
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path)
+    except (OSError, pa.ArrowException) as error:
+        raise ArtifactError(f"{path} cannot be read ({error}). Run the corpus stage again.") from error

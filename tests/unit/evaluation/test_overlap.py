@@ -1,0 +1,137 @@
+"""Overlap with the corpus, held to the plain definition on sets of tuples."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bertline.corpus.document import Document
+from bertline.corpus.storage import ShardWriter
+from bertline.evaluation.config import OverlapConfig
+from bertline.evaluation.ngrams import found_in, hash_of_word, ngrams, table_of, words_of
+from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, measure_overlap
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import write_manifest
+
+CONFIG = OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1)
+SENTENCE = "the quick brown fox jumps over the lazy dog beside a slow green river today"
+
+
+def corpus_of(folder: Path, documents: Sequence[Sequence[str]], *, per_shard: int = 2) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = ShardWriter(folder, "train", per_shard)
+    for number, sentences in enumerate(documents):
+        writer.write(Document(str(number), "group", tuple(sentences)))
+    shards = {"train": writer.close(), "validation": []}
+    write_manifest(folder, kind="corpus", format_version=1, content={"shards": shards})
+    return folder
+
+
+def overlap_of(folder: Path, documents: Sequence[Sequence[str]], texts: list[str]) -> Overlap:
+    return measure_overlap({"test": texts}, corpus_of(folder, documents), CONFIG, num_workers=1)["test"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.sampled_from("abcd"), max_size=20), max_size=8),
+    documents=st.lists(st.lists(st.lists(st.sampled_from("abcde"), max_size=12), max_size=3), min_size=1, max_size=6),
+    bounds=st.tuples(st.integers(1, 6), st.integers(0, 4)),
+)
+def test_shares_are_those_of_sets_of_word_tuples(
+    rows: list[list[str]], documents: list[list[list[str]]], bounds: tuple[int, int]
+) -> None:
+    config = OverlapConfig(min_ngram=bounds[0], max_ngram=sum(bounds), flag=0.5)
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = corpus_of(Path(folder), [[" ".join(sentence) for sentence in one] for one in documents])
+        measured = measure_overlap({"t": [" ".join(row) for row in rows]}, corpus, config, num_workers=1)["t"]
+    streams = [[word for sentence in document for word in sentence] for document in documents]
+    long_enough = {place: row for place, row in enumerate(rows) if len(row) >= FEWEST_WORDS}
+    touched, hits, total = [], 0, 0
+    for place, row in long_enough.items():
+        n = min(measured.ngram, len(row))
+        seen = {tuple(stream[i : i + n]) for stream in streams for i in range(len(stream) - n + 1)}
+        grams = [tuple(row[i : i + n]) for i in range(len(row) - n + 1)]
+        found = sum(gram in seen for gram in grams)
+        hits, total = hits + found, total + len(grams)
+        touched += [place] if found else []
+    assert measured.touched == tuple(touched)
+    assert measured.share_of_ngrams == hits / max(total, 1)
+    assert (measured.rows, measured.rows_too_short) == (len(long_enough), len(rows) - len(long_enough))
+
+
+def test_case_punctuation_and_sentence_boundaries_do_not_hide_a_copy(tmp_path: Path) -> None:
+    halves = [["THE QUICK, brown fox -- jumps over!", "The lazy dog; beside a slow green river (today)."]]
+    found = overlap_of(tmp_path, halves, [SENTENCE])
+    assert (found.share_of_rows, found.share_of_ngrams, found.flagged) == (1.0, 1.0, True)
+
+
+def test_text_that_goes_on_in_the_next_document_is_no_copy(tmp_path: Path) -> None:
+    words = SENTENCE.split()
+    assert overlap_of(tmp_path, [[" ".join(words[:7])], [" ".join(words[7:])]], [SENTENCE]).share_of_rows == 0
+
+
+def test_n_follows_the_rows_between_its_bounds(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, [["nothing"]])
+    for length, n in ((4, 8), (10, 10), (40, 13)):
+        texts = [" ".join(["word"] * length)] * 30
+        assert measure_overlap({"t": texts}, corpus, CONFIG, num_workers=1)["t"].ngram == n
+
+
+def test_a_short_row_counts_only_where_it_stands_whole(tmp_path: Path) -> None:
+    texts = ["quick brown fox jumps", "quick brown fox runs", "lazy dog"]
+    found = overlap_of(tmp_path, [[SENTENCE]], texts)
+    assert (found.touched, found.rows, found.rows_too_short) == ((0,), 2, 1)
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["...", "??"], ["a b"]])
+def test_rows_without_enough_words_give_zero(tmp_path: Path, texts: list[str]) -> None:
+    found = overlap_of(tmp_path, [[SENTENCE]], texts)
+    assert (found.rows, found.share_of_rows, found.share_of_ngrams, found.flagged) == (0, 0.0, 0.0, False)
+
+
+def test_splits_measured_together_are_as_measured_alone_and_with_processes(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, [[SENTENCE, "and so on"], ["one two three four five six seven eight nine ten"]] * 3)
+    texts = {
+        "long": [SENTENCE + " and more words that are not there"] * 2,
+        "short": ["two three four five six seven eight nine", "not there at all in any of it"],
+    }
+    together = measure_overlap(texts, corpus, CONFIG, num_workers=1)
+    assert together == measure_overlap(texts, corpus, CONFIG, num_workers=2)
+    for name, rows in texts.items():
+        assert together[name] == measure_overlap({name: rows}, corpus, CONFIG, num_workers=1)[name]
+
+
+def test_scripts_without_spaces_are_compared_by_character(tmp_path: Path) -> None:
+    text = "東京は日本の首都であり、世界最大の都市の一つである。"
+    assert overlap_of(tmp_path, [["前文。" + text + "後文。"]], [text]).share_of_ngrams == 1.0
+
+
+def test_a_torn_shard_is_named(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, [[SENTENCE]])
+    (corpus / "train-00000-of-00001.parquet").write_bytes(b"torn")
+    with pytest.raises(ArtifactError, match=r"train-00000-of-00001\.parquet cannot be read"):
+        measure_overlap({"t": [SENTENCE]}, corpus, CONFIG, num_workers=1)
+
+
+def test_the_hash_of_a_word_never_changes() -> None:
+    assert hash_of_word("kernel") == 2828236996249490263
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 13))
+def test_equal_ngrams_have_equal_hashes_and_others_have_not(words: list[str], longest: int) -> None:
+    hashes = np.array([hash_of_word(word) for word in words], dtype=np.uint64)
+    for n, grams in ngrams(hashes, longest):
+        tuples = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        assert len(grams) == len(tuples)
+        assert len(set(zip(tuples, grams.tolist(), strict=True))) == len(set(tuples)) == len(set(grams.tolist()))
+
+
+def test_the_separator_in_a_text_is_no_word() -> None:
+    table, _ = table_of([(words_of("a b\x00c d"), 4)])
+    assert found_in(["a b c d"], table)[4].tolist() == [0]
