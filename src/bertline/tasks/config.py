@@ -101,6 +101,23 @@ class ClassificationTaskConfig(BaseTaskConfig):
     """Tokens that neighbouring windows share."""
     window_pooling: Literal["mean", "max"]
 
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        if self.labels is not None and (len(self.labels) < 2 or len(set(self.labels)) < len(self.labels)):
+            raise ValueError(f"labels must be two at least, each once, found {list(self.labels)}")
+        if self.multi_label and self.metric in ("matthews", "f1"):
+            raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
+        if not self.multi_label and getattr(self.source, "label_separator", None) is not None:
+            raise ValueError(
+                "source.label_separator is for several labels a row; set multi_label: true or leave it null"
+            )
+        # In a pair the longer text may have to share the sequence with as long a part of the other.
+        if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
+            raise ValueError(
+                f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "
+                f"{self.window_overlap} with max_length {self.max_length}"
+            )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressionTaskConfig(BaseTaskConfig):
@@ -116,6 +133,15 @@ class RegressionTaskConfig(BaseTaskConfig):
     pooling: Literal["mean", "cls"]
     """Of the `cosine` head."""
     metric: Literal["pearson", "spearman"]
+
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        if not self.low < self.high:
+            raise ValueError(f"low must be below high, found {self.low} and {self.high}")
+        if self.head == "cosine" and self.source.text_pair_column is None:
+            raise ValueError("head cosine compares two texts; name source.text_pair_column, or take head: linear")
+        if getattr(self.source, "label_separator", None) is not None:
+            raise ValueError("source.label_separator is for several labels a row; a regression task has one number")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,9 +165,23 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Tokens of context that neighbouring windows share (`doc_stride` counts the others)."""
     max_question_length: int
+    """In tokens; longer questions are cut at the end."""
     max_answer_length: int
     """In tokens."""
     metric: Literal["f1", "exact_match"]
+
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        for name, least in (("window_overlap", 0), ("max_question_length", 1), ("max_answer_length", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, found {getattr(self, name)}")
+        room = self.max_length - self.max_question_length - 3  # [CLS] and two [SEP]
+        if self.window_overlap >= room:
+            raise ValueError(
+                f"window_overlap is {self.window_overlap}, but beside a question of max_question_length="
+                f"{self.max_question_length} a sequence of max_length={self.max_length} has room for {room} tokens of "
+                "context; overlap by less than that"
+            )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,6 +227,13 @@ class SummarisationTaskConfig(BaseTaskConfig):
     num_sentences: int
     """Of a summary."""
     metric: Literal["rouge1", "rouge2", "rougeL"]
+
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        if self.num_sentences < 1:
+            raise ValueError(f"num_sentences must be at least 1, found {self.num_sentences}")
+        if self.max_length < 3:
+            raise ValueError(f"max_length must leave room for [CLS], a token and [SEP], found {self.max_length}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

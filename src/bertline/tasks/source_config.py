@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,6 +90,25 @@ class TableSourceConfig:
     on_bad_row: OnBadRow
     """Empty text, missing or unknown label, a number that is none, a wrong number of fields."""
 
+    def __post_init__(self) -> None:
+        if self.separator is not None and len(self.separator) != 1:
+            raise ValueError(f"separator must be one character, found {self.separator!r}")
+        if self.max_fields is not None and (self.max_fields < 1 or self.quoting):
+            raise ValueError(
+                f"max_fields must be at least 1 and is for files without quoting (quoting: false), found "
+                f"{self.max_fields} with quoting: {str(self.quoting).lower()}"
+            )
+        if self.label_separator == "":
+            raise ValueError("label_separator is empty; give what stands between labels, or null")
+        if self.label_pattern is not None:
+            try:
+                num_groups = re.compile(self.label_pattern).groups
+            except re.error as error:
+                raise ValueError(f"label_pattern {self.label_pattern!r} is no regular expression: {error}") from error
+            if not num_groups:
+                raise ValueError(f"label_pattern {self.label_pattern!r} has no group; put () around the label")
+        _check_names(self.extra_tests)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubSourceConfig:
@@ -107,6 +127,9 @@ class HubSourceConfig:
     text_pair_column: str | None
     label_column: str
     on_bad_row: OnBadRow
+
+    def __post_init__(self) -> None:
+        _check_names(self.extra_tests)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,12 +159,13 @@ class SquadSourceConfig:
 
     kind: Literal["squad"]
     path: str
-    """The folder of the files, or one file."""
+    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     on_bad_row: OnBadRow
-    """An answer whose text does not stand where it says, an empty question or context, two questions of one id."""
+    """An answer whose text does not stand where it says (`skip` moves it where it stands in one other place only), an
+    empty question or context, two questions of one id, no answer without a mark that there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,14 +231,16 @@ class SummariesSourceConfig:
 
     kind: Literal["summaries"]
     path: str
-    """The folder of the files, or one file."""
+    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     document_column: str
     """A text, which is split into sentences, or a list of sentences."""
     summary_column: str
+    """The same; sentences are joined by spaces."""
     on_bad_row: OnBadRow
+    """A missing column, an empty document or summary, a summary without a word that ROUGE counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -229,6 +255,13 @@ class PlainTextSourceConfig:
     test_file: str | None
     text_column: str
     encoding: str
+
+
+def _check_names(extra_tests: dict[str, str]) -> None:
+    """They become parts of file names."""
+    for name in extra_tests:
+        if re.fullmatch(r"[A-Za-z0-9_]+", name) is None:
+            raise ValueError(f"extra_tests: {name!r} must be of letters, digits and underscores")
 
 
 TextPairSource = DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig

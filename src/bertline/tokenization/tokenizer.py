@@ -73,6 +73,25 @@ class Tokenizer:
         finally:
             self.backend.encode_special_tokens = False
 
+    def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
+        """As `encode_literally`, with the place of each piece in its text, in characters: `text[start:end]`.
+
+        Places are those of the text as it was given, before cleaning, whatever lower-casing and the stripping of
+        accents make of it. They never step back; pieces of one character (a Korean syllable's) have the same place.
+        A combining mark that stands after the last letter of a word belongs to no piece.
+
+        Example:
+            >>> vocabulary = Vocabulary(pieces=(*SPECIAL_PIECES, "the", "ete"), lowercase=True)
+            >>> Tokenizer(vocabulary).encode_with_places(["The  Été"])
+            [([5, 6], [(0, 3), (5, 8)])]
+        """
+        self.backend.encode_special_tokens = True
+        try:
+            encodings = self.backend.encode_batch(list(texts), add_special_tokens=False)
+        finally:
+            self.backend.encode_special_tokens = False
+        return [(encoding.ids, encoding.offsets) for encoding in encodings]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The pieces with these ids, continuations marked by `##`."""
         return [self.pieces[index] for index in ids]

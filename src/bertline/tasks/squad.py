@@ -1,0 +1,153 @@
+"""Questions, contexts and answers from SQuAD 1.1 and 2.0 JSON."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
+
+MOVED = "answer_moved"
+"""Counted where an answer was found elsewhere in its context: a repair, the question is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question on a context, with every text that counts as its answer."""
+
+    id: str
+    title: str
+    question: str
+    context: str
+    answers: list[str]
+    """None where the context does not answer the question."""
+    starts: list[int]
+    """In characters of the context."""
+
+
+def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Question]:
+    """Read a file of either version, plain or `.gz`.
+
+    Args:
+        path: The file.
+        bad_rows: Takes the questions that cannot be used, and counts the answers that were moved.
+        may_move: An answer that does not stand at its `answer_start` is moved to where it does stand, if that is one
+            place only.
+
+    Raises:
+        DataError: The file is no SQuAD JSON; or a question is bad: naming file, article and question.
+    """
+    found: list[Question] = []
+    seen: set[str] = set()
+    for where, title, context, qa in _questions(path):
+        try:
+            question, moved = _question(title, context, qa, seen, may_move=may_move)
+        except BadRow as bad:
+            bad_rows.found(BadRow(bad.reason, f"{where}: {bad}. Mend it or remove the question."))
+            continue
+        seen.add(question.id)
+        found.append(question)
+        bad_rows.dropped[MOVED] += moved
+    return found
+
+
+def _questions(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
+    """Each question with the place to name in messages, its article's title and its context."""
+    content = _json(path)
+    articles = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(articles, list):
+        raise DataError(f'{path}: expected SQuAD JSON, {{"data": [articles]}}, but found no list "data" in it.')
+    for number, article in enumerate(articles, start=1):
+        title = article.get("title") if isinstance(article, dict) else None
+        # Annotation tools leave titles out; a number keeps the articles apart.
+        title = title if isinstance(title, str) and title.strip() else f"article {number}"
+        for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
+            context = paragraph.get("context") if isinstance(paragraph, dict) else None
+            for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
+                identity = qa.get("id") if isinstance(qa, dict) else None
+                yield f"{path}, article {title!r}, question {identity!r}", title, context, qa
+
+
+def _list(value: Any, key: str, where: str) -> list[Any]:
+    inner = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(inner, list):
+        raise DataError(f'{where}: expected a list "{key}", as SQuAD has it.')
+    return inner
+
+
+def _json(path: Path) -> Any:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        return json.loads(data.decode("utf-8-sig"))
+    except FileNotFoundError as error:
+        raise DataError(f"{path} does not exist. Put the data there, or change source.path.") from error
+    except (gzip.BadGzipFile, EOFError) as error:
+        raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise DataError(
+            f"{path}:{line}: this is not UTF-8, which JSON is written in. Save the file as UTF-8."
+        ) from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole?") from error
+
+
+def _question(title: str, context: Any, qa: Any, seen: set[str], *, may_move: bool) -> tuple[Question, int]:
+    """The question, and how many of its answers were moved."""
+    if not isinstance(qa, dict) or not isinstance(qa.get("id"), str | int):
+        raise BadRow("missing_key", 'it has no "id"')
+    identity = str(qa["id"])
+    if identity in seen:
+        raise BadRow("duplicate_id", "another question of the file has the same id")
+    for name, text in (("context", context), ("question", qa.get("question"))):
+        if not isinstance(text, str):
+            raise BadRow("missing_key", f'it has no "{name}"')
+        if not text.strip():
+            raise BadRow(f"empty_{name}", f"its {name} is empty")
+    impossible = qa.get("is_impossible", False)
+    answers = qa.get("answers", [] if impossible else None)
+    if not isinstance(answers, list):
+        raise BadRow("missing_key", 'it has no list "answers"')
+    if impossible and answers:
+        raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
+    if not impossible and not answers:
+        raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
+    texts, starts, moved = [], [], 0
+    for answer in answers:
+        text, start = _answer(answer)
+        place = start if context.startswith(text, start) else _found_place(context, text, start, may_move)
+        texts.append(text)
+        starts.append(place)
+        moved += place != start
+    return Question(identity, title, qa["question"], context, texts, starts), moved
+
+
+def _answer(answer: Any) -> tuple[str, int]:
+    text = answer.get("text") if isinstance(answer, dict) else None
+    start = answer.get("answer_start") if isinstance(answer, dict) else None
+    if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
+        raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
+    if not text.strip():
+        raise BadRow("empty_answer", "an answer is empty")
+    if start < 0:
+        raise BadRow("answer_not_in_context", f"answer_start of {text!r} is {start}; places count from 0")
+    return text, start
+
+
+def _found_place(context: str, text: str, start: int, may_move: bool) -> int:
+    """Where the answer does stand, if that is one place only."""
+    first = context.find(text)
+    if may_move and first >= 0 and context.find(text, first + 1) < 0:
+        return first
+    stands = context[start : start + len(text)]
+    hint = "it stands nowhere in the context" if first < 0 else f"it stands at {first}"
+    raise BadRow(
+        "answer_not_in_context",
+        f"the answer {text!r} should stand at answer_start {start}, where the context has {stands!r}; {hint} "
+        "(starts count characters, not bytes)",
+    )

@@ -1,0 +1,62 @@
+"""Documents and summaries as train, dev and test, with the sentences that training aims at."""
+
+from __future__ import annotations
+
+from bertline.foundation.seeds import seed_for
+from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.built import BuiltTask
+from bertline.tasks.config import SummarisationTaskConfig
+from bertline.tasks.source_files import cut_by_key, drop_repeated, same_text, split_files
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import SummaryRows
+from bertline.tasks.summaries import Summary, chosen_sentences, read_summaries
+
+
+def summary_task(config: SummarisationTaskConfig) -> BuiltTask:
+    """Read the files, cut the splits that they lack from train, put train into a random order, choose the sentences.
+
+    The side of a row is a hash of its document, so equal documents stay together. A document that also stands in a
+    split closer to the test is left out and counted.
+
+    Raises:
+        DataError: Naming file and line, what was found and how to mend it.
+    """
+    source = config.source
+    bad_rows = BadRows(source.on_bad_row)
+    splits: dict[SplitName, list[Summary]] = {
+        split: read_summaries(file, source, bad_rows)
+        for split, file in split_files(source.path, source.train_file, source.dev_file, source.test_file).items()
+    }
+    for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
+        if split not in splits:
+            splits[split], splits["train"] = cut_by_key(splits["train"], _document, split, fraction, config.split_seed)
+    dropped = bad_rows.dropped + drop_repeated(splits, _document, "document")
+    splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
+    if config.num_train_rows is not None:
+        splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
+    stored = {split: _stored(splits[split], config.num_sentences) for split in ("train", "dev", "test")}
+    return BuiltTask(
+        splits={**stored},
+        labels=(),
+        dropped=dropped,
+        versions={},
+        more={
+            "num_sentences": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
+            "without_chosen_sentence": {
+                split: sum(not any(chosen) for chosen in rows.chosen) for split, rows in stored.items()
+            },
+        },
+    )
+
+
+def _document(row: Summary) -> str:
+    return same_text([" ".join(row.sentences)])
+
+
+def _stored(rows: list[Summary], num_sentences: int) -> SummaryRows:
+    return SummaryRows(
+        ids=[row.id for row in rows],
+        sentences=[row.sentences for row in rows],
+        summaries=[row.summary for row in rows],
+        chosen=[chosen_sentences(row.sentences, row.summary, most=num_sentences) for row in rows],
+    )
