@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections import Counter
+from typing import TypeVar, assert_never
 
 import numpy as np
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import package_versions, read_modules
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.manifests import versions_of
+from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import ClassificationTaskConfig
+from bertline.tasks.config import BaseTaskConfig, ClassificationTaskConfig
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import docs_match_rows
+from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.rows import LabelledRow, SourceRows
 from bertline.tasks.source_config import (
     DocsLibrarySourceConfig,
     DocsMatchSourceConfig,
     HubSourceConfig,
+    OnBadRow,
     TableSourceConfig,
 )
 from bertline.tasks.splits import with_all_splits
 from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import TextRows
-from bertline.tasks.table_source import hub_rows, table_rows
+from bertline.tasks.stored_rows import MultiLabelRows, TextRows
+from bertline.tasks.table_source import ReadLabels, hub_rows, table_rows
+
+_Label = TypeVar("_Label", str, tuple[str, ...], float)
+_Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
 
 
 def classification_task(
@@ -35,34 +42,61 @@ def classification_task(
     Raises:
         DataError: Naming file and line, what was found and how to mend it.
     """
-    source = _read_source(config, python_docs, num_workers)
-    splits: dict[SplitName, list[LabelledRow]] = {
-        "train": source.train[: _num_rows_made(config)],
-        "dev": source.dev or [],
-        "test": source.test or [],
-    }
-    labels = _label_names(name, config, splits)
-    rows = {split: _numbered(name, split, rows, labels) for split, rows in splits.items()}
-    _check_labels(name, config, splits)
-    by_split = {
-        split: dict(zip(labels, np.bincount(split_rows.labels, minlength=len(labels)).tolist(), strict=True))
-        for split, split_rows in rows.items()
-    }
+    splits, dropped = _labelled_splits(config, python_docs, num_workers)
+    labels = _label_names(name, config, splits["train"])
+    known = BadRows(_on_unknown_label(config))
+    splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
+    _check_labels(name, config, splits["train"])
     return BuiltTask(
-        splits={**rows},
+        splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
         labels=tuple(labels),
-        dropped=source.dropped,
+        dropped=dropped + known.dropped,
         versions=_versions(config, python_docs),
-        more={"pair": rows["train"].text_pairs is not None, "labels_by_split": by_split},
+        more={
+            "pair": any(row.text_pair is not None for row in splits["train"]),
+            "labels_by_split": {split: _counted(rows, labels) for split, rows in splits.items()},
+        },
     )
 
 
-def _num_rows_made(config: ClassificationTaskConfig) -> int | None:
+def read_table(
+    source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[_Label]
+) -> SourceRows[_Label]:
+    """The rows of a table or dataset with all splits, train cut to what is asked for."""
+    rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
+    whole = with_all_splits(rows, config)
+    return SourceRows(whole.train[: num_rows_made(config)], whole.dev, whole.test, whole.dropped, whole.extra_tests)
+
+
+def num_rows_made(config: BaseTaskConfig) -> int | None:
+    """Train rows that are kept: as many as the largest training set asked for."""
     return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
 
 
-def _read_source(config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int) -> SourceRows:
-    num_rows, seed = _num_rows_made(config), config.split_seed
+def text_pairs_of(rows: list[LabelledRow[_Label]]) -> list[str] | None:
+    """The second texts; None where rows are single passages."""
+    return [row.text_pair for row in rows if row.text_pair is not None] or None
+
+
+def _labelled_splits(
+    config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int
+) -> tuple[_Splits, Counter[str]]:
+    """Every row with the tuple of its labels; in a task of one label a row, the tuples have one."""
+    if config.multi_label:
+        if not isinstance(config.source, TableSourceConfig | HubSourceConfig):
+            raise ConfigError(f"multi_label: a source of kind {config.source.kind} has one label a row. Set it false.")
+        several = read_table(config.source, config, SeveralLabels)
+        return several.by_split(), several.dropped
+    source = _read_source(config, python_docs, num_workers)
+    splits: _Splits = {
+        split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,)) for row in rows]
+        for split, rows in source.by_split().items()
+    }
+    return splits, source.dropped
+
+
+def _read_source(config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int) -> SourceRows[str]:
+    num_rows, seed = num_rows_made(config), config.split_seed
     match config.source:
         case DocsLibrarySourceConfig():
             modules = read_modules(python_docs, num_workers=num_workers)
@@ -70,10 +104,8 @@ def _read_source(config: ClassificationTaskConfig, python_docs: PythonDocsConfig
         case DocsMatchSourceConfig():
             modules = read_modules(python_docs, num_workers=num_workers)
             return docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
-        case TableSourceConfig():
-            return with_all_splits(table_rows(config.source), config)
-        case HubSourceConfig():
-            return with_all_splits(hub_rows(config.source), config)
+        case TableSourceConfig() | HubSourceConfig():
+            return read_table(config.source, config, OneLabel)
         case _:
             assert_never(config.source)
 
@@ -82,52 +114,81 @@ def _versions(config: ClassificationTaskConfig, python_docs: PythonDocsConfig) -
     match config.source:
         case DocsLibrarySourceConfig() | DocsMatchSourceConfig():
             return package_versions(python_docs)
-        case TableSourceConfig():
-            return versions_of("pyarrow")
-        case HubSourceConfig():
-            return versions_of("datasets", "pyarrow")
+        case TableSourceConfig() | HubSourceConfig():
+            return table_versions(config.source)
         case _:
             assert_never(config.source)
 
 
-def _label_names(name: str, config: ClassificationTaskConfig, splits: dict[SplitName, list[LabelledRow]]) -> list[str]:
+def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str]:
+    """Of the packages that read the source."""
+    return versions_of("pyarrow") if isinstance(source, TableSourceConfig) else versions_of("datasets", "pyarrow")
+
+
+def _label_names(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> list[str]:
     if config.labels is not None:
         return list(config.labels)
-    labels = sorted({row.label for row in splits["train"]})
+    labels = sorted({label for row in train for label in row.label})
     # A column of numbers or of texts taken for labels would otherwise become thousands of classes.
-    if len(splits["train"]) > 20 and len(labels) > len(splits["train"]) / 2:
+    if len(train) > 20 and len(labels) > len(train) / 2:
         raise DataError(
-            f"tasks.{name}: the {len(splits['train'])} train rows have {len(labels)} different labels ({labels[0]!r}, "
+            f"tasks.{name}: the {len(train)} train rows have {len(labels)} different labels ({labels[0]!r}, "
             f"{labels[1]!r}, ...). Is source.label_column the right column?"
         )
     return labels
 
 
-def _check_labels(name: str, config: ClassificationTaskConfig, splits: dict[SplitName, list[LabelledRow]]) -> None:
-    train = splits["train"]
+def _on_unknown_label(config: ClassificationTaskConfig) -> OnBadRow:
+    source = config.source
+    return source.on_bad_row if isinstance(source, TableSourceConfig | HubSourceConfig) else "error"
+
+
+def _with_known_labels(
+    name: str, split: SplitName, rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], bad_rows: BadRows
+) -> list[LabelledRow[tuple[str, ...]]]:
+    known, kept = set(labels), []
+    for row in rows:
+        unknown = [label for label in row.label if label not in known]
+        if not unknown:
+            kept.append(row)
+            continue
+        bad_rows.found(
+            BadRow(
+                "unknown_label",
+                f"tasks.{name}, {split} row {row.id}: the label is {unknown[0]!r}; allowed are "
+                f"{', '.join(map(repr, labels))}. Mend the row or add the label to tasks.{name}.labels. "
+                "(A split without labels cannot be scored: set its file to null, and it is cut from train.)",
+            )
+        )
+    return kept
+
+
+def _check_labels(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> None:
+    """Rows of two kinds at least, in the smallest training set that is asked for."""
     sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
     smallest = train[: min(sizes, default=len(train))]
     found = sorted({row.label for row in smallest})
     if len(found) == 1:
+        labels = ", ".join(map(repr, found[0])) or "no label"
         raise DataError(
-            f"tasks.{name}: all {len(smallest)} train rows have the label {found[0]!r}; a classifier needs at least "
+            f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs at least "
             "two labels. Check source.label_column, or add rows of the other labels."
         )
 
 
-def _numbered(name: str, split: SplitName, rows: list[LabelledRow], labels: list[str]) -> TextRows:
+def _counted(rows: list[LabelledRow[tuple[str, ...]]], labels: list[str]) -> dict[str, int]:
+    counts = Counter(label for row in rows for label in row.label)
+    return {label: counts[label] for label in labels}
+
+
+def _stored(
+    rows: list[LabelledRow[tuple[str, ...]]], labels: list[str], multi_label: bool
+) -> TextRows | MultiLabelRows:
+    ids, texts, pairs = [row.id for row in rows], [row.text for row in rows], text_pairs_of(rows)
     numbers = {label: number for number, label in enumerate(labels)}
-    for row in rows:
-        if row.label not in numbers:
-            raise DataError(
-                f"tasks.{name}, {split} row {row.id}: the label is {row.label!r}; allowed are "
-                f"{', '.join(map(repr, labels))}. Mend the row or add the label to tasks.{name}.labels. "
-                "(A split without labels cannot be scored: set its file to null, and it is cut from train.)"
-            )
-    pairs = [row.text_pair for row in rows if row.text_pair is not None]
-    return TextRows(
-        [row.id for row in rows],
-        [row.text for row in rows],
-        pairs or None,
-        np.array([numbers[row.label] for row in rows], dtype=np.int64),
-    )
+    if not multi_label:
+        return TextRows(ids, texts, pairs, np.array([numbers[row.label[0]] for row in rows], dtype=np.int64))
+    matrix = np.zeros((len(rows), len(labels)), dtype=np.int64)
+    for place, row in enumerate(rows):
+        matrix[place, [numbers[label] for label in row.label]] = 1
+    return MultiLabelRows(ids, texts, pairs, matrix)

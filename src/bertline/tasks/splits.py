@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 from bertline.foundation.seeds import seed_for, unit_interval
-from bertline.tasks.config import ClassificationTaskConfig
-from bertline.tasks.rows import LabelledRow, SourceRows
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.rows import Label, LabelledRow, SourceRows
 
 
-def with_all_splits(source: SourceRows, config: ClassificationTaskConfig) -> SourceRows:
+def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
     """Cut the splits that a table does not have from its train rows, and put train into its random order.
 
     The side of a row is a hash of its texts: equal examples stay together, and rows added later move none of the
-    others. A row whose texts also stand in a split closer to the test is dropped and counted.
+    others. A row whose texts also stand in a split closer to the test is dropped and counted; test sets are left whole.
     """
     test = source.test
     train, dev = list(source.train), source.dev
@@ -24,21 +24,28 @@ def with_all_splits(source: SourceRows, config: ClassificationTaskConfig) -> Sou
     dropped = Counter(source.dropped)
     in_test = {row.content_key() for row in test}
     dev = _without(dev, in_test, "dev_row_also_in_test", dropped)
-    in_dev_or_test = in_test | {row.content_key() for row in dev}
-    train = _without(train, in_dev_or_test, "train_row_also_in_dev_or_test", dropped)
+    train = _without(train, in_test | {row.content_key() for row in dev}, "train_row_also_in_dev_or_test", dropped)
+    for name, rows in sorted(source.extra_tests.items()):
+        keys = {row.content_key() for row in rows}
+        dev = _without(dev, keys, f"dev_row_also_in_test_{name}", dropped)
+        train = _without(train, keys, f"train_row_also_in_test_{name}", dropped)
     train.sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
-    return SourceRows(train, dev, test, dropped)
+    return SourceRows(train, dev, test, dropped, source.extra_tests)
 
 
-def _cut(rows: list[LabelledRow], name: str, fraction: float, seed: int) -> tuple[list[LabelledRow], list[LabelledRow]]:
-    taken: list[LabelledRow] = []
-    left: list[LabelledRow] = []
+def _cut(
+    rows: list[LabelledRow[Label]], name: str, fraction: float, seed: int
+) -> tuple[list[LabelledRow[Label]], list[LabelledRow[Label]]]:
+    taken: list[LabelledRow[Label]] = []
+    left: list[LabelledRow[Label]] = []
     for row in rows:
         (taken if unit_interval(seed, name, row.content_key()) < fraction else left).append(row)
     return taken, left
 
 
-def _without(rows: list[LabelledRow], keys: set[str], reason: str, dropped: Counter[str]) -> list[LabelledRow]:
+def _without(
+    rows: list[LabelledRow[Label]], keys: set[str], reason: str, dropped: Counter[str]
+) -> list[LabelledRow[Label]]:
     kept = [row for row in rows if row.content_key() not in keys]
     dropped[reason] += len(rows) - len(kept)
     return kept

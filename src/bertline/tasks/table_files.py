@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.delimited_files import Delimiting, read_fields
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 
@@ -36,6 +38,11 @@ class TableLayout:
     header: bool
     quoting: bool
     encoding: str
+    separator: str | None = None
+    """Between the fields of csv and tsv; None goes by the format."""
+    max_fields: int | None = None
+    """Of a line; the last one keeps the rest. None: no limit."""
+    extra_fields: Literal["error", "ignore"] = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +55,33 @@ class Record:
     """By column name; by number from 0 where the file has no header."""
 
 
-def read_records(path: Path, layout: TableLayout) -> Iterator[Record]:
+def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = None) -> Iterator[Record]:
     """The rows of a CSV, TSV, JSONL or Parquet file, plain or `.gz`; blank lines are passed over.
 
+    Args:
+        path: The file.
+        layout: How its bytes are to be read.
+        bad_rows: Takes rows with a wrong number of fields and lines that are no JSON object; None makes them errors.
+
     Raises:
-        DataError: Naming file and line: the file is missing or undecodable, a row has too many or too few fields,
-            quotes are unbalanced, a line is not a JSON object.
+        DataError: Naming file and line: the file is missing or undecodable, quotes are unbalanced, a row is bad.
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's path.")
     kind = _format_of(path) if layout.format == "auto" else layout.format
+    if bad_rows is None:
+        bad_rows = BadRows("error", option=None)
     if kind == "parquet":
         yield from _parquet_records(path)
         return
     try:
-        with _open_text(path, layout.encoding) as handle:
-            if kind == "jsonl":
-                yield from _json_records(path, handle)
-            else:
-                yield from _delimited_records(path, handle, "," if kind == "csv" else "\t", layout)
-    except UnicodeDecodeError as error:
+        if kind == "jsonl":
+            yield from _json_records(path, layout.encoding, bad_rows)
+        else:
+            yield from _delimited_records(path, kind, layout, bad_rows)
+    except UnicodeError as error:
         raise _undecodable(path, layout.encoding) from error
-    except (gzip.BadGzipFile, EOFError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
 
 
@@ -87,15 +99,20 @@ def _open_bytes(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def _open_text(path: Path, encoding: str) -> io.TextIOWrapper:
+def _open_text(path: Path, encoding: str, *, newline: str) -> io.TextIOWrapper:
     try:
-        codecs.lookup(encoding)
+        name = codecs.lookup(encoding).name
     except LookupError as error:
         raise DataError(
             f"source.encoding is {encoding!r}, which Python does not know (utf-8, latin-1, ...)."
         ) from error
-    # newline="" leaves line ends inside quoted fields to the csv module.
-    return io.TextIOWrapper(_open_bytes(path), encoding=encoding, newline="")
+    handle = _open_bytes(path)
+    # One byte a character: such an encoding reads UTF-8's mark as three letters, and all the rest as wrongly.
+    if not name.startswith("utf") and handle.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
+        handle.close()
+        raise DataError(f"{path} starts with the mark of UTF-8, but source.encoding is {encoding!r}. Set it to utf-8.")
+    handle.seek(0)
+    return io.TextIOWrapper(handle, encoding=encoding, newline=newline)
 
 
 def _undecodable(path: Path, encoding: str) -> DataError:
@@ -112,55 +129,37 @@ def _undecodable(path: Path, encoding: str) -> DataError:
     )
 
 
-def _delimited_records(path: Path, handle: IO[str], delimiter: str, layout: TableLayout) -> Iterator[Record]:
-    csv.field_size_limit(1 << 30)
-    if layout.quoting:
-        reader = csv.reader(handle, delimiter=delimiter, strict=True)
-    else:
-        reader = csv.reader(handle, delimiter=delimiter, quoting=csv.QUOTE_NONE)
-    names: list[str | int] | None = None
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            raise DataError(f"{path}:{line}: {error}. {_QUOTES_HINT}") from error
-        if fields is None:
-            return
-        if not fields:
-            continue
-        if names is None and layout.header:
-            names = [field.removeprefix("\ufeff").strip() for field in fields]
-            _check_header(path, line, names)
-            continue
-        if names is not None and len(fields) != len(names):
-            hint = _QUOTES_HINT if layout.quoting else "Mend the row."
-            raise DataError(f"{path}:{line} has {len(fields)} fields, the header has {len(names)}. {hint}")
-        if line == 1:
-            fields[0] = fields[0].removeprefix("\ufeff")
-        yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
+def _delimited_records(path: Path, kind: TableFormat, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
+    delimiting = Delimiting(
+        separator=layout.separator or ("," if kind == "csv" else "\t"),
+        header=layout.header,
+        quoting=layout.quoting,
+        max_fields=layout.max_fields,
+        extra_fields=layout.extra_fields,
+    )
+    # newline="" leaves line ends inside quoted fields to the csv module; without quotes a row ends at "\n" alone.
+    with _open_text(path, layout.encoding, newline="" if layout.quoting else "\n") as handle:
+        for line, values in read_fields(path, handle, delimiting, bad_rows):
+            yield Record(f"{path.name}:{line}", {**values})
 
 
-_QUOTES_HINT = "If the file has quotes that do not pair up, set source.quoting to false; else mend the row."
-
-
-def _check_header(path: Path, line: int, names: list[str | int]) -> None:
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
-    if twice:
-        raise DataError(f"{path}:{line}: the header names {', '.join(map(repr, twice))} twice. Rename one column.")
-
-
-def _json_records(path: Path, handle: IO[str]) -> Iterator[Record]:
-    for line, content in enumerate(handle, start=1):
-        if not content.strip():
-            continue
-        try:
-            values = json.loads(content.removeprefix("\ufeff"))
-        except ValueError as error:
-            raise DataError(f"{path}:{line} is not JSON ({error}). Each line must be one JSON object.") from error
-        if not isinstance(values, dict):
-            raise DataError(f"{path}:{line} is a JSON {type(values).__name__}; each line must be one JSON object.")
-        yield Record(f"{path.name}:{line}", values)
+def _json_records(path: Path, encoding: str, bad_rows: BadRows) -> Iterator[Record]:
+    with _open_text(path, encoding, newline="\n") as handle:
+        for line, content in enumerate(handle, start=1):
+            content = content.removeprefix("\ufeff").strip()
+            if not content:
+                continue
+            try:
+                values = json.loads(content)
+            except ValueError as error:
+                message = f"{path}:{line} is not JSON ({error}). Each line must be one JSON object."
+                bad_rows.found(BadRow("not_json", message))
+                continue
+            if not isinstance(values, dict):
+                message = f"{path}:{line} is a JSON {type(values).__name__}; each line must be one JSON object."
+                bad_rows.found(BadRow("not_json", message))
+                continue
+            yield Record(f"{path.name}:{line}", values)
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:

@@ -6,7 +6,8 @@ import pytest
 
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.python_docs import Docstring, ModuleDocs
-from bertline.tasks.config import ClassificationTaskConfig, TableSourceConfig
+from bertline.tasks.config import ClassificationTaskConfig, RegressionTaskConfig
+from bertline.tasks.source_config import TableSourceConfig
 
 # What functions can be about; each makes a distinct summary and a distinct passage.
 TOPICS = (
@@ -21,23 +22,42 @@ def table_source():
     def make(path, **changes):
         fields = {
             "kind": "table", "path": str(path), "format": "auto", "train_file": None, "dev_file": None,
-            "test_file": None, "text_column": "text", "text_pair_column": None, "label_column": "label",
-            "header": True, "quoting": True, "encoding": "utf-8-sig",
+            "test_file": None, "extra_tests": {}, "text_column": "text", "text_pair_column": None,
+            "label_column": "label", "label_pattern": None, "label_separator": None, "header": True, "quoting": True,
+            "separator": None, "max_fields": None, "extra_fields": "error", "encoding": "utf-8-sig",
+            "on_bad_row": "error",
         }  # fmt: skip
         return TableSourceConfig(**{**fields, **changes})
 
     return make
 
 
+COMMON = {
+    "max_length": 32, "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+    "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+}  # fmt: skip
+
+
 @pytest.fixture
 def task():
     def make(source, **changes):
         fields = {
-            "kind": "classification", "source": source, "labels": None, "metric": "accuracy", "max_length": 32,
-            "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
-            "split_seed": 0, "num_trials": None, "space": {},
+            "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
+            "long_texts": "truncate", "window_overlap": 4, "window_pooling": "mean", **COMMON,
         }  # fmt: skip
         return ClassificationTaskConfig(**{**fields, **changes})
+
+    return make
+
+
+@pytest.fixture
+def number_task():
+    def make(source, **changes):
+        fields = {
+            "kind": "regression", "source": source, "low": 0.0, "high": 5.0, "head": "linear", "pooling": "mean",
+            "metric": "pearson", **COMMON,
+        }  # fmt: skip
+        return RegressionTaskConfig(**{**fields, **changes})
 
     return make
 

@@ -10,11 +10,16 @@ import pytest
 from bertline.foundation.errors import DataError
 from bertline.tasks.build import build_task
 from bertline.tasks.storage import read_rows, read_task_manifest
+from bertline.tasks.stored_rows import TextRows
 
 
 def write_csv(path, rows, header=("text", "label")):
     with path.open("w", newline="") as handle:
         csv.writer(handle).writerows([header, *rows])
+
+
+def rows_of(out, split):
+    return read_rows(out, split, TextRows)
 
 
 @pytest.fixture
@@ -38,16 +43,16 @@ def build(tmp_path, task, table_source, python_docs):
 
 def test_missing_splits_are_cut_from_train(build, reviews):
     out = build(reviews / "all.csv")
-    sizes = {split: len(read_rows(out, split)) for split in ("train", "dev", "test")}
+    sizes = {split: len(rows_of(out, split)) for split in ("train", "dev", "test")}
     assert sum(sizes.values()) == 200
     assert 25 <= sizes["dev"] <= 45
     assert 25 <= sizes["test"] <= 55
 
 
 def test_the_side_of_a_row_does_not_depend_on_the_other_rows(build, reviews):
-    before = set(read_rows(build(reviews / "all.csv"), "test").texts)
+    before = set(rows_of(build(reviews / "all.csv"), "test").texts)
     write_csv(reviews / "all.csv", [(f"text {number}", "good" if number % 3 else "bad") for number in range(50, 300)])
-    after = set(read_rows(build(reviews / "all.csv"), "test").texts)
+    after = set(rows_of(build(reviews / "all.csv"), "test").texts)
     assert {text for text in before if int(text.split()[1]) >= 50} <= after
 
 
@@ -58,21 +63,21 @@ def test_equal_texts_stay_on_one_side(build, reviews):
     ]
     write_csv(reviews / "all.csv", rows)
     out = build(reviews / "all.csv")
-    sides = [{text.casefold().split()[1] for text in read_rows(out, split).texts} for split in ("train", "dev", "test")]
+    sides = [{text.casefold().split()[1] for text in rows_of(out, split).texts} for split in ("train", "dev", "test")]
     assert not sides[0] & sides[1] and not sides[0] & sides[2] and not sides[1] & sides[2]
 
 
 def test_train_rows_that_stand_in_test_are_dropped_and_counted(build, reviews):
     write_csv(reviews / "test.csv", [("text 1", "good"), ("text 2", "good"), ("new", "bad")])
     out = build(reviews, source={"train_file": "all.csv", "test_file": "test.csv"})
-    assert len(read_rows(out, "test")) == 3
+    assert len(rows_of(out, "test")) == 3
     dropped = read_task_manifest(out)["dropped"]
     assert dropped.get("train_row_also_in_dev_or_test", 0) + dropped.get("dev_row_also_in_test", 0) == 2
 
 
 def test_manifest_and_rows_agree(build, reviews):
     out = build(reviews / "all.csv", num_train_rows=50, label_efficiency_rows=(20, 80))
-    manifest, train = read_task_manifest(out), read_rows(out, "train")
+    manifest, train = read_task_manifest(out), rows_of(out, "train")
     assert manifest["labels"] == ["bad", "good"]
     assert manifest["counts"]["train"] == len(train) == 80
     assert manifest["pair"] is False and train.text_pairs is None
@@ -82,7 +87,7 @@ def test_manifest_and_rows_agree(build, reviews):
 
 
 def test_train_is_in_a_random_order_and_its_beginning_is_a_smaller_set(build, reviews):
-    train = read_rows(build(reviews / "all.csv"), "train")
+    train = rows_of(build(reviews / "all.csv"), "train")
     numbers = [int(text.split()[1]) for text in train.texts]
     assert numbers != sorted(numbers)
     assert train.first(10).ids == train.ids[:10]
@@ -99,7 +104,7 @@ def test_building_twice_gives_the_same_bytes(build, reviews):
 def test_pairs_have_both_texts(build, tmp_path):
     write_csv(tmp_path / "p.csv", [(f"a{n}", f"b{n}", n % 2) for n in range(60)], header=("left", "right", "same"))
     columns = {"text_column": "left", "text_pair_column": "right", "label_column": "same"}
-    train = read_rows(build(tmp_path / "p.csv", source=columns), "train")
+    train = rows_of(build(tmp_path / "p.csv", source=columns), "train")
     assert all(pair == f"b{text[1:]}" for text, pair in zip(train.texts, train.text_pairs, strict=True))
 
 

@@ -6,12 +6,12 @@ from collections import Counter
 
 import pytest
 
-from bertline.tasks.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import MATCH, MISMATCH, docs_match_rows
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.rows import LabelledRow
+from bertline.tasks.source_config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
 MATCHING = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=30, num_test_rows=60)

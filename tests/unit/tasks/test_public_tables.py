@@ -9,7 +9,7 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.build import build_task
-from bertline.tasks.config import HubSourceConfig
+from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest
 from bertline.tasks.table_source import hub_rows
 

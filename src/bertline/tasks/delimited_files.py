@@ -1,0 +1,154 @@
+"""CSV, TSV and their kin: records with the lines they begin on, and the damage such files are known for."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, NamedTuple
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
+
+_QUOTES_HINT = "If the file has quotes that do not pair up, set source.quoting to false; else mend the row."
+
+
+@dataclass(frozen=True, slots=True)
+class Delimiting:
+    """How lines become fields."""
+
+    separator: str
+    """One character."""
+    header: bool
+    quoting: bool
+    max_fields: int | None
+    """Split a line into at most so many fields; the last one keeps the rest. For files without quoting."""
+    extra_fields: Literal["error", "ignore"]
+
+
+class Fields(NamedTuple):
+    """The fields of one row."""
+
+    line: int
+    """Where it begins, from 1."""
+    values: dict[str | int, str]
+    """By column name; by number from 0 where the file has no header."""
+
+
+def read_fields(path: Path, handle: IO[str], delimiting: Delimiting, bad_rows: BadRows) -> Iterator[Fields]:
+    """The rows of an open file; blank lines are passed over.
+
+    Args:
+        path: For messages.
+        handle: Opened with `newline=""` where quotes count, else with `newline="\\n"`.
+        delimiting: How lines become fields.
+        bad_rows: Takes rows with too many or too few fields.
+
+    Raises:
+        DataError: Quotes do not pair up, or the header names a column twice. A quote that swallowed lines is never
+            skipped: nobody knows how many rows went with it.
+    """
+    lines = _quoted(path, handle, delimiting) if delimiting.quoting else _unquoted(handle, delimiting)
+    names: list[str | int] | None = None
+    width: int | None = None
+    for line, num_lines, fields in lines:
+        if line == 1:
+            fields[0] = fields[0].removeprefix("\ufeff")
+        if names is None and delimiting.header:
+            names = [field.strip() for field in fields]
+            _check_header(path, line, names)
+            width = len(names)
+            continue
+        if width is None and delimiting.extra_fields == "error":
+            width = len(fields)
+        if width is not None and len(fields) != width:
+            bad = _wrong_width(path, line, len(fields), width, delimiting)
+            if bad is not None:
+                # A wrong width after several lines is a quote's doing: the lines it took are gone, so no skipping.
+                if num_lines > 1:
+                    raise DataError(str(bad))
+                bad_rows.found(bad)
+                continue
+            fields = fields[:width]
+        yield Fields(line, dict(zip(names or range(len(fields)), fields, strict=True)))
+
+
+def _unquoted(handle: IO[str], delimiting: Delimiting) -> Iterator[tuple[int, int, list[str]]]:
+    most_cuts = -1 if delimiting.max_fields is None else delimiting.max_fields - 1
+    for line, content in enumerate(handle, start=1):
+        content = content.rstrip("\r\n")
+        if content and content != "\ufeff":
+            yield line, 1, content.split(delimiting.separator, most_cuts)
+
+
+def _quoted(path: Path, handle: IO[str], delimiting: Delimiting) -> Iterator[tuple[int, int, list[str]]]:
+    csv.field_size_limit(1 << 30)
+    remembered: list[str] = []
+
+    def remembering() -> Iterator[str]:
+        for line in handle:
+            remembered.append(line)
+            # The quote of a first field must stand first for csv to see it.
+            yield line.removeprefix("\ufeff") if reader.line_num == 0 else line
+
+    reader = csv.reader(remembering(), delimiter=delimiting.separator, strict=True)
+    while True:
+        line = reader.line_num + 1
+        remembered.clear()
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise DataError(f"{path}:{line}: {error}. {_QUOTES_HINT}") from error
+        if fields is None:
+            return
+        if not fields:
+            continue
+        if len(remembered) > 1 and _swallowed_rows(remembered, len(fields), delimiting.separator):
+            raise DataError(
+                f"{path}:{line}: a quote opens here and closes {len(remembered) - 1} lines further down, and each of "
+                "these lines is a whole row by itself. If the file's quotes do not pair up, set source.quoting to "
+                "false; if such lines are really text, keep the rows as JSONL or Parquet."
+            )
+        yield line, len(remembered), fields
+
+
+def _swallowed_rows(lines: list[str], width: int, separator: str) -> bool:
+    """Whether each line of a record would be a row of the right width if quotes were plain text.
+
+    Text that goes over several lines hardly ever has the separator as often as a row has it in each of its lines. A
+    comma (or other mark) before a space or the line's end is the text's own.
+
+    >>> _swallowed_rows(['"5 foot,x\\n', 'he is 6",y\\n'], 2, ",")
+    True
+    >>> _swallowed_rows(['"Dear Sir,\\n', 'thank you, all of you",y\\n'], 2, ",")
+    False
+    """
+
+    def fields_of(line: str) -> int:
+        line = line.rstrip("\r\n")
+        if separator.isspace():
+            return line.count(separator) + 1
+        return sum(not rest[:1].isspace() and rest != "" for rest in line.split(separator)[1:]) + 1
+
+    return width > 1 and all(fields_of(line) == width for line in lines)
+
+
+def _wrong_width(path: Path, line: int, found: int, width: int, delimiting: Delimiting) -> BadRow | None:
+    """What is wrong with the number of fields; None where further fields are to be ignored."""
+    if found > width and delimiting.extra_fields == "ignore":
+        return None
+    first = "the header" if delimiting.header else "the first row"
+    hint = _QUOTES_HINT if delimiting.quoting else "Mend the row."
+    if found > width:
+        hint += " source.extra_fields: ignore reads the first fields alone."
+    return BadRow(
+        "too_many_fields" if found > width else "too_few_fields",
+        f"{path}:{line} has {found} fields, {first} has {width}. {hint}",
+    )
+
+
+def _check_header(path: Path, line: int, names: list[str | int]) -> None:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}:{line}: the header names {', '.join(map(repr, twice))} twice. Rename one column.")

@@ -1,0 +1,149 @@
+"""What stands in a label column, as one label, several labels, or a number."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from bertline.tasks.bad_rows import BadRow
+from bertline.tasks.rows import Label
+
+Labels: TypeAlias = Callable[[object, str], Label]
+"""From a cell and its place (for messages) to the label.
+
+Raises:
+    BadRow: The cell is no such label.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OneLabel:
+    """One label a row, as a word: whole numbers without a fraction, class numbers by their names."""
+
+    pattern: re.Pattern[str] | None
+    """Its first group is the label; None takes all."""
+    separator: str | None
+    """Is for several labels a row."""
+    names: list[str] | None
+    """Of a dataset's classes by number."""
+
+    def __call__(self, value: object, place: str) -> str:
+        """The label.
+
+        Raises:
+            BadRow: The cell is empty, a list, an unknown class number, or does not match the pattern.
+        """
+        if _is_list(value):
+            raise BadRow(
+                "several_labels",
+                f"{place}: the label is a list ({value!r}). Set multi_label: true if rows have several labels.",
+            )
+        label = _word(value, self.names, place)
+        if not label:
+            raise BadRow("empty_label", f"{place}: the label is empty. Mend or remove the row.")
+        return _matched(label, self.pattern, place)
+
+
+@dataclass(frozen=True, slots=True)
+class SeveralLabels:
+    """Any number of labels a row, none at all among them: a list, or words between separators."""
+
+    pattern: re.Pattern[str] | None
+    """Its first group is the label; each of a row's labels must match."""
+    separator: str | None
+    """None takes a text for one label."""
+    names: list[str] | None
+
+    def __call__(self, value: object, place: str) -> tuple[str, ...]:
+        """The labels in their order, each once.
+
+        Raises:
+            BadRow: One of them is an unknown class number or does not match the pattern.
+        """
+        words: Sequence[object]
+        if isinstance(value, list | tuple | np.ndarray):
+            words = list(value)
+        elif isinstance(value, str) and self.separator is not None:
+            words = value.split(self.separator)
+        else:
+            words = [value]
+        labels = (_word(word, self.names, place) for word in words)
+        return tuple(dict.fromkeys(_matched(label, self.pattern, place) for label in labels if label))
+
+
+@dataclass(frozen=True, slots=True)
+class ANumber:
+    """A number on a scale."""
+
+    low: float
+    high: float
+    pattern: re.Pattern[str] | None = None
+    """Its first group is the number; None takes all."""
+
+    def __call__(self, value: object, place: str) -> float:
+        """The number.
+
+        Raises:
+            BadRow: The cell is empty or no number, or the number is not on the scale.
+        """
+        cell = "" if value is None or value != value else str(value).strip()
+        if not cell:
+            raise BadRow("empty_label", f"{place}: the number is empty. Mend or remove the row.")
+        cell = _matched(cell, self.pattern, place)
+        try:
+            number = math.nan if isinstance(value, bool) else float(cell)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number):
+            raise BadRow(
+                "not_a_number",
+                f"{place}: {cell!r} is no number. Is source.label_column the right column? Else mend the row.",
+            )
+        if not self.low <= number <= self.high:
+            raise BadRow(
+                "number_outside_the_scale",
+                f"{place}: {cell} is not on the scale from {self.low:g} to {self.high:g} (the task's low and high). "
+                "Mend the row or the scale.",
+            )
+        return number
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple | np.ndarray)
+
+
+def _word(value: object, names: list[str] | None, place: str) -> str:
+    if names is not None and isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if not 0 <= value < len(names):
+            raise BadRow(
+                "unknown_label",
+                f"{place}: the label is {value}, and there are {len(names)} classes. A split without labels cannot "
+                "be scored: set it to null in the task's source, and it is cut from train.",
+            )
+        return names[int(value)]
+    if isinstance(value, dict):
+        raise BadRow("unknown_label", f"{place}: the label is {value!r}; expected a word or a number.")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    # A column with holes that passed through pandas has NaN for "nothing".
+    return "" if value is None or value != value else str(value).strip()
+
+
+def _matched(label: str, pattern: re.Pattern[str] | None, place: str) -> str:
+    if pattern is None:
+        return label
+    found = pattern.search(label)
+    if found is None or not found[1]:
+        raise BadRow(
+            "label_without_pattern",
+            f"{place}: the label {label!r} does not match source.label_pattern {pattern.pattern!r}. Mend the row or "
+            "the pattern.",
+        )
+    return found[1]

@@ -1,0 +1,59 @@
+"""Rows with numbers, as train, dev and test of a regression task."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.built import BuiltTask
+from bertline.tasks.classification_data import read_table, table_versions, text_pairs_of
+from bertline.tasks.config import RegressionTaskConfig
+from bertline.tasks.label_values import ANumber
+from bertline.tasks.rows import LabelledRow
+from bertline.tasks.stored_rows import NumberRows
+
+
+def regression_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
+    """Read and split the rows.
+
+    Raises:
+        DataError: Naming file and line, what was found and how to mend it.
+    """
+
+    def read_numbers(pattern: re.Pattern[str] | None, separator: str | None, names: list[str] | None) -> ANumber:
+        return ANumber(config.low, config.high, pattern)
+
+    source = read_table(config.source, config, read_numbers)
+    splits = {split: _stored(rows) for split, rows in source.by_split().items()}
+    _check_numbers(name, config, splits["train"])
+    return BuiltTask(
+        splits={**splits},
+        labels=(),
+        dropped=source.dropped,
+        versions=table_versions(config.source),
+        more={
+            "pair": splits["train"].text_pairs is not None,
+            "mean_by_split": {split: float(rows.numbers.mean()) for split, rows in splits.items() if len(rows)},
+        },
+    )
+
+
+def _check_numbers(name: str, config: RegressionTaskConfig, train: NumberRows) -> None:
+    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
+    smallest = train.numbers[: min(sizes, default=len(train))]
+    if len(smallest) and (smallest == smallest[0]).all():
+        raise DataError(
+            f"tasks.{name}: all {len(smallest)} train rows have the number {smallest[0]:g}; there is nothing to learn. "
+            "Check source.label_column, or add rows with other numbers."
+        )
+
+
+def _stored(rows: list[LabelledRow[float]]) -> NumberRows:
+    return NumberRows(
+        [row.id for row in rows],
+        [row.text for row in rows],
+        text_pairs_of(rows),
+        np.array([row.label for row in rows], dtype=np.float64),
+    )
