@@ -11,8 +11,17 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.classification_data import classification_task
-from bertline.tasks.config import ClassificationTaskConfig, TaskConfig
+from bertline.tasks.config import (
+    ClassificationTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RegressionTaskConfig,
+    SummarisationTaskConfig,
+    TaskConfig,
+)
+from bertline.tasks.question_data import question_task
+from bertline.tasks.regression_data import regression_task
 from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.summary_data import summary_task
 
 
 def build_task(
@@ -69,6 +78,12 @@ def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_wor
     match config:
         case ClassificationTaskConfig():
             return classification_task(name, config, python_docs, num_workers=num_workers)
+        case RegressionTaskConfig():
+            return regression_task(name, config)
+        case QuestionAnsweringTaskConfig():
+            return question_task(config)
+        case SummarisationTaskConfig():
+            return summary_task(config)
         case _:
             raise ConfigError(f"{config.kind} is not there yet")
 
