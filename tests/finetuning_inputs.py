@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tiny
-from tiny import WORDS, runtime
 
+import tiny
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.manifests import write_manifest
 from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
@@ -20,6 +19,7 @@ from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
 from bertline.tasks.stored_rows import TextRows
+from tiny import WORDS, runtime
 
 NUM_ROWS = {"train": 128, "dev": 64, "test": 96}
 LABELS = ["low", "high"]

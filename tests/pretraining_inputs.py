@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tiny
 
+import tiny
 from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny
 import torch
 import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+import tiny
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.huggingface import (
     load_classifier,

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind
-from bertline.finetuning.module import FineTuningData, FineTuningModule
+from bertline.finetuning.looks import DevCheck, DevLooks
+from bertline.finetuning.module import FineTuningData, FineTuningModule, LookAtDev, ShowProgress
+from bertline.finetuning.parameter_groups import freeze, reinitialize_top
+from bertline.finetuning.progress import RunProgress
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import choose_attention
 from bertline.modeling.initialization import initialize
@@ -52,18 +57,6 @@ class FineTuningJob:
     """Shares of the schedule, rising, above 0 and below 1, after which dev is scored besides the ends of epochs."""
 
 
-@dataclass(frozen=True, slots=True)
-class DevCheck:
-    """A look at dev during training."""
-
-    share: float
-    """Of the schedule that is behind, in (0, 1]."""
-    epoch: int
-    """Finished epochs."""
-    at_epoch_end: bool
-    scores: dict[str, float]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningResult:
     """What a run gives."""
@@ -82,38 +75,45 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     Args:
         job: The run.
         on_check: Called after each look at dev. What it raises ends the run.
+
+    Raises:
+        ConfigError: Fewer layers than the configuration names, nothing to train, or class weights without classes.
+        DivergedError: The loss is not finite any more.
     """
     kind, config = job.kind, job.config
     model = _starting_model(job)
+    looks = DevLooks(
+        kind,
+        job.dev.rows,
+        job.dev.encoded,
+        job.machine,
+        patience=config.early_stopping_epochs,
+        on_check=on_check,
+    )
+    if config.num_epochs == 0:
+        _check_scores_untrained(kind, model)
+        looks.look(model, step=0, share=1.0, epoch=0, at_epoch_end=True)
+    else:
+        _train(job, model, looks)
+    dev_scores, calibration = looks.finish(model)
+    return FineTuningResult(model=model, calibration=calibration, checks=tuple(looks.checks), dev_scores=dev_scores)
+
+
+def _train(job: FineTuningJob, model: nn.Module, looks: DevLooks) -> None:
+    kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
-    num_steps = len(batches) * config.num_epochs
-    checks: list[DevCheck] = []
-    calibration: Calibration = {}
-
-    def after_epoch(epoch: int) -> None:
-        nonlocal calibration
-        predictions = kind.predict(model, job.dev.encoded, job.machine)
-        calibration = kind.calibrate(job.dev.rows, predictions)
-        scores = kind.scores(kind.statistics(job.dev.rows, predictions, calibration))
-        checks.append(DevCheck(epoch / config.num_epochs, epoch, True, scores))
-        if on_check is not None:
-            on_check(checks[-1])
-
-    module = FineTuningModule(
-        model,
-        config,
-        kind,
-        LossOptions(config.label_smoothing, None),
-        num_steps=num_steps,
-        seed=job.seed,
-        after_epoch=after_epoch,
-    )
+    options = LossOptions(config.label_smoothing, _class_weights(job))
+    module = FineTuningModule(model, config, kind, options, steps_per_epoch=len(batches), seed=job.seed)
+    progress = RunProgress(module.num_steps, every_s=job.runtime.progress_every_s)
     trainer = build_trainer(
-        job.machine, job.runtime, callbacks=[], max_epochs=config.num_epochs, root=Path(tempfile.gettempdir())
+        job.machine,
+        job.runtime,
+        callbacks=[ShowProgress(progress), LookAtDev(looks, module, job.checks)],
+        max_epochs=config.num_epochs,
+        root=Path(tempfile.gettempdir()),
     )
     fit(trainer, module, FineTuningData(batches))
-    return FineTuningResult(model=model, calibration=calibration, checks=tuple(checks), dev_scores=checks[-1].scores)
 
 
 def _starting_model(job: FineTuningJob) -> nn.Module:
@@ -124,7 +124,32 @@ def _starting_model(job: FineTuningJob) -> nn.Module:
         attention=choose_attention(job.runtime.attention, job.machine.device.type, int(max(lengths))),
     )
     model = job.kind.new_model(job.encoder_folder, head)
+    encoder: Any = model.bert
     if job.encoder == "random":
-        encoder: Any = model.bert
         initialize(model, encoder.config, seed=seed_for(job.seed, "encoder"))
+    reinitialize_top(encoder, job.config.reinitialized_layers, seed=seed_for(job.seed, "reinitialized"))
+    model.train()
+    freeze(encoder, job.config.trained_layers)
     return model.to(torch.device(job.machine.device))
+
+
+def _class_weights(job: FineTuningJob) -> Tensor | None:
+    """[labels] rows / (labels * rows of the label), which has a mean of 1 over the rows; 0 where train has none."""
+    if job.config.class_weights == "none":
+        return None
+    counts = job.kind.label_counts(job.train.rows)
+    if counts is None:
+        raise ConfigError(
+            f"fine_tuning.class_weights is {job.config.class_weights}, but a task of the kind {job.kind.config.kind} "
+            "has no classes to weigh. Set it to none."
+        )
+    weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
+    return torch.tensor(weights, dtype=torch.float32, device=job.machine.device)
+
+
+def _check_scores_untrained(kind: TaskKind[Any, Any, Any], model: nn.Module) -> None:
+    if kind.has_new_head(model):
+        raise ConfigError(
+            f"fine_tuning.num_epochs is 0, but the head of a task of the kind {kind.config.kind} starts from random "
+            "weights, which are worth nothing untrained. Train at least one epoch."
+        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,13 +12,13 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.kinds.base import LossOptions, TaskKind
+from bertline.finetuning.looks import DevLooks, steps_of_shares
+from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
+from bertline.finetuning.progress import LossWatch, RunProgress
 from bertline.foundation.seeds import seed_for
-from bertline.training.config import AdamWConfig, LinearScheduleConfig
-from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.config import LinearScheduleConfig
+from bertline.training.optimizers import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
-
-# Of the reference code (optimization.py); fine-tuning varies the other values only.
-_BETA1, _BETA2, _EPS = 0.9, 0.999, 1e-6
 
 
 class FineTuningData(pl.LightningDataModule):
@@ -36,13 +37,12 @@ class FineTuningModule(pl.LightningModule):
     """Trains a model of any kind of task.
 
     Args:
-        model: With the weights to start from.
+        model: With the weights to start from; what is frozen is so already.
         config: The values of this run.
         kind: Computes the loss.
         options: What the loss is computed with.
-        num_steps: Optimizer steps of the whole run.
+        steps_per_epoch: Optimizer steps of an epoch.
         seed: Root of dropout's randomness.
-        after_epoch: Called with the number of finished epochs; may raise to stop the run.
     """
 
     def __init__(
@@ -52,9 +52,8 @@ class FineTuningModule(pl.LightningModule):
         kind: TaskKind[Any, Any, Any],
         options: LossOptions,
         *,
-        num_steps: int,
+        steps_per_epoch: int,
         seed: int,
-        after_epoch: Callable[[int], None],
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -63,38 +62,93 @@ class FineTuningModule(pl.LightningModule):
         self.kind = kind
         self.options = options
         self.seed = seed
-        self.after_epoch = after_epoch
+        self.steps_per_epoch = steps_per_epoch
+        self.num_steps = steps_per_epoch * config.num_epochs
         self.finished_steps = 0
-        schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(config.warmup_fraction * num_steps))
-        self.learning_rate_factor = learning_rate_factor(schedule, num_steps)
+        self.watch: LossWatch | None = None
+        self.newest: tuple[Tensor, float] | None = None
+        """The loss of the newest step and the seconds that it took."""
+        schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(config.warmup_fraction * self.num_steps))
+        self.learning_rate_factor = learning_rate_factor(schedule, self.num_steps)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """AdamW with the values of the reference code."""
-        return build_optimizer(
-            self.model,
-            AdamWConfig(
-                kind="adamw",
-                lr=self.config.learning_rate,
-                beta1=_BETA1,
-                beta2=_BETA2,
-                eps=_EPS,
-                weight_decay=self.config.weight_decay,
-                max_grad_norm=self.config.max_grad_norm,
-            ),
-        )
+        return fine_tuning_optimizer(self.model, self.config)
+
+    def on_train_start(self) -> None:
+        """Begin to watch the loss."""
+        self.watch = LossWatch(self.device, max_grad_norm=self.config.max_grad_norm)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Take one optimizer step."""
+        started = time.monotonic()
         optimizer = self.optimizers(use_pl_optimizer=False)
         # A function of (seed, step): what else draws random numbers in this process does not matter.
         torch.manual_seed(seed_for(self.seed, "dropout", self.finished_steps))
-        set_learning_rate(optimizer, self.config.learning_rate * self.learning_rate_factor(self.finished_steps))
+        lr = self.config.learning_rate * self.learning_rate_factor(self.finished_steps)
+        set_learning_rate(optimizer, lr)
         optimizer.zero_grad()
-        self.manual_backward(self.kind.loss(self.model, batch, self.options))
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        loss = self.kind.loss(self.model, batch, self.options)
+        if not loss.requires_grad:
+            raise nothing_to_train()
+        self.manual_backward(loss)
+        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
         optimizer.step()
         self.finished_steps += 1
+        assert self.watch is not None  # made before the first step
+        self.watch.observe(self.finished_steps, lr, loss, grad_norm)
+        self.newest = (loss.detach(), time.monotonic() - started)
 
     def on_train_epoch_end(self) -> None:
-        """Hand over to whoever scores."""
-        self.after_epoch(self.current_epoch + 1)
+        """No epoch is judged whose losses have not been looked at."""
+        assert self.watch is not None
+        self.watch.read()
+
+
+class LookAtDev(pl.Callback):
+    """Looks at dev at the ends of epochs and at given shares of the schedule, and stops a run that has had enough.
+
+    Args:
+        looks: Scores and remembers.
+        module: The run.
+        shares: Shares of the schedule, rising, above 0 and below 1.
+    """
+
+    def __init__(self, looks: DevLooks, module: FineTuningModule, shares: Iterable[float]) -> None:
+        self._looks = looks
+        self._waiting = steps_of_shares(
+            list(shares), num_steps=module.num_steps, steps_per_epoch=module.steps_per_epoch
+        )
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Look where a share of the schedule is behind."""
+        step = module.finished_steps
+        while self._waiting and self._waiting[0][0] <= step:
+            _, share = self._waiting.pop(0)
+            epoch = step // module.steps_per_epoch
+            self._looks.look(module.model, step=step, share=share, epoch=epoch, at_epoch_end=False)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
+        """Look, and stop where the patience is used up."""
+        step = module.finished_steps
+        epoch = step // module.steps_per_epoch
+        share = epoch / module.config.num_epochs
+        self._looks.look(module.model, step=step, share=share, epoch=epoch, at_epoch_end=True)
+        trainer.should_stop = self._looks.should_stop
+
+
+class ShowProgress(pl.Callback):
+    """Hands each step on to the progress lines."""
+
+    def __init__(self, progress: RunProgress) -> None:
+        self._progress = progress
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Count the step."""
+        assert module.newest is not None  # a step has just been taken
+        loss, took_s = module.newest
+        self._progress.step(module.finished_steps, batch, loss, took_s)

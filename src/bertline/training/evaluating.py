@@ -16,14 +16,15 @@ from bertline.training.devices import Machine
 def evaluating(module: nn.Module, machine: Machine) -> Iterator[Callable[..., Any]]:
     """Give the module's uncompiled forward, without dropout and gradients and in the machine's precision.
 
-    The compiled forward is made for the shapes of training; other shapes would each cost a compilation. The module's
-    mode is put back at the end.
+    The compiled forward is made for the shapes of training; other shapes would each cost a compilation. The mode of
+    each of the module's parts is put back at the end.
     """
-    was_training = module.training
+    modes = [(part, part.training) for part in module.modules()]
     module.eval()
     autocast = torch.autocast(machine.device.type, dtype=torch.bfloat16, enabled=machine.precision == "bf16")
     try:
         with torch.no_grad(), autocast:
             yield module.forward
     finally:
-        module.train(was_training)
+        for part, was_training in modes:  # one by one: a frozen part of a model in training is not in training
+            part.training = was_training

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import finetuning_inputs
 import pytest
+
+import finetuning_inputs
 import tiny
 
 

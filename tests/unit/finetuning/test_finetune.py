@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tiny
 import torch
 
+import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.progress import DivergedError
+from bertline.foundation.errors import ConfigError
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -33,7 +35,7 @@ def job(encoder_folder, inputs, machine, kind):
         folder=encoder_folder,
         checks=(),
         runtime=None,
-        num_train=128,
+        kind=kind,
         **config,
     ):
         return FineTuningJob(
@@ -41,7 +43,7 @@ def job(encoder_folder, inputs, machine, kind):
             config=inputs.fine_tuning(**config),
             encoder=encoder,
             encoder_folder=folder,
-            train=split(num_train, pairs),
+            train=split(128, pairs),
             dev=split(64, pairs),
             seed=seed,
             machine=machine,
@@ -117,3 +119,205 @@ def test_probabilities_do_not_depend_on_what_else_is_in_the_batch(job, kind, enc
     assert np.allclose(together.sum(axis=1), 1, atol=1e-5)
     assert np.allclose(together[:5], kind.predict(model, few, run.machine), atol=1e-5)
     assert model.training  # scoring leaves the mode as it was
+
+
+class Scripted(Classification):
+    """Says that dev has the scores that a test wants."""
+
+    script: tuple[float, ...] = ()
+    options = None
+
+    def scores(self, statistics):
+        self.said = getattr(self, "said", -1) + 1
+        return {"accuracy": self.script[self.said]}
+
+    def calibrate(self, rows, predictions):
+        return {"mean": float(predictions[:, 0].mean())}
+
+    def loss(self, model, batch, options):
+        self.options = options
+        return super().loss(model, batch, options)
+
+
+@pytest.fixture
+def scripted(inputs):
+    def make(*script):
+        kind = Scripted(inputs.task(max_length=24), inputs.LABELS)
+        kind.script = script
+        return kind
+
+    return make
+
+
+def epochs_seen(job, kind):
+    """The weights after each epoch of a run, what it gave, and what calibration each epoch had."""
+    seen, calibrations = [], []
+    run = job(kind=kind, num_epochs=6, early_stopping_epochs=2)
+
+    def keep(rows, predictions):
+        calibrations.append(Scripted.calibrate(kind, rows, predictions))
+        return calibrations[-1]
+
+    kind.calibrate = keep
+    original = kind.predict
+
+    def predict(model, encoded, machine):
+        seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        return original(model, encoded, machine)
+
+    kind.predict = predict
+    return seen, fine_tune(run), calibrations
+
+
+def test_early_stopping_keeps_the_best_epoch_with_its_calibration(job, scripted):
+    seen, result, calibrations = epochs_seen(job, scripted(0.5, 0.7, 0.6, 0.7, 0.9, 0.9))
+    assert len(result.checks) == 4  # two epochs that are not better than the second (as good is not better)
+    assert result.dev_scores == {"accuracy": 0.7}
+    assert same_weights(weights(result), seen[1])
+    assert result.calibration == calibrations[1] != calibrations[3]
+
+
+def test_a_score_that_is_no_number_is_the_worst(job, scripted):
+    seen, result, _ = epochs_seen(job, scripted(float("nan"), 0.1, float("nan"), float("nan")))
+    assert result.dev_scores == {"accuracy": 0.1}
+    assert same_weights(weights(result), seen[1])
+
+
+def test_looking_at_dev_in_the_middle_changes_nothing_and_is_told_in_order(job):
+    undisturbed = fine_tune(job())
+    told = []
+    looked_at = fine_tune(job(checks=(0.1, 1 / 3, 0.5, 0.9)), on_check=told.append)
+    assert same_weights(weights(undisturbed), weights(looked_at))
+    assert [(check.share, check.epoch, check.at_epoch_end) for check in told] == [
+        (0.1, 0, False),
+        (1 / 3, 1, True),  # the end of an epoch: one look, not two
+        (0.5, 1, False),
+        (2 / 3, 2, True),
+        (0.9, 2, False),
+        (1.0, 3, True),
+    ]
+    assert tuple(told) == looked_at.checks
+    assert looked_at.dev_scores == undisturbed.dev_scores
+
+
+@pytest.fixture(scope="module")
+def deep_encoder(tmp_path_factory, inputs):
+    return inputs.write_encoder(tmp_path_factory.mktemp("deep"), num_hidden_layers=3)
+
+
+def changed(result, folder):
+    """Which parts of the encoder are not as the folder has them."""
+    before = load_encoder(folder).state_dict()
+    after = result.model.bert.state_dict()
+    parts = {name: ".".join(name.split(".")[: 2 if name.startswith("layers") else 1]) for name in before}
+    return {parts[name] for name in before if not torch.equal(before[name], after[name])}
+
+
+@pytest.mark.parametrize(
+    ("trained_layers", "expected"),
+    [
+        (None, {"embeddings", "layers.0", "layers.1", "layers.2", "pooler"}),
+        (3, {"layers.0", "layers.1", "layers.2", "pooler"}),
+        (1, {"layers.2", "pooler"}),
+        (0, {"pooler"}),
+    ],
+)
+def test_only_the_last_layers_and_the_head_are_trained(job, deep_encoder, trained_layers, expected):
+    result = fine_tune(job(folder=deep_encoder, trained_layers=trained_layers, num_epochs=1))
+    assert changed(result, deep_encoder) == expected
+    without_gradient = {name.split(".")[1] for name, weight in result.model.named_parameters() if weight.grad is None}
+    assert ("embeddings" in without_gradient) == (trained_layers is not None)
+
+
+def test_frozen_layers_are_not_in_the_gradient_graph_and_have_no_dropout(job, scripted, deep_encoder):
+    kind = scripted(*[0.5] * 9)
+    graphs, modes = [], []
+
+    def watched(model, batch, options):
+        top = model.bert.layers[2]
+        handle = top.register_forward_pre_hook(lambda module, inputs: graphs.append(inputs[0].requires_grad))
+        modes.append([layer.training for layer in model.bert.layers] + [model.bert.embeddings.training, top.training])
+        loss = Classification.loss(kind, model, batch, options)
+        handle.remove()
+        return loss
+
+    kind.loss = watched
+    fine_tune(job(kind=kind, folder=deep_encoder, trained_layers=1, num_epochs=2, checks=(0.25,)))
+    assert graphs and not any(graphs)
+    # After dev has been looked at, too.
+    assert all(mode == [False, False, True, False, True] for mode in modes)
+
+
+def test_the_last_layer_alone_learns_on_frozen_ones(job, deep_encoder):
+    result = fine_tune(job(folder=deep_encoder, trained_layers=1, num_epochs=10))
+    assert result.dev_scores["accuracy"] > 0.8
+
+
+def test_top_layers_start_anew_from_the_seed(job, deep_encoder):
+    def run(seed=0, layers=2):
+        # A rate this small leaves the weights where they began.
+        config = {"learning_rate": 1e-12, "num_epochs": 1, "weight_decay": 0.0}
+        return fine_tune(job(folder=deep_encoder, seed=seed, reinitialized_layers=layers, **config))
+
+    def matrix(result, layer):
+        return result.model.bert.layers[layer].output.weight
+
+    untouched, first, again, other = run(layers=0), run(), run(), run(seed=1)
+    assert torch.allclose(matrix(untouched, 0), matrix(first, 0), atol=1e-6)
+    for layer in (1, 2):
+        assert not torch.allclose(matrix(untouched, layer), matrix(first, layer), atol=1e-3)
+        assert torch.equal(matrix(first, layer), matrix(again, layer))
+        assert not torch.allclose(matrix(first, layer), matrix(other, layer), atol=1e-3)
+    assert not torch.allclose(matrix(first, 1), matrix(first, 2), atol=1e-3)
+    pooler = first.model.bert.pooler
+    assert not torch.allclose(untouched.model.bert.pooler.weight, pooler.weight, atol=1e-3)
+    assert 0.8 * 0.02 < pooler.weight.std() < 0.02  # the config's 0.02, cut at two standard deviations
+
+
+@pytest.mark.parametrize("key", ["trained_layers", "reinitialized_layers"])
+def test_more_layers_than_there_are_is_an_error_that_says_so(job, deep_encoder, key):
+    with pytest.raises(ConfigError, match=rf"{key} is 4.*has 3 layers"):
+        fine_tune(job(folder=deep_encoder, **{key: 4}))
+
+
+def test_classes_are_weighed_by_what_they_lack(job, scripted):
+    kind = scripted(0.5)
+    kind.label_counts = lambda rows: np.array([96, 32])
+    fine_tune(job(kind=kind, num_epochs=1, class_weights="balanced", label_smoothing=0.2))
+    # 128 rows / (2 labels * 96), 128 / (2 * 32): the mean weight of a row is 1
+    assert kind.options.class_weights.tolist() == pytest.approx([2 / 3, 2.0])
+    assert kind.options.label_smoothing == 0.2
+
+
+def test_a_class_without_a_row_weighs_nothing_and_a_task_without_classes_is_an_error(job, scripted):
+    kind = scripted(0.5, 0.5)
+    kind.label_counts = lambda rows: np.array([128, 0])
+    fine_tune(job(kind=kind, num_epochs=1, class_weights="balanced"))
+    assert kind.options.class_weights.tolist() == [0.5, 0.0]
+    kind.label_counts = lambda rows: None
+    with pytest.raises(ConfigError, match="no classes to weigh"):
+        fine_tune(job(kind=kind, num_epochs=1, class_weights="balanced"))
+
+
+def test_leaving_out_the_bias_correction_takes_other_steps(job):
+    first, other = (weights(fine_tune(job(bias_correction=choice))) for choice in (True, False))
+    assert not torch.equal(first["classifier.weight"], other["classifier.weight"])
+
+
+def test_a_new_head_is_not_scored_untrained(job):
+    with pytest.raises(ConfigError, match="num_epochs is 0.*random weights"):
+        fine_tune(job(num_epochs=0))
+
+
+def test_a_run_that_diverges_says_where_and_what_to_try(job):
+    with pytest.raises(DivergedError, match=r"(?s)step \d+ is .*learning rate of .*Lower fine_tuning.learning_rate"):
+        fine_tune(job(learning_rate=1e30, warmup_fraction=0.0))
+
+
+def test_only_long_runs_tell_their_progress(job, capsys):
+    fine_tune(job())
+    assert capsys.readouterr().out == ""
+    fine_tune(job(runtime=tiny.runtime(progress_every_s=0.0), num_epochs=1))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 7  # 8 steps; the last one needs none
+    assert all(part in lines[3] for part in ("step 4 of 8", "loss 0.", "tokens/s", "s left"))

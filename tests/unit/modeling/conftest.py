@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-import tiny
 
+import tiny
 from bertline.modeling.config import ModelConfig
 
 

@@ -24,3 +24,11 @@ def test_precision_is_that_of_training():
     for precision, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
         with evaluating(module, machine(precision)) as run:
             assert run(torch.ones(1, 4)).dtype == dtype
+
+
+def test_a_part_that_was_not_in_training_is_not_afterwards():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
+    module[1].eval()
+    with evaluating(module, machine("fp32")):
+        assert not module.training
+    assert module.training and module[0].training and not module[1].training

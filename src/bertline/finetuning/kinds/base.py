@@ -98,6 +98,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """config.json and weights under the names of Hugging Face's class for this use."""
 
+    def has_new_head(self, model: nn.Module) -> bool:
+        """Whether `new_model` drew weights that mean nothing before they are trained."""
+        return any(not name.startswith("bert.") for name, _ in model.named_parameters())
+
     # ---- training
 
     @abstractmethod

@@ -1,0 +1,123 @@
+"""Which weights a run trains, which start anew, and at which rate each is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from bertline.finetuning.config import FineTuningConfig
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.seeds import seed_for
+from bertline.modeling.bert import BertModel
+from bertline.modeling.initialization import initialize
+from bertline.training.optimizers import FUSED_DEVICES, AdamWithoutBiasCorrection
+
+# Of the reference code (optimization.py); fine-tuning varies the other values only.
+_BETAS, _EPS = (0.9, 0.999), 1e-6
+
+
+def reinitialize_top(encoder: BertModel, num_layers: int, *, seed: int) -> None:
+    """Draw the weights of the top layers and of the pooler anew; 0 leaves all as they are.
+
+    Raises:
+        ConfigError: The encoder has fewer layers.
+
+    References:
+        Zhang et al., Revisiting Few-sample BERT Fine-tuning (arXiv 2006.05987), section 5.
+    """
+    if num_layers == 0:
+        return
+    _check_layers("reinitialized_layers", num_layers, encoder)
+    first = len(encoder.layers) - num_layers
+    for number in range(first, len(encoder.layers)):
+        initialize(encoder.layers[number], encoder.config, seed=seed_for(seed, "layer", number))
+    initialize(encoder.pooler, encoder.config, seed=seed_for(seed, "pooler"))
+
+
+def freeze(encoder: BertModel, trained_layers: int | None) -> None:
+    """Freeze the embeddings and all layers but the last ones; None freezes nothing.
+
+    What is frozen runs as in scoring, without dropout: it gives the same features in every epoch (the feature-based
+    approach of the paper, section 5.3). The pooler belongs to the head: many checkpoints come without one.
+
+    Raises:
+        ConfigError: The encoder has fewer layers.
+    """
+    if trained_layers is None:
+        return
+    _check_layers("trained_layers", trained_layers, encoder)
+    frozen = [encoder.embeddings, *encoder.layers[: len(encoder.layers) - trained_layers]]
+    for module in frozen:
+        module.requires_grad_(False)
+        module.eval()
+
+
+def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: float) -> list[dict[str, Any]]:
+    """The trained weights in groups of one rate and one decay.
+
+    A group's `rate_factor` is what the run's learning rate is multiplied by: 1 for the head, the pooler and the top
+    layer, `layer_decay` for the layer below, its square below that, and so on; the embeddings are the lowest layer.
+    Matrices decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code.
+
+    References:
+        Clark et al., ELECTRA (arXiv 2003.10555), appendix B; Howard and Ruder, ULMFiT (arXiv 1801.06146), section 3.2.
+    """
+    num_layers = len(model.bert.layers)
+    groups: dict[tuple[int, bool], dict[str, Any]] = {}
+    for name, weight in model.named_parameters():
+        if not weight.requires_grad:
+            continue
+        depth, decays = _depth_below_top(name, num_layers), weight.ndim >= 2
+        group = {
+            "params": [],
+            "weight_decay": weight_decay if decays else 0.0,
+            "rate_factor": layer_decay**depth,
+        }
+        # Without decay of the rate there is no reason for more than two groups, and fewer are faster.
+        groups.setdefault((depth if layer_decay != 1 else 0, decays), group)["params"].append(weight)
+    return list(groups.values())
+
+
+def fine_tuning_optimizer(model: nn.Module, config: FineTuningConfig) -> torch.optim.Optimizer:
+    """AdamW over the trained weights, with or without its bias correction.
+
+    Raises:
+        ConfigError: Nothing is left to train.
+    """
+    groups = parameter_groups(model, weight_decay=config.weight_decay, layer_decay=config.layer_decay)
+    if not groups:
+        raise nothing_to_train()
+    if not config.bias_correction:
+        return AdamWithoutBiasCorrection(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS)
+    fused = all(weight.device.type in FUSED_DEVICES for group in groups for weight in group["params"])
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=_BETAS, eps=_EPS, fused=fused)
+
+
+def nothing_to_train() -> ConfigError:
+    """What to raise where no weight that the loss reads is trained."""
+    return ConfigError(
+        "fine_tuning.trained_layers is 0, but this task's head has no weights of its own, so there is nothing to "
+        "train. Train at least one layer, or set fine_tuning.num_epochs to 0 to score the encoder as it is."
+    )
+
+
+def _depth_below_top(name: str, num_layers: int) -> int:
+    """0 for the head, the pooler and the top layer; `num_layers` for the embeddings.
+
+    >>> [_depth_below_top(name, 4) for name in ("classifier.bias", "bert.layers.3.output.bias", "bert.layers.0.x")]
+    [0, 0, 3]
+    """
+    if name.startswith("bert.embeddings."):
+        return num_layers
+    if name.startswith("bert.layers."):
+        return num_layers - 1 - int(name.split(".")[2])
+    return 0
+
+
+def _check_layers(key: str, number: int, encoder: BertModel) -> None:
+    if number > len(encoder.layers):
+        raise ConfigError(
+            f"fine_tuning.{key} is {number}, but the encoder has {len(encoder.layers)} layers. Ask for at most so many."
+        )
