@@ -7,8 +7,9 @@ from typing import Any
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.question_answering import QuestionAnswering
 from bertline.foundation.errors import ConfigError
-from bertline.tasks.config import ClassificationTaskConfig, TaskConfig
+from bertline.tasks.config import ClassificationTaskConfig, QuestionAnsweringTaskConfig, TaskConfig
 
 
 def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
@@ -16,5 +17,7 @@ def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, A
     match config:
         case ClassificationTaskConfig():
             return Classification(config, labels)
+        case QuestionAnsweringTaskConfig():
+            return QuestionAnswering(config, labels)
         case _:
             raise ConfigError(f"{config.kind} is not there yet")

@@ -1,0 +1,273 @@
+"""Extractive question answering: where in its context the answer begins and ends (paper, sections 4.2 and 4.3)."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import SCORING_BATCH_SIZE, LengthSortedBatches
+from bertline.finetuning.kinds.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
+from bertline.finetuning.kinds.base import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
+from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
+from bertline.tasks.stored_rows import QuestionRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+NO_ANSWER_THRESHOLD = "no_answer_threshold"
+"""Name in the calibration: a question whose null score is higher than its answer's by more than this has no answer."""
+NO_SPAN = -1e9
+"""Score where the context has no token that could be an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPredictions:
+    """The best answer to each of N questions, and how much speaks for there being none."""
+
+    texts: list[str]
+    """Cut from the context; empty where it has no words."""
+    starts: NDArray[np.int64]
+    """[N] where each begins, in characters of the context."""
+    scores: NDArray[np.float64]
+    """[N] start logit plus end logit."""
+    null_scores: NDArray[np.float64]
+    """[N] the same of [CLS], the smallest of all windows."""
+    probabilities: NDArray[np.float64]
+    """[N] of start times that of end, over [CLS] and the context tokens of the answer's window."""
+
+
+class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictions]):
+    """Start and end of the answer, each a softmax over the context's tokens and [CLS].
+
+    Notes:
+        The reference code lets start and end stand on tokens of the question too and throws such answers away
+        afterwards; here they get no probability, as in the paper (section 4.2: "over all of the words in the
+        paragraph"). It looks for the best pair among the 20 best starts and ends; here it is the best of all pairs.
+    """
+
+    rows_class = QuestionRows
+
+    def new_model(self, folder: Path, head: HeadSettings) -> BertForQuestionAnswering:
+        return load_with_head(
+            folder,
+            _maker(head.attention),
+            new_head=("qa_outputs.",),
+            dropout_prob=head.dropout_prob,
+            seed=head.seed,
+        )
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForQuestionAnswering:
+        return load_with_head(folder, _maker(attention))
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        save_model(model, folder)
+
+    def encode(self, rows: QuestionRows, tokenizer: Tokenizer) -> EncodedQuestions:
+        return encode_questions(rows, tokenizer, self.config)
+
+    def lengths(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
+        return encoded.lengths
+
+    def training_batches(self, encoded: EncodedQuestions, *, batch_size: int, seed: int) -> Batches:
+        trained = np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
+
+        def make(indices: NDArray[np.integer]) -> Batch:
+            return encoded.batch(trained[indices])
+
+        return LengthSortedBatches(encoded.lengths[trained], make, batch_size=batch_size, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """Mean of the cross-entropies of start and end."""
+        logits: AnswerLogits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+        allowed = _with_cls(batch["in_context"])
+        start, end = batch["labels"].unbind(-1)
+        return (
+            _cross_entropy(logits.start, start, allowed, options.label_smoothing)
+            + _cross_entropy(logits.end, end, allowed, options.label_smoothing)
+        ) / 2
+
+    def predict(self, model: nn.Module, encoded: EncodedQuestions, machine: Machine) -> AnswerPredictions:
+        found = np.zeros((len(encoded.rows), 3), dtype=np.float64)
+        spans = np.zeros((len(encoded.rows), 2), dtype=np.int64)
+        with evaluating(model, machine) as forward:
+            for indices, batch in _scoring_batches(encoded):
+                on_device = {name: tensor.to(machine.device) for name, tensor in batch.items()}
+                logits = AnswerLogits(
+                    *forward(on_device["input_ids"], on_device["token_type_ids"], on_device["attention_mask"])
+                )
+                firsts = encoded.first_positions(indices)
+                windows = encoded.windows[indices]
+                may_start = torch.from_numpy(windows[:, 2:] - windows[:, :1] + firsts[:, None]).to(machine.device)
+                values, positions = best_spans(
+                    logits, on_device["in_context"], may_start, max_length=self.config.max_answer_length
+                )
+                found[indices] = values.double().cpu().numpy()
+                spans[indices] = positions.cpu().numpy() - firsts[:, None] + windows[:, :1]
+        return _best_of_windows(encoded, found, spans)
+
+    def calibrate(self, rows: QuestionRows, predictions: AnswerPredictions) -> Calibration:
+        has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_)
+        if has_answer.all():
+            return {}
+        column = ("f1", "exact_match").index(self.config.metric)
+        scores = np.array(_pairs_of_scores(predictions.texts, rows.answers))[:, column]
+        margins = predictions.null_scores - predictions.scores
+        return {NO_ANSWER_THRESHOLD: best_no_answer_threshold(scores, has_answer, margins)}
+
+    def statistics(
+        self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """[N, 3]: F1, exact match, and whether the question has an answer."""
+        scores = _pairs_of_scores(given_answers(predictions, calibration), rows.answers)
+        has_answer = [[float(bool(answers))] for answers in rows.answers]
+        return np.concatenate([np.array(scores).reshape(-1, 2), np.array(has_answer).reshape(-1, 1)], axis=1)
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        has_answer = statistics[:, 2] == 1
+        groups = {"": np.ones(len(statistics), dtype=np.bool_)}
+        if not has_answer.all():
+            groups.update({"has_answer_": has_answer, "no_answer_": ~has_answer})
+        return {
+            f"{group}{name}": float(statistics[members, column].mean())
+            for group, members in groups.items()
+            for column, name in enumerate(("f1", "exact_match"))
+            if members.any()
+        }
+
+    def table(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]) -> pa.Table:
+        """An empty text is "no answer"; its score is a function of the two scores, not of their threshold."""
+        given = given_answers(predictions, calibration)
+        no_answer = 1 / (1 + np.exp(np.clip(predictions.scores - predictions.null_scores, -50, 50)))
+        return pa.table(
+            {
+                "id": rows.ids,
+                "title": rows.titles,
+                "question": rows.questions,
+                "context": rows.contexts,
+                "gold": [answers[0] if answers else "" for answers in rows.answers],
+                "predicted": given,
+                "score": np.where([bool(text) for text in given], predictions.probabilities, no_answer),
+                "correct": self.statistics(rows, predictions, calibration)[:, 0],
+            }
+        )
+
+    def is_degenerate(
+        self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]
+    ) -> bool:
+        return len(rows) > 1 and len(set(given_answers(predictions, calibration))) == 1
+
+
+def given_answers(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> list[str]:
+    """The texts that are given as answers, empty for "no answer"; without a threshold there is always one."""
+    threshold = calibration.get(NO_ANSWER_THRESHOLD)
+    if threshold is None:
+        return predictions.texts
+    margins = predictions.null_scores - predictions.scores
+    return ["" if margin > threshold else text for text, margin in zip(predictions.texts, margins, strict=True)]
+
+
+def best_spans(
+    logits: AnswerLogits, in_context: Tensor, may_start: Tensor, *, max_length: int
+) -> tuple[Tensor, Tensor]:
+    """The best answer of each window: it ends where it starts or after, in the context, and is not too long.
+
+    Args:
+        logits: [B, S] each.
+        in_context: [B, S] true at tokens of the context.
+        may_start: [B, 2] the first position at which an answer may start, and the one after the last.
+        max_length: Of an answer, in tokens.
+
+    Returns:
+        [B, 3]: the span's score (start logit plus end logit; `NO_SPAN` where none is allowed), the score of [CLS], and
+        the span's probability; [B, 2]: the positions of its first and last token. The first of equally good ones.
+    """
+    start, end = logits.start.float(), logits.end.float()
+    positions = torch.arange(start.shape[1], device=start.device)
+    starts_here = in_context & (positions >= may_start[:, :1]) & (positions < may_start[:, 1:])
+    ends = F.pad(end.masked_fill(~in_context, NO_SPAN), (0, max_length - 1), value=NO_SPAN)
+    best_end, distance = ends.unfold(1, max_length, 1).max(dim=-1)
+    total = start.masked_fill(~starts_here, NO_SPAN) + best_end
+    score, first = total.max(dim=1)
+    last = first + distance.gather(1, first[:, None])[:, 0]
+    allowed = _with_cls(in_context)
+    norm = sum(scores.masked_fill(~allowed, -torch.inf).logsumexp(dim=1) for scores in (start, end))
+    # A sum with a forbidden position in it, whatever rounding makes of it.
+    score = score.masked_fill(score < NO_SPAN / 2, NO_SPAN)
+    values = torch.stack([score, start[:, 0] + end[:, 0], (score - norm).exp()], dim=1)
+    return values, torch.stack([first, last], dim=1)
+
+
+def _maker(attention: AttentionKind) -> Callable[[ModelConfig, int, int], BertForQuestionAnswering]:
+    def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertForQuestionAnswering:
+        return BertForQuestionAnswering(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+
+    return make
+
+
+def _with_cls(in_context: Tensor) -> Tensor:
+    allowed = in_context.clone()
+    allowed[:, 0] = True
+    return allowed
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor, label_smoothing: float) -> Tensor:
+    """Over the allowed positions; smoothing spreads its share over these only."""
+    log_probabilities = torch.log_softmax(logits.float().masked_fill(~allowed, -torch.inf), dim=-1)
+    gold = -log_probabilities.gather(1, labels[:, None])[:, 0]
+    if not label_smoothing:
+        return gold.mean()
+    even = -log_probabilities.masked_fill(~allowed, 0.0).sum(dim=1) / allowed.sum(dim=1)
+    return ((1 - label_smoothing) * gold + label_smoothing * even).mean()
+
+
+def _scoring_batches(encoded: EncodedQuestions) -> Iterator[tuple[NDArray[np.integer], Batch]]:
+    """All windows, the longest first."""
+    order = np.argsort(-encoded.lengths, kind="stable")
+    for begin in range(0, len(order), SCORING_BATCH_SIZE):
+        indices = order[begin : begin + SCORING_BATCH_SIZE]
+        yield indices, encoded.batch(indices)
+
+
+def _best_of_windows(
+    encoded: EncodedQuestions, found: NDArray[np.float64], spans: NDArray[np.int64]
+) -> AnswerPredictions:
+    """From the best span of each window to that of each question; scores are compared as they are (`run_squad.py`)."""
+    order = np.lexsort((-found[:, 0], encoded.rows))  # stable: of equal windows the first
+    begins = np.searchsorted(encoded.rows, np.arange(len(encoded.questions)))
+    best = order[begins]
+    texts: list[str] = []
+    starts = np.zeros(len(best), dtype=np.int64)
+    for row, window in enumerate(best):
+        if found[window, 0] <= NO_SPAN:
+            texts.append("")
+            continue
+        context = encoded.context_of[row]
+        places = encoded.contexts.places[encoded.contexts.bounds[context] :]
+        starts[row], stop = places[spans[window, 0], 0], places[spans[window, 1], 1]
+        texts.append(_cut(encoded.contexts.texts[context], int(starts[row]), int(stop)))
+    null_scores = np.minimum.reduceat(found[:, 1], begins) if len(begins) else np.zeros(0)
+    return AnswerPredictions(texts, starts, found[best, 0], null_scores, found[best, 2])
+
+
+def _cut(context: str, start: int, stop: int) -> str:
+    """The text of a span, with the combining marks that belong to its last letter."""
+    while stop < len(context) and unicodedata.combining(context[stop]):
+        stop += 1
+    return context[start:stop]
+
+
+def _pairs_of_scores(given: list[str], answers: list[list[str]]) -> list[tuple[float, float]]:
+    return [answer_scores(text, right) for text, right in zip(given, answers, strict=True)]
