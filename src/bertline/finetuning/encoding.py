@@ -96,6 +96,80 @@ def encode_texts(
     return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id)
 
 
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Texts as one sequence or several; W sequences of N rows."""
+
+    sequences: Sequences
+    """W of them; those of a row stand together, in the order of the text."""
+    row_starts: NDArray[np.int64]
+    """[N], the first sequence of each row."""
+
+    @property
+    def row_of(self) -> NDArray[np.int64]:
+        """[W], the row that each sequence is of."""
+        return np.repeat(np.arange(len(self.row_starts)), self.num_windows)
+
+    @property
+    def num_windows(self) -> NDArray[np.int64]:
+        """[N], sequences of each row."""
+        return np.diff(self.row_starts, append=len(self.sequences))
+
+
+def encode_windows(
+    texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int, overlap: int
+) -> Windows:
+    """Encode as `encode_texts` does, but read what is too long in several sequences instead of cutting it.
+
+    Of a pair the longer segment is read in pieces; the shorter one stands in each of them, cut to half of the room
+    where it is longer than that.
+
+    Args:
+        texts: The first segments.
+        text_pairs: The second ones, or None.
+        tokenizer: The model's own.
+        max_length: Most tokens of a sequence.
+        overlap: Tokens that neighbouring pieces share; fewer than a piece has.
+    """
+    first = tokenizer.encode_literally(list(texts))
+    second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
+    sequences: list[list[int]] = []
+    first_lengths: list[int] = []
+    row_starts: list[int] = []
+    pieces: list[tuple[list[int], list[int]]]
+    for row, segment in enumerate(first):
+        row_starts.append(len(sequences))
+        if second is None:
+            pieces = [(piece, []) for piece in _pieces(segment, max_length - 2, overlap)]
+        else:
+            pieces = _pieces_of_pair(segment, second[row], max_length - 3, overlap)
+        for kept, other in pieces:
+            tail = [] if second is None else [*other, tokenizer.sep_id]
+            sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
+            first_lengths.append(len(kept) + 2)
+    return Windows(assemble(sequences, first_lengths, pad_id=tokenizer.pad_id), np.array(row_starts, dtype=np.int64))
+
+
+def _pieces(segment: list[int], room: int, overlap: int) -> list[list[int]]:
+    """Pieces of at most `room` tokens, each beginning with the last `overlap` tokens of the one before.
+
+    >>> _pieces([1, 2, 3, 4, 5, 6], 4, 2), _pieces([1, 2, 3, 4, 5], 4, 1), _pieces([], 4, 1)
+    ([[1, 2, 3, 4], [3, 4, 5, 6]], [[1, 2, 3, 4], [4, 5]], [[]])
+    """
+    starts = range(0, max(len(segment) - overlap, 1), room - overlap)
+    return [segment[start : start + room] for start in starts]
+
+
+def _pieces_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:
+    """The longer segment in pieces beside the shorter one."""
+    if len(first) + len(second) <= room:
+        return [(first, second)]
+    shorter = min(len(first), len(second), room // 2)
+    if len(first) >= len(second):
+        return [(piece, second[:shorter]) for piece in _pieces(first, room - shorter, overlap)]
+    return [(first[:shorter], piece) for piece in _pieces(second, room - shorter, overlap)]
+
+
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
     """How many tokens of two segments stay when the longer one gives way (the second where both are as long).
 

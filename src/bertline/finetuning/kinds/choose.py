@@ -7,16 +7,25 @@ from typing import Any
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
+from bertline.finetuning.kinds.regression import Regression
 from bertline.foundation.errors import ConfigError
-from bertline.tasks.config import ClassificationTaskConfig, QuestionAnsweringTaskConfig, TaskConfig
+from bertline.tasks.config import (
+    ClassificationTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RegressionTaskConfig,
+    TaskConfig,
+)
 
 
 def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
     """The kind of a task, with the labels of its manifest."""
     match config:
         case ClassificationTaskConfig():
-            return Classification(config, labels)
+            return MultiLabel(config, labels) if config.multi_label else Classification(config, labels)
+        case RegressionTaskConfig():
+            return Regression(config, labels)
         case QuestionAnsweringTaskConfig():
             return QuestionAnswering(config, labels)
         case _:

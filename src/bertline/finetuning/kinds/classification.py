@@ -1,9 +1,8 @@
-"""Classification of single passages and of pairs: a linear layer on the pooled [CLS] (paper, section 4.1)."""
+"""Classification of single passages and of pairs, one label a row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,75 +13,51 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForSequenceClassification
-from bertline.modeling.huggingface import load_classifier, save_model
+from bertline.finetuning.encoding import Windows
+from bertline.finetuning.kinds.base import Batch, LossOptions
+from bertline.finetuning.kinds.text_classifier import TextClassifier
+from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.stored_rows import TextRows
-from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedTexts:
-    """Sequences and their labels."""
-
-    sequences: Sequences
-    labels: NDArray[np.int64]
-
-
-class Classification(TaskKind[TextRows, EncodedTexts, NDArray[np.float32]]):
-    """One label a row. Predictions are probabilities, [N, labels]."""
+class Classification(TextClassifier[TextRows]):
+    """One label a row. Predictions are probabilities, [N, labels], which sum to 1."""
 
     rows_class = TextRows
 
-    def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
-        return load_classifier(
-            folder,
-            num_labels=len(self.labels),
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-            attention=head.attention,
-        )
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForSequenceClassification:
-        return load_classifier(folder, attention=attention)
-
     def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`."""
         save_model(model, folder, id2label=dict(enumerate(self.labels)))
 
-    def encode(self, rows: TextRows, tokenizer: Tokenizer) -> EncodedTexts:
-        sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=self.config.max_length)
-        return EncodedTexts(sequences, rows.labels)
-
-    def lengths(self, encoded: EncodedTexts) -> NDArray[np.int64]:
-        return encoded.sequences.lengths
-
-    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
-        def make(indices: NDArray[np.integer]) -> Batch:
-            return {**encoded.sequences.batch(indices), "labels": torch.from_numpy(encoded.labels[indices])}
-
-        return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
-
-    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
-        return F.cross_entropy(
-            logits.float(), batch["labels"], weight=options.class_weights, label_smoothing=options.label_smoothing
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Cross-entropy; with class weights, the mean is one of weights too (as PyTorch's own)."""
+        losses = F.cross_entropy(
+            logits,
+            batch["labels"],
+            weight=options.class_weights,
+            label_smoothing=options.label_smoothing,
+            reduction="none",
         )
+        total = (losses * batch["weights"]).sum()
+        if options.class_weights is None:
+            return total / len(losses)
+        return total / options.class_weights[batch["labels"]].sum()
 
     def label_counts(self, rows: TextRows) -> NDArray[np.int64]:
+        """See `TaskKind.label_counts`."""
         return np.bincount(rows.labels, minlength=len(self.labels))
 
-    def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> NDArray[np.float32]:
-        probabilities = np.zeros((len(encoded.sequences), len(self.labels)), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences):
-                inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-                probabilities[indices] = torch.softmax(forward(*inputs).float(), dim=-1).cpu().numpy()
-        return probabilities
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Softmax over the labels."""
+        return torch.softmax(logits, dim=-1)
+
+    def pooled(self, of_windows: NDArray[np.float32], windows: Windows) -> NDArray[np.float32]:
+        """As for several labels; the maxima are brought back to a sum of 1."""
+        probabilities = super().pooled(of_windows, windows)
+        if self.config.window_pooling == "mean" or len(probabilities) == len(of_windows):
+            return probabilities
+        return probabilities / probabilities.sum(axis=1, keepdims=True)
 
     def statistics(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
@@ -91,11 +66,12 @@ class Classification(TaskKind[TextRows, EncodedTexts, NDArray[np.float32]]):
         return np.stack([rows.labels, predictions.argmax(axis=1)], axis=1).astype(np.float64)
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        """See `metrics.classification.scores_of`."""
         gold, predicted = statistics.astype(np.int64).T
-        matrix = metrics.confusion_matrix(gold, predicted, len(self.labels))
-        return metrics.scores_of(matrix)
+        return metrics.scores_of(metrics.confusion_matrix(gold, predicted, len(self.labels)))
 
     def table(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> pa.Table:
+        """See `TaskKind.table`; `score` is the probability of the predicted label."""
         predicted = predictions.argmax(axis=1)
         return pa.table(
             {
@@ -113,8 +89,10 @@ class Classification(TaskKind[TextRows, EncodedTexts, NDArray[np.float32]]):
     def details(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
+        """The confusion matrix, gold labels as rows."""
         matrix = metrics.confusion_matrix(rows.labels, predictions.argmax(axis=1), len(self.labels))
         return {"confusion_matrix": matrix.tolist()}
 
     def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> bool:
+        """Whether every row gets the same label."""
         return len(np.unique(predictions.argmax(axis=1))) == 1

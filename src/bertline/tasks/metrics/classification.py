@@ -1,6 +1,12 @@
-"""Scores of a classifier, by the formulas that scikit-learn uses (held to it by a test), in NumPy."""
+"""Scores of a classifier, by the formulas that scikit-learn uses (held to it by tests), in NumPy.
+
+Where a score is not defined it is 0.0: all scores of no rows, F1 of a label that is neither gold nor predicted,
+Matthews correlation where gold or predictions have one label only.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +41,7 @@ def confusion_matrix(gold: NDArray[np.integer], predicted: NDArray[np.integer], 
 
 def accuracy(matrix: NDArray[np.integer]) -> float:
     """Share of rows on the diagonal."""
-    return float(np.trace(matrix) / matrix.sum())
+    return float(np.trace(matrix) / max(matrix.sum(), 1))
 
 
 def macro_f1(matrix: NDArray[np.integer]) -> float:
@@ -46,7 +52,7 @@ def macro_f1(matrix: NDArray[np.integer]) -> float:
     hits = np.diag(matrix)
     used = matrix.sum(axis=0) + matrix.sum(axis=1)
     present = used > 0
-    return float(np.mean(2 * hits[present] / used[present]))
+    return float(np.mean(2 * hits[present] / used[present])) if present.any() else 0.0
 
 
 def matthews(matrix: NDArray[np.integer]) -> float:
@@ -60,3 +66,49 @@ def matthews(matrix: NDArray[np.integer]) -> float:
     gold, predicted = counts.sum(axis=1), counts.sum(axis=0)
     spread = np.sqrt(total**2 - predicted @ predicted) * np.sqrt(total**2 - gold @ gold)
     return float((hits * total - gold @ predicted) / spread) if spread > 0 else 0.0
+
+
+def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) -> dict[str, float]:
+    """Scores of rows with any number of labels each.
+
+    `accuracy` is the share of rows whose labels are all right; `micro_f1` counts every (row, label) alike; `macro_f1`
+    is the mean over all labels, in which one that nobody has or gives counts 0 (scikit-learn's default for several
+    labels, other than for one).
+
+    Args:
+        gold: [N, L] of 0 and 1.
+        given: [N, L] of 0 and 1.
+
+    Example:
+        >>> multi_label_scores(np.array([[1, 1], [0, 1]]), np.array([[1, 0], [0, 1]]))["accuracy"]
+        0.5
+    """
+    if not gold.size:
+        return {"accuracy": 0.0, "macro_f1": 0.0, "micro_f1": 0.0}
+    hits, used = (gold & given).sum(axis=0), gold.sum(axis=0) + given.sum(axis=0)
+    return {
+        "accuracy": float((gold == given).all(axis=1).mean()),
+        "macro_f1": float(np.mean(2 * hits / np.maximum(used, 1))),
+        "micro_f1": float(2 * hits.sum() / max(used.sum(), 1)),
+    }
+
+
+def scores_by_label(
+    gold: NDArray[np.integer], given: NDArray[np.integer], labels: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """F1, precision, recall and the number of rows with the label, from [N, L] of 0 and 1.
+
+    Example:
+        >>> scores_by_label(np.array([[1], [1]]), np.array([[1], [0]]), ["a"])["a"]["recall"]
+        0.5
+    """
+    hits, num_gold, num_given = (gold & given).sum(axis=0), gold.sum(axis=0), given.sum(axis=0)
+    return {
+        label: {
+            "f1": float(2 * hits[place] / max(num_gold[place] + num_given[place], 1)),
+            "precision": float(hits[place] / max(num_given[place], 1)),
+            "recall": float(hits[place] / max(num_gold[place], 1)),
+            "rows": int(num_gold[place]),
+        }
+        for place, label in enumerate(labels)
+    }

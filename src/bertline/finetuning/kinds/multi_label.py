@@ -1,0 +1,119 @@
+"""Classification with any number of labels a row: one yes or no for each label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.kinds.base import Batch, Calibration, LossOptions
+from bertline.finetuning.kinds.text_classifier import TextClassifier
+from bertline.modeling.huggingface import save_model
+from bertline.tasks.metrics import classification as metrics
+from bertline.tasks.stored_rows import MultiLabelRows
+
+THRESHOLD = "threshold"
+"""Key of the calibration: labels of at least this probability are given."""
+_DEFAULT_THRESHOLD = 0.5
+# From the middle outwards: of thresholds that are equally good, the one nearest to 0.5 is taken.
+_THRESHOLDS = tuple(sorted((step / 20 for step in range(1, 20)), key=lambda t: (abs(t - _DEFAULT_THRESHOLD), t)))
+
+
+class MultiLabel(TextClassifier[MultiLabelRows]):
+    """Several labels a row, or none. Predictions are probabilities, [N, labels], each label by itself.
+
+    Labels above a threshold are given: 0.5, unless dev has a better one (`calibrate`).
+    """
+
+    rows_class = MultiLabelRows
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`."""
+        save_model(model, folder, id2label=dict(enumerate(self.labels)), problem_type="multi_label_classification")
+
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Binary cross-entropy, the mean over labels and rows; smoothing moves targets towards 0.5.
+
+        With class weights, each label's term counts by its weight, and the mean is one of weights.
+        """
+        targets = batch["labels"].to(logits.dtype)
+        targets = targets * (1 - options.label_smoothing) + options.label_smoothing / 2
+        losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        if options.class_weights is None:
+            by_row = losses.mean(dim=1)
+        else:
+            by_row = losses @ options.class_weights / options.class_weights.sum()
+        return (by_row * batch["weights"]).sum() / len(by_row)
+
+    def label_counts(self, rows: MultiLabelRows) -> NDArray[np.int64]:
+        """See `TaskKind.label_counts`; a row counts once for each of its labels."""
+        return rows.labels.sum(axis=0)
+
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Sigmoid of each label."""
+        return torch.sigmoid(logits)
+
+    def calibrate(self, rows: MultiLabelRows, predictions: NDArray[np.float32]) -> Calibration:
+        """The threshold with the best score on these rows; 0.5 where no other is better."""
+
+        def score(threshold: float) -> float:
+            return self.scores(self.statistics(rows, predictions, {THRESHOLD: threshold}))[self.config.metric]
+
+        return {THRESHOLD: max(_THRESHOLDS, key=score)}
+
+    def statistics(
+        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """[N, 2 L]: gold labels and given labels, 0 or 1 each."""
+        return np.concatenate([rows.labels, _given(predictions, calibration)], axis=1).astype(np.float64)
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        """See `metrics.classification.multi_label_scores`."""
+        gold, given = np.split(statistics.astype(np.int64), 2, axis=1)
+        return metrics.multi_label_scores(gold, given)
+
+    def table(
+        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+    ) -> pa.Table:
+        """See `TaskKind.table`; `score` is how sure the least sure of the row's decisions is."""
+        given = _given(predictions, calibration)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": rows.texts,
+                "text_pair": pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs,
+                "gold": self._names(rows.labels),
+                "predicted": self._names(given),
+                "score": np.where(given == 1, predictions, 1 - predictions).min(axis=1).astype(np.float64),
+                "correct": (given == rows.labels).all(axis=1),
+                **{f"probability_{label}": predictions[:, i] for i, label in enumerate(self.labels)},
+            }
+        )
+
+    def details(
+        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """`by_label`: F1, precision, recall and the number of rows that have the label."""
+        return {"by_label": metrics.scores_by_label(rows.labels, _given(predictions, calibration), self.labels)}
+
+    def is_degenerate(
+        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+    ) -> bool:
+        """Whether every row gets the same labels."""
+        given = _given(predictions, calibration)
+        return bool((given == given[0]).all())
+
+    def _names(self, labels: NDArray[np.int64]) -> list[str]:
+        return [", ".join(label for label, has in zip(self.labels, row, strict=True) if has) for row in labels]
+
+
+def _given(predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.int64]:
+    """[N, L] of 0 and 1."""
+    return (predictions >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)

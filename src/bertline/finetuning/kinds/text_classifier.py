@@ -1,0 +1,146 @@
+"""What classification with one label and with several have in common: a linear layer on the pooled [CLS]."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, assert_never
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import (
+    LengthSortedBatches,
+    Sequences,
+    Windows,
+    encode_texts,
+    encode_windows,
+    scoring_batches,
+)
+from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForSequenceClassification
+from bertline.modeling.huggingface import load_classifier
+from bertline.tasks.config import ClassificationTaskConfig
+from bertline.tasks.stored_rows import MultiLabelRows, TextRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTexts:
+    """Rows as sequences, with their labels."""
+
+    windows: Windows
+    labels: NDArray[np.int64]
+    """[N] numbers of labels, or [N, L] of 0 and 1."""
+
+    @property
+    def sequences(self) -> Sequences:
+        """One or several for each row."""
+        return self.windows.sequences
+
+
+class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]):
+    """Labels for single passages and for pairs (paper, section 4.1). Predictions are probabilities, [N, labels].
+
+    A long text is cut, or read in windows (`long_texts`). In training each window is a sequence with its row's label
+    and weighs one over the number of the row's windows, so that a long text counts as much as a short one; in
+    prediction the probabilities of a row's windows are pooled (passages with the label of their document, pooled by
+    mean or maximum: arXiv 1905.09217, section 3). A text that fits is one window and is treated as if it were cut.
+    """
+
+    config: ClassificationTaskConfig
+
+    def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
+        """See `TaskKind.new_model`."""
+        return load_classifier(
+            folder,
+            num_labels=len(self.labels),
+            dropout_prob=head.dropout_prob,
+            seed=head.seed,
+            attention=head.attention,
+        )
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForSequenceClassification:
+        """See `TaskKind.load_model`."""
+        return load_classifier(folder, attention=attention)
+
+    def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
+        """See `TaskKind.encode`."""
+        config = self.config
+        match config.long_texts:
+            case "windows":
+                windows = encode_windows(
+                    rows.texts,
+                    rows.text_pairs,
+                    tokenizer,
+                    max_length=config.max_length,
+                    overlap=config.window_overlap,
+                )
+            case "truncate":
+                sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=config.max_length)
+                windows = Windows(sequences, np.arange(len(rows), dtype=np.int64))
+            case _:
+                assert_never(config.long_texts)
+        return EncodedTexts(windows, rows.labels)
+
+    def lengths(self, encoded: EncodedTexts) -> NDArray[np.int64]:
+        """See `TaskKind.lengths`."""
+        return encoded.sequences.lengths
+
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
+        """Batches of windows: `labels` are those of their rows, `weights` [B] have a mean of 1 over all windows."""
+        row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows
+        # Not normalised in each batch: windows of long texts are all of one length and share batches.
+        weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
+
+        def make(indices: NDArray[np.integer]) -> Batch:
+            return {
+                **encoded.sequences.batch(indices),
+                "labels": torch.from_numpy(encoded.labels[row_of[indices]]),
+                "weights": torch.from_numpy(weights[indices]),
+            }
+
+        return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.loss`."""
+        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+        return self.loss_of_logits(logits.float(), batch, options)
+
+    @abstractmethod
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """The mean loss from logits [B, labels]."""
+
+    @abstractmethod
+    def probabilities(self, logits: Tensor) -> Tensor:
+        """Of each label, from logits [B, labels]."""
+
+    def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> NDArray[np.float32]:
+        """See `TaskKind.predict`."""
+        of_windows = np.zeros((len(encoded.sequences), len(self.labels)), dtype=np.float32)
+        with evaluating(model, machine) as forward:
+            for indices, batch in scoring_batches(encoded.sequences):
+                inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
+                of_windows[indices] = self.probabilities(forward(*inputs).float()).cpu().numpy()
+        return self.pooled(of_windows, encoded.windows)
+
+    def pooled(self, of_windows: NDArray[np.float32], windows: Windows) -> NDArray[np.float32]:
+        """Probabilities of windows, [W, labels], to those of rows, [N, labels]."""
+        if len(windows.row_starts) == len(of_windows):
+            return of_windows
+        match self.config.window_pooling:
+            case "mean":
+                sums = np.add.reduceat(of_windows, windows.row_starts, axis=0)
+                return (sums / windows.num_windows[:, None]).astype(np.float32)
+            case "max":
+                return np.maximum.reduceat(of_windows, windows.row_starts, axis=0)
+            case _:
+                assert_never(self.config.window_pooling)
