@@ -17,11 +17,13 @@ from bertline.tasks.config import (
     RegressionTaskConfig,
     SummarisationTaskConfig,
     TaskConfig,
+    TokenClassificationTaskConfig,
 )
 from bertline.tasks.question_data import question_task
 from bertline.tasks.regression_data import regression_task
 from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
 from bertline.tasks.summary_data import summary_task
+from bertline.tasks.tagging_data import token_classification_task
 
 
 def build_task(
@@ -84,6 +86,8 @@ def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_wor
             return question_task(config)
         case SummarisationTaskConfig():
             return summary_task(config)
+        case TokenClassificationTaskConfig():
+            return token_classification_task(name, config, python_docs, num_workers=num_workers)
         case _:
             raise ConfigError(f"{config.kind} is not there yet")
 

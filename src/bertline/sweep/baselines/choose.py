@@ -7,7 +7,9 @@ from typing import Any
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.text import classification_baselines
 from bertline.tasks.storage import SplitName
 
@@ -17,5 +19,7 @@ def baselines_of(kind: TaskKind[Any, Any, Any], train: Any, dev: Any, tests: Map
     match kind:
         case Classification():
             return classification_baselines(kind, train, dev, tests)
+        case TokenClassification():
+            return tagging_baselines(kind, train, dev, tests)
         case _:
             return []

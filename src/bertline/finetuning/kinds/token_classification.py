@@ -1,0 +1,235 @@
+"""Token classification: a tag for each word, read from its first piece (paper, section 5.3), with softmax or a CRF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
+from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
+from bertline.modeling.heads import BertForTokenClassification
+from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.tasks.metrics import entities as metrics
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tags import types_of
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+_ROWS_DECODED_TOGETHER = 256
+
+
+@dataclass(frozen=True, slots=True)
+class TagPredictions:
+    """Of N rows."""
+
+    labels: list[NDArray[np.int64]]
+    """For each row, the number of a label for each of its words."""
+    confidences: NDArray[np.float64]
+    """[N], the probability of the row's labels as a whole."""
+
+
+class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
+    """A label for each word of a row."""
+
+    rows_class = TaggedRows
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Types of entities, as the columns of the statistics have them."""
+        return types_of(self.labels)
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        return self._with_head(self._tagger(folder, head.attention, head))
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        model = self._with_head(self._tagger(folder, attention, None))
+        if isinstance(model, BertForTokenClassificationWithCrf):
+            read_crf(model.crf, folder)
+        return model
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """With a CRF, Hugging Face's class of the folder gives its emissions, and `crf.safetensors` is ours."""
+        names = dict(enumerate(self.labels))
+        if isinstance(model, BertForTokenClassificationWithCrf):
+            save_model(model.tagger, folder, id2label=names)
+            write_crf(model.crf, folder)
+        else:
+            save_model(model, folder, id2label=names)
+
+    def _tagger(self, folder: Path, attention: AttentionKind, head: HeadSettings | None) -> BertForTokenClassification:
+        def make(config: Any, vocab_size: int, pad_token_id: int) -> BertForTokenClassification:
+            return BertForTokenClassification(
+                config,
+                vocab_size=vocab_size,
+                pad_token_id=pad_token_id,
+                num_labels=len(self.labels),
+                classifier_dropout=config.hidden_dropout_prob,
+                attention=attention,
+            )
+
+        if head is None:
+            return load_with_head(folder, make)
+        return load_with_head(folder, make, new_head=("classifier.",), dropout_prob=head.dropout_prob, seed=head.seed)
+
+    def _with_head(self, tagger: BertForTokenClassification) -> nn.Module:
+        return BertForTokenClassificationWithCrf(tagger, self.labels) if self.config.head == "crf" else tagger
+
+    # ---- training
+
+    def encode(self, rows: TaggedRows, tokenizer: Tokenizer) -> EncodedWords:
+        return encode_words(
+            rows, self.labels, tokenizer, max_length=self.config.max_length, overlap=self.config.window_overlap
+        )
+
+    def lengths(self, encoded: EncodedWords) -> NDArray[np.int64]:
+        return encoded.sequences.lengths
+
+    def training_batches(self, encoded: EncodedWords, *, batch_size: int, seed: int) -> Batches:
+        # A window without the beginning of a word has nothing to learn from.
+        learnt = np.flatnonzero(encoded.num_words > 0)
+        return LengthSortedBatches(
+            encoded.sequences.lengths[learnt],
+            lambda indices: encoded.batch(learnt[indices]),
+            batch_size=batch_size,
+            seed=seed,
+        )
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """Softmax: mean over the words of the batch. CRF: mean over its sentences."""
+        logits = _word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
+        labels = batch["word_labels"]
+        if not isinstance(model, BertForTokenClassificationWithCrf):
+            return F.cross_entropy(
+                logits.flatten(0, 1),
+                labels.flatten(),
+                weight=options.class_weights,
+                label_smoothing=options.label_smoothing,
+                ignore_index=NO_LABEL,
+            )
+        if options.class_weights is not None or options.label_smoothing:
+            raise ConfigError(
+                "A CRF scores whole label sequences: class_weights and label_smoothing have no meaning for it. Set "
+                "fine_tuning.class_weights: none and label_smoothing: 0.0 for this task, or head: softmax."
+            )
+        return -model.crf.log_likelihood(logits, labels.clamp(min=0), batch["num_words"]).mean()
+
+    def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        return np.bincount([numbers[tag] for tags in rows.tags for tag in tags], minlength=len(self.labels))
+
+    # ---- predicting and scoring
+
+    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+        """Each word's logits are those of the window that shows most of its context.
+
+        A word of which nothing is left after BERT's cleaning (control characters) is O, and is left out of the chain.
+        """
+        logits = torch.zeros(len(encoded.readable), len(self.labels))
+        with evaluating(model, machine) as forward:
+            for indices, _ in scoring_batches(encoded.sequences):
+                batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
+                of_tokens = forward(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+                of_words = _word_logits(of_tokens, batch).cpu()
+                taken = encoded.taken[indices, : of_words.shape[1]]
+                words = encoded.words[indices, : of_words.shape[1]]
+                logits[torch.from_numpy(words[taken])] = of_words[torch.from_numpy(taken)]
+        crf = model.crf if isinstance(model, BertForTokenClassificationWithCrf) else None
+        return _softmax_labels(logits, encoded) if crf is None else _crf_labels(crf, logits, encoded)
+
+    def statistics(
+        self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """[N, 2 + 3 types]: words, right words, and for each type hits, predicted and gold entities."""
+        shares = [
+            metrics.row_statistics(gold, predicted, self.types)
+            for gold, predicted in zip(rows.tags, self._tags(predictions), strict=True)
+        ]
+        return np.array(shares).reshape(len(shares), 2 + 3 * len(self.types))
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        return metrics.scores_of(statistics)
+
+    def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> pa.Table:
+        """`gold` and `predicted` are the tags joined by spaces; `correct` is the share of words with the right one."""
+        predicted = self._tags(predictions)
+        shares = [
+            float(np.mean([one == other for one, other in zip(gold, tags, strict=True)]))
+            for gold, tags in zip(rows.tags, predicted, strict=True)
+        ]
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": [" ".join(words) for words in rows.words],
+                "words": pa.array(rows.words, pa.list_(pa.string())),
+                "gold": [" ".join(tags) for tags in rows.tags],
+                "predicted": [" ".join(tags) for tags in predicted],
+                "score": predictions.confidences,
+                "correct": shares,
+            }
+        )
+
+    def details(
+        self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
+    ) -> dict[str, Any]:
+        return {"by_type": metrics.by_type(self.statistics(rows, predictions, calibration), self.types)}
+
+    def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> bool:
+        """All words have the same label: in practice, no entity is found."""
+        return len(np.unique(np.concatenate([*predictions.labels, np.zeros(0, dtype=np.int64)]))) <= 1
+
+    def _tags(self, predictions: TagPredictions) -> list[list[str]]:
+        return [[self.labels[number] for number in numbers] for numbers in predictions.labels]
+
+
+def _word_logits(logits: Tensor, batch: Batch) -> Tensor:
+    """Logits of positions [B, S, L] to those of words [B, W, L], fp32, by the words' first pieces."""
+    places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
+    return logits.gather(1, places).float()
+
+
+def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+    """Each word by itself. Logits [T, L]."""
+    best, labels = torch.log_softmax(logits, dim=-1).max(dim=-1)
+    labels = torch.where(torch.from_numpy(encoded.readable), labels, 0)
+    sums = np.concatenate([[0.0], np.cumsum(np.where(encoded.readable, best.double().numpy(), 0.0))])
+    confidences = np.exp(sums[encoded.row_starts[1:]] - sums[encoded.row_starts[:-1]])
+    return TagPredictions(np.split(labels.numpy(), encoded.row_starts[1:-1]), confidences)
+
+
+def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+    """Each row as a whole, however many windows it was read in. Logits [T, L]."""
+    labels = np.zeros(len(logits), dtype=np.int64)
+    confidences = np.ones(len(encoded.row_starts) - 1)
+    device = crf.start.device
+    words_of_rows = [
+        begin + np.flatnonzero(encoded.readable[begin:end])
+        for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
+    ]
+    # Rows of like length together, and none without words.
+    order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))
+    for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
+        rows = order[first : first + _ROWS_DECODED_TOGETHER]
+        words = [torch.from_numpy(words_of_rows[row]) for row in rows]
+        lengths = torch.tensor([len(numbers) for numbers in words], device=device)
+        emissions = nn.utils.rnn.pad_sequence([logits[numbers] for numbers in words], batch_first=True).to(device)
+        paths, log_probabilities = crf.decode(emissions, lengths)
+        confidences[rows] = log_probabilities.double().exp().cpu().numpy()
+        for numbers, path in zip(words, paths.cpu(), strict=True):
+            labels[numbers] = path[: len(numbers)]
+    return TagPredictions(np.split(labels, encoded.row_starts[1:-1]), confidences)

@@ -1,0 +1,139 @@
+"""Words as token ids: windows of long sentences, and where in them each word begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertline.finetuning.encoding import Sequences, assemble
+from bertline.foundation.errors import ConfigError
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+NO_LABEL = -100
+"""Label of a padded word; what PyTorch's losses ignore."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedWords:
+    """N rows, read in V windows of W words at most. Words are numbered through all rows; T of them."""
+
+    sequences: Sequences
+    """[V]."""
+    num_words: NDArray[np.int64]
+    """[V], words that begin in each window."""
+    words: NDArray[np.int64]
+    """[V, W], the numbers of those words; 0 behind the last."""
+    places: NDArray[np.int64]
+    """[V, W], where in the window their first pieces stand; 0 behind the last."""
+    labels: NDArray[np.int64]
+    """[V, W], numbers of labels; `NO_LABEL` behind the last."""
+    taken: NDArray[np.bool_]
+    """[V, W], whether the word is predicted from this window: each word that has pieces is so in exactly one."""
+    row_starts: NDArray[np.int64]
+    """[N + 1], number of each row's first word; the last entry is T."""
+    readable: NDArray[np.bool_]
+    """[T], false for a word of which BERT's cleaning leaves nothing."""
+
+    def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
+        """These windows: what `Sequences.batch` gives, and `word_places`, `word_labels` [B, W] and `num_words` [B]."""
+        most = max(int(self.num_words[indices].max()), 1)
+        return {
+            **self.sequences.batch(indices),
+            "word_places": torch.from_numpy(self.places[indices, :most]),
+            "word_labels": torch.from_numpy(self.labels[indices, :most]),
+            "num_words": torch.from_numpy(self.num_words[indices]),
+        }
+
+
+def encode_words(
+    rows: TaggedRows, labels: Sequence[str], tokenizer: Tokenizer, *, max_length: int, overlap: int
+) -> EncodedWords:
+    """Cut each word into pieces, and each row into windows `[CLS] pieces [SEP]` of at most `max_length` tokens.
+
+    Neighbouring windows share `overlap` tokens. A word is predicted from the window in which the nearer of its two
+    edges is farthest; where a window begins or ends with the row there is no edge, as there is no more to see.
+
+    Raises:
+        ConfigError: Windows that share so much never come to the end of a long row.
+    """
+    room = max_length - 2
+    if overlap >= room:
+        raise ConfigError(
+            f"window_overlap is {overlap}, but a window of max_length {max_length} holds {room} tokens beside "
+            "[CLS] and [SEP]. Make window_overlap smaller than that."
+        )
+    pieces_of = _pieces_of(rows, tokenizer)
+    numbers = {label: number for number, label in enumerate(labels)}
+    row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)
+    windows: list[_Window] = []
+    for row, words in enumerate(rows.words):
+        pieces = [pieces_of[word] for word in words]
+        windows += _windows(pieces, int(row_starts[row]), room, overlap)
+    all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
+    num_words = np.array([len(window.words) for window in windows], dtype=np.int64)
+    inside = np.arange(max(int(num_words.max(initial=0)), 1)) < num_words[:, None]
+    padded = {name: np.zeros(inside.shape, dtype=np.int64) for name in ("words", "places", "taken")}
+    for name, values in padded.items():
+        values[inside] = [value for window in windows for value in getattr(window, name)]
+    word_labels = np.full(inside.shape, NO_LABEL, dtype=np.int64)
+    word_labels[inside] = all_labels[padded["words"][inside]]
+    sequences = [[tokenizer.cls_id, *window.pieces, tokenizer.sep_id] for window in windows]
+    return EncodedWords(
+        sequences=assemble(sequences, [len(sequence) for sequence in sequences], pad_id=tokenizer.pad_id),
+        num_words=num_words,
+        words=padded["words"],
+        places=padded["places"],
+        labels=word_labels,
+        taken=padded["taken"].astype(bool),
+        row_starts=row_starts,
+        readable=np.array([bool(pieces_of[word]) for words in rows.words for word in words], dtype=bool),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    pieces: list[int]
+    words: NDArray[np.int64]
+    places: NDArray[np.int64]
+    taken: NDArray[np.bool_]
+
+
+def _pieces_of(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list[int]]:
+    # Nothing BERT does to a text looks across a space, so each different word is cut once.
+    different = sorted({word for words in rows.words for word in words})
+    return dict(zip(different, tokenizer.encode_literally(different), strict=True))
+
+
+def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: int) -> list[_Window]:
+    """The windows of one row, the words numbered from `first_word`; a row without a piece is one empty window."""
+    pieces = [piece for word in word_pieces for piece in word]
+    begins = np.cumsum([0, *(len(word) for word in word_pieces)])[:-1].astype(np.int64)
+    readable = np.array([bool(word) for word in word_pieces], dtype=bool)
+    begins, words = begins[readable], np.flatnonzero(readable) + first_word
+    starts = [0]
+    while starts[-1] + room < len(pieces):
+        starts.append(starts[-1] + room - overlap)
+    context = np.array([_context(begins, start, room, len(pieces)) for start in starts])
+    best = context.argmax(axis=0)
+    windows = []
+    for number, start in enumerate(starts):
+        here = context[number] >= 0
+        windows.append(
+            _Window(pieces[start : start + room], words[here], begins[here] - start + 1, best[here] == number)
+        )
+    return windows
+
+
+def _context(begins: NDArray[np.int64], start: int, room: int, num_pieces: int) -> NDArray[np.int64]:
+    """How far each place is from the nearer edge of a window; -1 outside of it."""
+    unlimited = num_pieces
+    end = start + room
+    left = begins - start if start else np.full_like(begins, unlimited)
+    right = end - 1 - begins if end < num_pieces else np.full_like(begins, unlimited)
+    return np.where((begins >= start) & (begins < end), np.minimum(left, right), -1)

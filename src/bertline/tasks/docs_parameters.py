@@ -1,0 +1,168 @@
+"""The task docs_parameters: which words of a description are names of the function's parameters?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
+from bertline.corpus.sentences import split_sentences
+from bertline.tasks.conll import TaggedSentence
+from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.rows import LabelledRow
+from bertline.tasks.source_config import DocsParametersSourceConfig
+from bertline.tasks.tags import OUTSIDE
+
+PARAMETER = "B-PARAM"
+# Marks around a word that give it away: quotes, and what is left of backticks and asterisks.
+_MARKS = "`*'\"“”‘’«»"
+_MARKED = re.compile(rf"(?<!\w)[{_MARKS}]+(?=\w)|(?<=\w)[{_MARKS}]+(?!\w)")
+# "x-axis", "don't" and "x.shape" are single words, and none of them is x or t.
+_WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
+# "a" before any other word is the article, whatever the signature says.
+_AFTER_A_NAME = frozenset(
+    {
+        *(
+            "along",
+            "and",
+            "are",
+            "as",
+            "at",
+            "be",
+            "by",
+            "can",
+            "cannot",
+            "contains",
+            "does",
+            "for",
+            "from",
+            "given",
+            "has",
+        ),
+        *(
+            "if",
+            "in",
+            "into",
+            "is",
+            "may",
+            "modulo",
+            "must",
+            "of",
+            "on",
+            "or",
+            "over",
+            "should",
+            "such",
+            "that",
+            "times",
+        ),
+        *("to", "using", "was", "when", "where", "which", "will", "with"),
+    }
+)
+
+
+def docs_parameters_sentences(
+    modules: Iterable[ModuleDocs],
+    config: DocsParametersSourceConfig,
+    *,
+    num_train_rows: int | None,
+    seed: int,
+    dropped: Counter[str],
+) -> dict[str, list[TaggedSentence]]:
+    """Sentences from descriptions of functions and classes, with `B-PARAM` on each name of a parameter.
+
+    The labels come from the signature: a word is tagged if it is spelt as one of the parameters (of `__init__`, for a
+    class); only the article `a` is none. A sentence has at least one. Markup that shows what is a parameter is taken
+    away (backticks, quotes, asterisks), so that the words around have to tell: most names are also ordinary words.
+    Train sentences come from modules that are pretrained on, dev and test sentences from held-out ones; dev and test
+    share no module, and no sentence stands twice.
+
+    Args:
+        modules: From `bertline.corpus.python_docs.read_modules`.
+        config: Sizes.
+        num_train_rows: Rows to make for training; None makes all.
+        seed: `split_seed` of the task.
+        dropped: Counts sentences left out, by reason.
+    """
+    tagged: dict[str, TaggedSentence] = {}
+    train: list[LabelledRow] = []
+    held_out: dict[str, dict[str, list[LabelledRow]]] = {}
+    seen: set[str] = set()
+    # Train modules first, as in docs_library: no test sentence was pretrained on.
+    for module in sorted(modules, key=lambda module: module.held_out):
+        rows: list[LabelledRow] = []
+        for sentence in _sentences(module, config, dropped):
+            row = LabelledRow(sentence.id, " ".join(sentence.words), None, module.package)
+            if row.content_key() in seen:
+                dropped["repeated_sentence"] += 1
+                continue
+            seen.add(row.content_key())
+            tagged[sentence.id] = sentence
+            rows.append(row)
+        if module.held_out:
+            held_out.setdefault(module.package, {})[module.name] = rows
+        else:
+            train += rows
+    sides: dict[str, list[LabelledRow]] = {"dev": [], "test": []}
+    for by_module in held_out.values():
+        sizes = {name: len(rows) for name, rows in by_module.items()}
+        chosen = held_out_sides(sizes, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
+        for name, rows in by_module.items():
+            sides[chosen[name]] += rows
+    wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
+    return {
+        split: [tagged[row.id] for row in balanced_order(rows, seed=seed, name=split)[: wanted[split]]]
+        for split, rows in (("train", train), ("dev", sides["dev"]), ("test", sides["test"]))
+    }
+
+
+def words_of(text: str) -> list[str]:
+    """Words and punctuation marks, without the quotes and other marks around words.
+
+    Example:
+        >>> words_of("If 'axis' is None, x.size of the x-axis isn't *used*.")
+        ['If', 'axis', 'is', 'None', ',', 'x.size', 'of', 'the', 'x-axis', "isn't", 'used', '.']
+    """
+    return _WORD.findall(_MARKED.sub("", text))
+
+
+def _sentences(
+    module: ModuleDocs, config: DocsParametersSourceConfig, dropped: Counter[str]
+) -> Iterator[TaggedSentence]:
+    numbers: Counter[str] = Counter()  # a name may be defined twice in a module
+    for docstring in module.docstrings:
+        parameters = set(docstring.parameters)
+        if docstring.kind == "module" or not parameters:
+            continue
+        for paragraph in prose_paragraphs(docstring.text).paragraphs:
+            for sentence in split_sentences(paragraph):
+                if not any(name in sentence for name in parameters):
+                    dropped["names_no_parameter"] += 1
+                    continue
+                words = words_of(sentence)[: config.max_words]
+                tags = _tags(words, parameters)
+                if PARAMETER not in tags:
+                    dropped["names_no_parameter"] += 1
+                elif len(words) < config.min_words:
+                    dropped["too_few_words"] += 1
+                else:
+                    name = f"{module.name}:{docstring.name}#{numbers[docstring.name]}"
+                    numbers[docstring.name] += 1
+                    yield TaggedSentence(name, module.name, tuple(words), tuple(tags))
+
+
+def _tags(words: list[str], parameters: set[str]) -> list[str]:
+    """
+    >>> _tags(["A", "row", "of", "a", "and", "n"], {"a", "A", "n"})
+    ['O', 'O', 'O', 'B-PARAM', 'O', 'B-PARAM']
+    """
+    following = [*words[1:], "."]
+    return [
+        PARAMETER if word in parameters and not (word in ("a", "A") and _is_plain_word(after)) else OUTSIDE
+        for word, after in zip(words, following, strict=True)
+    ]
+
+
+def _is_plain_word(word: str) -> bool:
+    return len(word) > 1 and word[0].isalpha() and word not in _AFTER_A_NAME

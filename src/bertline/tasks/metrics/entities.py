@@ -1,0 +1,102 @@
+"""Scores of tagged words, entity by entity, as seqeval counts them by default (held to it by a test).
+
+An entity is right if its type, its first and its last word are; scores are micro averages over all entities. That is
+also how the CoNLL-2000 script `conlleval` counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertline.tasks.tags import OUTSIDE
+
+_WORD_COLUMNS = 2
+_ENTITY_COLUMNS = 3
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """The entities of one sentence: type, first word, last word.
+
+    Tags in a broken order are read leniently: an I- that continues no entity of its type begins one. Only IOB tags
+    are known; tags of other schemes are turned into IOB2 first (`bertline.tasks.tags`).
+
+    References:
+        seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
+
+    Example:
+        >>> sorted(entities(["B-PER", "I-PER", "I-LOC", "O", "I-PER"]))
+        [('LOC', 2, 2), ('PER', 0, 1), ('PER', 4, 4)]
+    """
+    found: set[tuple[str, int, int]] = set()
+    begin, kind = 0, ""
+    inside = False
+    for index, tag in enumerate([*tags, OUTSIDE]):
+        letter, _, own = tag.partition("-")
+        continues = inside and letter == "I" and own == kind
+        if inside and not continues:
+            found.add((kind, begin, index - 1))
+        if letter != OUTSIDE and not continues:
+            begin, kind = index, own
+        inside = letter != OUTSIDE
+    return found
+
+
+def row_statistics(gold: Sequence[str], predicted: Sequence[str], types: Sequence[str]) -> NDArray[np.float64]:
+    """One sentence's share in the scores: words, right words, then for each type hits, predicted and gold entities.
+
+    Shares of several sentences are added up, and `scores_of` makes the scores from the sum.
+
+    Example:
+        >>> row_statistics(["B-PER", "O", "B-LOC"], ["B-PER", "O", "O"], ["LOC", "PER"]).tolist()
+        [3.0, 2.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    places = {kind: _WORD_COLUMNS + _ENTITY_COLUMNS * number for number, kind in enumerate(types)}
+    share = np.zeros(_WORD_COLUMNS + _ENTITY_COLUMNS * len(types))
+    share[0] = len(gold)
+    share[1] = sum(one == other for one, other in zip(gold, predicted, strict=True))
+    gold_entities, predicted_entities = entities(gold), entities(predicted)
+    for offset, counted in enumerate((gold_entities & predicted_entities, predicted_entities, gold_entities)):
+        for kind, _, _ in counted:
+            share[places[kind] + offset] += 1
+    return share
+
+
+def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
+    """`entity_f1`, `precision`, `recall` over all entities, and `accuracy` over words.
+
+    Args:
+        statistics: [N, 2 + 3 types], a `row_statistics` a row. A score with nothing to count is 0.
+
+    Example:
+        >>> scores_of(np.array([[3.0, 2.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]]))["recall"]
+        0.5
+    """
+    total = statistics.sum(axis=0)
+    hits, predicted, gold = total[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).sum(axis=0).tolist()
+    return {
+        "entity_f1": _share(2 * hits, predicted + gold),
+        "precision": _share(hits, predicted),
+        "recall": _share(hits, gold),
+        "accuracy": _share(float(total[1]), float(total[0])),
+    }
+
+
+def by_type(statistics: NDArray[np.float64], types: Sequence[str]) -> dict[str, dict[str, float]]:
+    """`precision`, `recall`, `f1` and `support` (gold entities) of each type."""
+    table = statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).tolist()
+    return {
+        kind: {
+            "precision": _share(hits, predicted),
+            "recall": _share(hits, gold),
+            "f1": _share(2 * hits, predicted + gold),
+            "support": int(gold),
+        }
+        for kind, (hits, predicted, gold) in zip(types, table, strict=True)
+    }
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,127 @@
+"""Tagged sentences from any source, as train, dev and test of a token classification task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import assert_never
+
+from bertline.corpus.config import PythonDocsConfig
+from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.foundation.errors import DataError
+from bertline.foundation.progress import warn
+from bertline.foundation.seeds import seed_for, unit_interval
+from bertline.tasks.built import BuiltTask
+from bertline.tasks.config import TokenClassificationTaskConfig
+from bertline.tasks.conll import TaggedSentence, read_conll
+from bertline.tasks.docs_parameters import docs_parameters_sentences
+from bertline.tasks.metrics.entities import entities
+from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tags import iob2_labels, types_of
+
+Splits = dict[SplitName, list[TaggedSentence]]
+
+
+def token_classification_task(
+    name: str, config: TokenClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
+) -> BuiltTask:
+    """Read and split the sentences; the labels are O and, for each type in the alphabet's order, B- and I-.
+
+    A type that stands in dev or test alone is a label too, with a warning: nothing can learn it, and its entities
+    count as missed, as they do in the official scores.
+
+    Raises:
+        DataError: Naming file and line, what was found and how to mend it.
+    """
+    dropped: Counter[str] = Counter()
+    splits: Splits
+    match config.source:
+        case ConllSourceConfig():
+            splits = _conll_splits(config, config.source, dropped)
+            versions: dict[str, str] = {}
+        case DocsParametersSourceConfig():
+            modules = read_modules(python_docs, num_workers=num_workers)
+            splits = docs_parameters_sentences(
+                modules, config.source, num_train_rows=_num_rows_made(config), seed=config.split_seed, dropped=dropped
+            )
+            versions = package_versions(python_docs)
+        case _:
+            assert_never(config.source)
+    _check_types(name, splits)
+    return BuiltTask(
+        splits={split: _stored(sentences) for split, sentences in splits.items()},
+        labels=iob2_labels(kind for sentences in splits.values() for kind in _types(sentences)),
+        dropped=dropped,
+        versions=versions,
+        more={
+            "entities_by_split": {split: _entity_counts(sentences) for split, sentences in splits.items()},
+            "words_by_split": {split: sum(len(s.words) for s in sentences) for split, sentences in splits.items()},
+        },
+    )
+
+
+def _num_rows_made(config: TokenClassificationTaskConfig) -> int | None:
+    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
+
+
+def _conll_splits(config: TokenClassificationTaskConfig, source: ConllSourceConfig, dropped: Counter[str]) -> Splits:
+    """The splits of the files, and what is missing cut from train by document; train in a random order.
+
+    The side of a document is a hash of its name; where documents are not marked, that of a sentence is a hash of its
+    words, so that equal sentences stay together. Splits that have files of their own are left as they are.
+    """
+    folder = Path(source.path)
+    train = read_conll(folder / source.train_file, source, dropped)
+    given = {"test": source.test_file, "dev": source.dev_file}
+    fractions = {"test": config.test_fraction, "dev": config.dev_fraction}
+    splits: Splits = {}
+    for split, file in given.items():
+        if file is not None:
+            splits[split] = read_conll(folder / file, source, dropped)
+            continue
+        taken = {s.id for s in train if unit_interval(config.split_seed, split, _unit(s)) < fractions[split]}
+        splits[split] = [sentence for sentence in train if sentence.id in taken]
+        train = [sentence for sentence in train if sentence.id not in taken]
+    train.sort(key=lambda sentence: (seed_for(config.split_seed, "order", sentence.id), sentence.id))
+    return {"train": train[: _num_rows_made(config)], "dev": splits["dev"], "test": splits["test"]}
+
+
+def _unit(sentence: TaggedSentence) -> str:
+    """What is never cut in two: the document, or the sentence where documents are not marked."""
+    return sentence.document if sentence.document != sentence.id else " ".join(sentence.words).casefold()
+
+
+def _check_types(name: str, splits: Splits) -> None:
+    known = _types(splits["train"])
+    if not known and splits["train"]:
+        raise DataError(
+            f"tasks.{name}: all words of the {len(splits['train'])} train rows are tagged O: nothing to learn. "
+            "Check source.tag_column, or add rows with entities."
+        )
+    for split in ("dev", "test"):
+        unknown = sorted(_types(splits[split]) - known)
+        if unknown:
+            warn(
+                f"tasks.{name}: {split} has entities of {', '.join(map(repr, unknown))}, train has none; they can only "
+                "be missed. Is a type spelt otherwise in train?"
+            )
+
+
+def _types(sentences: list[TaggedSentence]) -> set[str]:
+    return set(types_of({tag for sentence in sentences for tag in sentence.tags}))
+
+
+def _entity_counts(sentences: list[TaggedSentence]) -> dict[str, int]:
+    counts = Counter(kind for sentence in sentences for kind, _, _ in entities(sentence.tags))
+    return dict(sorted(counts.items()))
+
+
+def _stored(sentences: list[TaggedSentence]) -> TaggedRows:
+    return TaggedRows(
+        [sentence.id for sentence in sentences],
+        [sentence.document for sentence in sentences],
+        [list(sentence.words) for sentence in sentences],
+        [list(sentence.tags) for sentence in sentences],
+    )
