@@ -181,6 +181,7 @@ def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> Any:
         "task_folder": folder / "task",
         "pretrain_folder": folder / "encoder",
         "run_folder": run_folder,
+        "studies_url": f"sqlite:///{run_folder.resolve()}/studies.db",
     }
     return SweepJob(**{**fields, **changes})
 

@@ -97,6 +97,7 @@ def _sweep(task_name: str, config: LineConfig, inputs: dict[str, Path], folder: 
             task_folder=inputs["tasks"],
             pretrain_folder=inputs["pretrain"],
             run_folder=folder,
+            studies_url=config.tracking.studies_url,
         )
     )
 

@@ -1,24 +1,25 @@
-"""What a sweep is asked to do, and what its processes hold ready."""
+"""What a sweep is asked to do, and the encoders that it tries: its arms."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertline.finetuning.encoding import EncodedRows, encode_rows
-from bertline.finetuning.finetune import EncoderWeights, FineTuningJob
+from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.finetune import EncoderWeights
+from bertline.foundation.validation import to_mapping, validate
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
-from bertline.sweep.space import Params, with_params
-from bertline.tasks.config import ClassificationTaskConfig
-from bertline.tasks.storage import SplitName, read_rows, read_task_manifest
-from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tasks.config import TaskConfig
+from bertline.tokenization.resolve import resolve_folder
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import Machine, resolve_machine
 
-Arm = Literal["encoder", "random_weights"]
-WEIGHTS: dict[Arm, EncoderWeights] = {"encoder": "pretrained", "random_weights": "random"}
+Arm = Literal["encoder", "random_weights", "reference_encoder"]
+# BERT-small (arXiv 1908.08962, table 1): 4 layers of 512.
+_SMALL_LAYERS, _SMALL_WIDTH = 4, 512
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,57 +27,101 @@ class SweepJob:
     """One task's sweep."""
 
     task_name: str
-    task: ClassificationTaskConfig
+    task: TaskConfig
     sweep: SweepConfig
     runtime: RuntimeConfig
     task_folder: Path
     pretrain_folder: Path
-    """A Hugging Face folder: the encoder and its tokenizer."""
+    """The line's own encoder and its tokenizer, as a Hugging Face folder."""
     run_folder: Path
-    """Work in progress: the study, outcomes, events; at the end `result/`."""
+    """Work in progress: outcomes, events; at the end `result/`. Its name is part of the names of the studies."""
+    studies_url: str
+    """Where the studies of all tasks are (see `TrackingConfig.studies_url`)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EncoderStart:
+    """Where the trials of an arm start from."""
+
+    title: str
+    """For people."""
+    start: str
+    """`line`, `random`, or the folder or hub name that was given."""
+    folder: Path
+    """Architecture and tokenizer, and unless the weights are random the weights."""
+    weights: EncoderWeights
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedSweep:
+    """A job with everything that is decided before the first trial. The same in every process."""
+
+    job: SweepJob
+    starts: Mapping[Arm, EncoderStart]
+    """The arms, in the order in which they run."""
+    fine_tuning: FineTuningConfig
+    """The sweep's, with the task's own values."""
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        """The encoders that are tried: the pretrained one, and the same from random weights."""
-        return ("encoder", "random_weights") if self.sweep.random_weights_baseline else ("encoder",)
+        """The encoders that are tried."""
+        return tuple(self.starts)
 
 
-class Bench:
-    """The data of a sweep, read and encoded once a process, and the machine it works on."""
+def planned(job: SweepJob) -> PlannedSweep:
+    """Find the encoders of all arms and the values that no trial varies.
 
-    def __init__(self, job: SweepJob) -> None:
-        self.job = job
-        self.labels: list[str] = read_task_manifest(job.task_folder)["labels"]
-        self.runtime = _runtime_of_a_worker(job.runtime)
-        self.machine: Machine = resolve_machine(self.runtime, job.sweep.precision)
-        self._tokenizer = Tokenizer.load(job.pretrain_folder)
-        self.train, self.dev = self.encoded("train"), self.encoded("dev")
+    Raises:
+        ConfigError: A value in the task's `fine_tuning` is not one of its field.
+        DataError: A named checkpoint is no folder, and no name that the hub knows.
+        ArtifactError: A folder is no BERT encoder.
+    """
+    where = f"tasks.{job.task_name}.fine_tuning"
+    values = {**to_mapping(job.sweep.fine_tuning), **job.task.fine_tuning}
+    return PlannedSweep(job=job, starts=_starts(job), fine_tuning=validate(FineTuningConfig, values, where=where))
 
-    def encoded(self, split: SplitName) -> EncodedRows:
-        """The rows of a split as token ids."""
-        rows = read_rows(self.job.task_folder, split)
-        return encode_rows(rows, self._tokenizer, max_length=self.job.task.max_length)
 
-    def run(self, arm: Arm, params: Params, *, num_train_rows: int | None, seed: int) -> FineTuningJob:
-        """The fine-tuning run that a point of the space means."""
-        return FineTuningJob(
-            config=with_params(self.job.sweep.fine_tuning, params),
-            encoder=WEIGHTS[arm],
-            pretrain_folder=self.job.pretrain_folder,
-            train=self.train.first(num_train_rows),
-            dev=self.dev,
-            num_labels=len(self.labels),
-            metric=self.job.task.metric,
-            seed=seed,
-            machine=self.machine,
-            runtime=self.runtime,
+def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
+    encoder = _encoder_start(job)
+    starts: dict[Arm, EncoderStart] = {"encoder": encoder}
+    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, read_config(encoder.folder)[0]):
+        starts["random_weights"] = EncoderStart(
+            title="the same from random weights", start="random", folder=encoder.folder, weights="random"
         )
+    reference = job.sweep.reference_encoder
+    if reference is not None:
+        starts["reference_encoder"] = EncoderStart(
+            title=reference, start=reference, folder=resolved_encoder(reference), weights="pretrained"
+        )
+        read_config(starts["reference_encoder"].folder)
+    return starts
 
 
-def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
-    """One device, its share of the cores, and no compiler: batches have many shapes and runs are short."""
-    cores = os.cpu_count() or 1
-    num_threads = runtime.num_threads
-    if num_threads is None and runtime.sweep_workers > 1:
-        num_threads = max(1, cores // runtime.sweep_workers)
-    return replace(runtime, num_devices=1, num_nodes=1, num_threads=num_threads, compile="off")
+def _encoder_start(job: SweepJob) -> EncoderStart:
+    match job.task.start_from:
+        case None:
+            title = "pretrained encoder"
+            return EncoderStart(title=title, start="line", folder=job.pretrain_folder, weights="pretrained")
+        case "random":
+            title = "encoder from random weights"
+            return EncoderStart(title=title, start="random", folder=job.pretrain_folder, weights="random")
+        case name:
+            return EncoderStart(title=name, start=name, folder=resolved_encoder(name), weights="pretrained")
+
+
+def resolved_encoder(name: str) -> Path:
+    """The folder of an encoder: a folder, or a hub name with an optional `@REVISION`."""
+    if Path(name).expanduser().exists():
+        return resolve_folder(name, None)
+    hub_name, _, revision = name.partition("@")
+    return resolve_folder(hub_name, revision or None)
+
+
+def _random_weights_wanted(sweep: SweepConfig, config: ModelConfig) -> bool:
+    match sweep.random_weights_baseline:
+        case "always":
+            return True
+        case "never":
+            return False
+        case "up_to_small":
+            return config.num_hidden_layers <= _SMALL_LAYERS and config.hidden_size <= _SMALL_WIDTH

@@ -1,95 +1,161 @@
-"""The second half of a sweep: the chosen configuration over seeds, and at other training sizes.
+"""The second half of a sweep: the best configurations over seeds, the choice among them, and then the test rows.
 
-Nothing is chosen any more, so this is where the test rows are read: once for each finished classifier.
+The candidates are trained over seeds and judged on dev; their models are kept. Once the winner of each arm is known,
+nothing is chosen any more: test is read with the winner's models only, once for each.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from torch import nn
 
-from bertline.finetuning.finetune import fine_tune, predict_probabilities
+from bertline.finetuning.finetune import FineTuningResult, fine_tune
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.huggingface import save_model
+from bertline.modeling.attention import choose_attention
+from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.events import EventsLog
-from bertline.sweep.job import Arm, Bench, SweepJob
-from bertline.sweep.space import Params
+from bertline.sweep.job import Arm, PlannedSweep, SweepJob
+from bertline.sweep.space import Params, with_params
 from bertline.sweep.workers import Workers
-from bertline.tasks.metrics import score
-from bertline.tokenization.storage import copy_tokenizer
+from bertline.tasks.storage import SplitName
 
-_OUTCOME = "outcome.json"
-_PROBABILITIES = "test_probabilities.npy"
+_OUTCOME, _READING = "outcome.json", "reading.json"
+MODEL, TEST = "model", "test"
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """One run of a chosen configuration."""
+    """One run of one of the best configurations."""
 
     arm: Arm
     params: Params
     kind: Literal["seed", "label_efficiency"]
     number: int
     """Unique for its arm and kind."""
+    candidate: int
+    """Place among the best configurations of its arm by their trials."""
     seed: int
-    """Counts from 0 for each training size."""
+    """Counts from 0 for each configuration and training size."""
     num_train_rows: int | None
-
-    @property
-    def keeps_model(self) -> bool:
-        """Whether the classifier may become the best one, and so is kept."""
-        return self.arm == "encoder" and self.kind == "seed"
 
     def folder(self, job: SweepJob) -> Path:
         """Where the outcome goes."""
-        return job.run_folder / "seeds" / f"{self.arm}-{self.kind}-{self.number}"
+        digest = hashlib.sha256(json.dumps(self.params, sort_keys=True).encode()).hexdigest()[:8]
+        return job.run_folder / "seeds" / f"{self.arm}-{self.kind}-{self.number}-{digest}"
+
+    def outcome(self, job: SweepJob) -> dict[str, Any]:
+        """What training gave: `dev` (all scores), `curve`, `calibration`, `time_s`; of label efficiency also `test`."""
+        return read_json(self.folder(job) / _OUTCOME)
+
+    def reading(self, job: SweepJob) -> dict[str, Any]:
+        """What test gave: `scores` by split, `degenerate`, `details`."""
+        return read_json(self.folder(job) / TEST / _READING)
+
+    def test_statistics(self, job: SweepJob) -> NDArray[np.float64]:
+        """Each test row's share in the scores, [N, K]."""
+        return np.load(self.folder(job) / TEST / "statistics.npy", allow_pickle=False)
 
 
-def repetitions_of(job: SweepJob, chosen: dict[Arm, Params]) -> list[Repetition]:
-    """All repetitions: the main training size over `num_seeds`, the others over `num_label_efficiency_seeds`."""
-    task, sweep = job.task, job.sweep
-    others = sorted(set(task.label_efficiency_rows) - {task.num_train_rows})
+def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
+    """The best configurations of each arm, each over `num_seeds`."""
+    job = plan.job
     planned: list[Repetition] = []
-    for arm, params in chosen.items():
-        planned += [Repetition(arm, params, "seed", seed, seed, task.num_train_rows) for seed in range(sweep.num_seeds)]
-        sizes = [(rows, seed) for rows in others for seed in range(sweep.num_label_efficiency_seeds)]
-        planned += [
-            Repetition(arm, params, "label_efficiency", number, seed, rows) for number, (rows, seed) in enumerate(sizes)
-        ]
+    for arm, points in candidates.items():
+        for place, params in enumerate(points):
+            num_seeds = job.sweep.num_seeds if _is_random(plan, arm, params) else 1
+            planned += [
+                Repetition(arm, params, "seed", place * num_seeds + seed, place, seed, job.task.num_train_rows)
+                for seed in range(num_seeds)
+            ]
     return planned
 
 
-def run_repetitions(job: SweepJob, repetitions: list[Repetition], workers: Workers) -> None:
-    """Run the repetitions that have no outcome yet."""
-    _sync_events(job, repetitions)
-    left = [repetition for repetition in repetitions if not (repetition.folder(job) / _OUTCOME).exists()]
+def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repetition]:
+    """The chosen configurations at the other training sizes; the reference encoder takes no part."""
+    task, sweep = plan.job.task, plan.job.sweep
+    sizes = sorted(set(task.label_efficiency_rows) - {task.num_train_rows})
+    pairs = [(rows, seed) for rows in sizes for seed in range(sweep.num_label_efficiency_seeds)]
+    return [
+        Repetition(arm, params, "label_efficiency", number, 0, seed, rows)
+        for arm, params in chosen.items()
+        if arm != "reference_encoder" and with_params(plan.fine_tuning, params).num_epochs > 0
+        for number, (rows, seed) in enumerate(pairs)
+    ]
+
+
+def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], workers: Workers) -> None:
+    """Train the repetitions that have no outcome yet."""
+    left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / _OUTCOME).exists()]
     # The longest first, so that no worker is left alone with it at the end.
     left.sort(key=lambda repetition: -(repetition.num_train_rows or 0))
-    for message in workers.map_unordered(_repeat, left):
-        say(f"{job.task_name}, {message}")
-        _sync_events(job, repetitions)
+    for message in workers.map_unordered(_train, left):
+        say(f"{plan.job.task_name}, {message}")
 
 
-def outcome_of(job: SweepJob, repetition: Repetition) -> dict[str, Any]:
-    """What a repetition gave: `dev`, `test`, `curve`, `time_s`."""
-    return read_json(repetition.folder(job) / _OUTCOME)
+def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
+    """The repetitions of the configuration with the best mean on dev, for each arm; of equal ones the first."""
+    metric = plan.job.task.metric
+    chosen: dict[Arm, list[Repetition]] = {}
+    for arm in plan.arms:
+        by_candidate: dict[int, list[Repetition]] = {}
+        for repetition in repetitions:
+            if repetition.arm == arm:
+                by_candidate.setdefault(repetition.candidate, []).append(repetition)
+        means = {
+            candidate: statistics.fmean(repetition.outcome(plan.job)["dev"][metric] for repetition in seeds)
+            for candidate, seeds in by_candidate.items()
+        }
+        chosen[arm] = by_candidate[max(means, key=lambda candidate: (means[candidate], -candidate))]
+    return chosen
 
 
-def test_probabilities_of(job: SweepJob, repetition: Repetition) -> NDArray[np.float32]:
-    """Probabilities [test rows, labels]."""
-    return np.load(repetition.folder(job) / _PROBABILITIES, allow_pickle=False)
+def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
+    """The repetition with the best score on dev; of equal ones the first."""
+    return max(seeds, key=lambda seed: (seed.outcome(plan.job)["dev"][plan.job.task.metric], -seed.seed))
 
 
-def _repeat(bench: Bench, repetition: Repetition) -> str:
-    job = bench.job
+def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers: Workers) -> None:
+    """Score the winners' models on the test splits, each once, and give up the models that nobody needs any more."""
+    kept = best_seed(plan, chosen["encoder"])
+    left = [
+        (repetition, repetition == kept)
+        for seeds in chosen.values()
+        for repetition in seeds
+        if not (repetition.folder(plan.job) / TEST / _READING).exists()
+    ]
+    for message in workers.map_unordered(_read_test, left):
+        say(f"{plan.job.task_name}, {message}")
+    for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
+        if model.parent != kept.folder(plan.job):
+            shutil.rmtree(model)
+
+
+def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
+    """Bring events.jsonl up to what has ended."""
+    EventsLog(plan.job.run_folder / "events.jsonl").add_missing(_events(plan, repetitions))
+
+
+def _is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
+    """Whether seeds can differ: not where a pretrained encoder is scored as it is."""
+    return plan.starts[arm].weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
+
+
+def _train(bench: Bench, repetition: Repetition) -> str:
+    job, arm = bench.job, bench.arm(repetition.arm)
     started = time.monotonic()
     run = bench.run(
         repetition.arm,
@@ -98,43 +164,90 @@ def _repeat(bench: Bench, repetition: Repetition) -> str:
         seed=seed_for(job.sweep.seed, "repetition", repetition.seed),
     )
     result = fine_tune(run)
-    test = bench.encoded("test")
-    probabilities = predict_probabilities(result.model, test, bench.machine)
-    test_score = score(job.task.metric, test.labels, probabilities.argmax(axis=1), len(bench.labels))
-    time_s = time.monotonic() - started
+    outcome: dict[str, Any] = {
+        "dev": result.dev_scores,
+        "curve": [[check.share, check.scores[job.task.metric]] for check in result.checks],
+        "calibration": result.calibration,
+    }
+    shown = f"{result.dev_scores[job.task.metric]:.3f} on dev"
     with folder_written_atomically(repetition.folder(job)) as folder:
-        np.save(folder / _PROBABILITIES, probabilities)
-        if repetition.keeps_model:
-            save_model(result.model, folder, id2label=dict(enumerate(bench.labels)))
-            copy_tokenizer(job.pretrain_folder, folder, max_length=job.task.max_length)
-        outcome = {
-            "dev": result.dev_score,
-            "test": test_score,
-            "curve": [[epoch, value] for epoch, value in enumerate(result.dev_scores, start=1)],
-            "time_s": time_s,
-        }
+        if repetition.kind == "seed":
+            (folder / MODEL).mkdir()
+            arm.kind.save_model(result.model, folder / MODEL)
+        else:
+            outcome["test"] = _test_scores(bench, arm, result)
+            shown = f"{outcome['test'][job.task.metric]:.3f} on test"
+        outcome["time_s"] = time.monotonic() - started
         write_json(folder / _OUTCOME, outcome)
     size = f", {repetition.num_train_rows} rows" if repetition.kind == "label_efficiency" else ""
-    return f"{repetition.arm}{size}, seed {repetition.seed}: {test_score:.3f} on test in {time_s:.0f} s"
+    place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
+    return f"{repetition.arm}{size}{place}, seed {repetition.seed}: {shown} in {outcome['time_s']:.0f} s"
 
 
-def _sync_events(job: SweepJob, repetitions: list[Repetition]) -> None:
-    EventsLog(job.run_folder / "events.jsonl").add_missing(_events(job, repetitions))
+def _test_scores(bench: Bench, arm: ArmBench, result: FineTuningResult) -> dict[str, float]:
+    test = arm.split("test")
+    predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
+    return arm.kind.scores(arm.kind.statistics(test.rows, predictions, result.calibration))
 
 
-def _events(job: SweepJob, repetitions: list[Repetition]) -> Iterator[dict[str, Any]]:
-    metric = job.task.metric
+def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
+    """Score a saved model; a kept one also leaves its predictions."""
+    repetition, kept = work
+    job, arm = bench.job, bench.arm(repetition.arm)
+    model = _loaded(bench, arm, repetition.folder(job) / MODEL)
+    calibration = repetition.outcome(job)["calibration"]
+    scores: dict[SplitName, dict[str, float]] = {}
+    reading: dict[str, Any] = {"scores": scores}
+    with folder_written_atomically(repetition.folder(job) / TEST) as folder:
+        for name in test_splits(job):
+            split = arm.split(name)
+            predictions = arm.kind.predict(model, split.encoded, bench.machine)
+            statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
+            scores[name] = arm.kind.scores(statistics_of_rows)
+            if name == "test":
+                np.save(folder / "statistics.npy", statistics_of_rows)
+                reading["degenerate"] = arm.kind.is_degenerate(split.rows, predictions, calibration)
+                reading["details"] = arm.kind.details(split.rows, predictions, calibration)
+            if kept:
+                pq.write_table(arm.kind.table(split.rows, predictions, calibration), folder / predictions_file(name))
+        write_json(folder / _READING, reading)
+    return f"{repetition.arm}, seed {repetition.seed}: {scores['test'][job.task.metric]:.3f} on test"
+
+
+def predictions_file(split: SplitName) -> str:
+    """`predictions.parquet`, and for an extra test one with its name.
+
+    >>> predictions_file("test"), predictions_file("test_mismatched")
+    ('predictions.parquet', 'predictions_test_mismatched.parquet')
+    """
+    return "predictions.parquet" if split == "test" else f"predictions_{split}.parquet"
+
+
+def _loaded(bench: Bench, arm: ArmBench, folder: Path) -> nn.Module:
+    longest = int(arm.kind.lengths(arm.split("test").encoded).max(initial=1))
+    attention = choose_attention(bench.runtime.attention, bench.machine.device.type, longest)
+    return arm.kind.load_model(folder, attention=attention).to(bench.machine.device)
+
+
+def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[dict[str, Any]]:
+    job = plan.job
     for repetition in repetitions:
         if not (repetition.folder(job) / _OUTCOME).exists():
             continue
-        outcome = outcome_of(job, repetition)
+        outcome = repetition.outcome(job)
+        metrics = {f"dev/{name}": value for name, value in outcome["dev"].items()}
+        if repetition.kind == "label_efficiency":
+            metrics |= {f"test/{name}": value for name, value in outcome["test"].items()}
+        elif (repetition.folder(job) / TEST / _READING).exists():
+            for split, scores in repetition.reading(job)["scores"].items():
+                metrics |= {f"{split}/{name}": value for name, value in scores.items()}
         yield {
             "arm": repetition.arm,
             "kind": repetition.kind,
             "number": repetition.number,
             "state": "COMPLETE",
             "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
-            "metrics": {f"dev/{metric}": outcome["dev"], f"test/{metric}": outcome["test"]},
+            "metrics": metrics,
             "curve": outcome["curve"],
             "time_s": outcome["time_s"],
         }

@@ -1,88 +1,100 @@
-"""The artifact of a sweep: result.json, tables of trials and predictions, and the best classifier."""
+"""The artifact of a sweep: result.json, tables of trials and predictions, and the best model."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from optuna.trial import FrozenTrial, TrialState
 
-from bertline.foundation.files import folder_written_atomically, write_json
+from bertline.finetuning.task_file import write_task_file
+from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.sweep.baselines import BaselineScores
-from bertline.sweep.config import NoPrunerConfig, TpeSamplerConfig
-from bertline.sweep.job import Arm, SweepJob
-from bertline.sweep.repetitions import Repetition, outcome_of, test_probabilities_of
+from bertline.sweep.baseline_scores import ScoredBaseline
+from bertline.sweep.bench import kind_of, test_splits
+from bertline.sweep.comparisons import Comparisons, compared
+from bertline.sweep.job import Arm, PlannedSweep, SweepJob
+from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, predictions_file
 from bertline.sweep.space import Params
-from bertline.sweep.study import ENDED, open_study
-from bertline.sweep.summary import comparison, confident_errors, confusion, score_summary, spread
-from bertline.tasks.storage import Rows, read_rows, read_task_manifest
-from bertline.tokenization.storage import TOKENIZER_FILES
+from bertline.sweep.study import curve_of, last_dev
+from bertline.sweep.summary import comparison, confident_errors, means, spread
+from bertline.sweep.trial_tables import write_trials_csv
+from bertline.tasks.storage import read_task_manifest
+from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "sweep"
-FORMAT_VERSION = 1
-_MODEL_FILES = ("config.json", "model.safetensors", *TOKENIZER_FILES)
+FORMAT_VERSION = 2
 
 
-def write_result(
-    job: SweepJob,
-    chosen: dict[Arm, Params],
-    repetitions: list[Repetition],
-    baselines: dict[str, BaselineScores],
-    tfidf_by_rows: dict[int, float],
-) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcomes:
+    """All that a sweep found out."""
+
+    trials: Mapping[Arm, Sequence[FrozenTrial]]
+    candidates: Sequence[Repetition]
+    """The best configurations over seeds."""
+    winners: Mapping[Arm, Sequence[Repetition]]
+    others: Sequence[Repetition]
+    """The winners at other training sizes."""
+    baselines: Sequence[ScoredBaseline]
+
+
+def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool, note: str) -> dict[str, Any]:
     """Write `result/` and return the content of result.json."""
+    job = plan.job
     manifest = read_task_manifest(job.task_folder)
-    labels: list[str] = manifest["labels"]
-    test = read_rows(job.task_folder, "test")
-    main = {arm: [r for r in repetitions if r.arm == arm and r.kind == "seed"] for arm in job.arms}
-    best = max(main["encoder"], key=lambda r: (outcome_of(job, r)["dev"], -r.seed))
-    probabilities = test_probabilities_of(job, best)
-    trials = {arm: open_study(job.run_folder, arm, job.sweep).get_trials(states=ENDED) for arm in job.arms}
-    arms = {arm: _arm(job, chosen[arm], main[arm], trials[arm]) for arm in job.arms}
-    train_rows = job.task.num_train_rows or manifest["counts"]["train"]
+    best = best_seed(plan, outcomes.winners["encoder"])
+    comparisons = compared(plan, outcomes.winners, outcomes.baselines)
+    predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
+    train_rows = min(job.task.num_train_rows or manifest["counts"]["train"], manifest["counts"]["train"])
+    reading = best.reading(job)
     result = {
+        "format_version": FORMAT_VERSION,
         "task": job.task_name,
+        "task_kind": job.task.kind,
         "metric": job.task.metric,
-        "labels": labels,
-        "num_trials": len([trial for trial in trials["encoder"] if trial.state != TrialState.FAIL]),
-        "num_seeds": job.sweep.num_seeds,
-        "rows": {"train": train_rows, "dev": manifest["counts"]["dev"], "test": manifest["counts"]["test"]},
-        "arms": {"encoder": arms["encoder"], "random_weights": arms.get("random_weights")},
-        "baselines": {
-            "majority": {"dev": baselines["majority"].dev, "test": baselines["majority"].test},
-            "tfidf_logistic_regression": {
-                "dev": baselines["tfidf"].dev,
-                "test": baselines["tfidf"].test,
-                "best_params": {"C": baselines["tfidf"].c},
-            },
+        "labels": manifest["labels"],
+        "num_trials": sum(trial.state != TrialState.FAIL for trial in outcomes.trials["encoder"]),
+        "num_seeds": len(outcomes.winners["encoder"]),
+        "rows": {**manifest["counts"], "train": train_rows},
+        "test_splits": test_splits(job),
+        "start": plan.starts["encoder"].start,
+        "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in plan.arms},
+        "baselines": {baseline.name: _baseline(job, baseline, comparisons) for baseline in outcomes.baselines},
+        "comparisons": comparisons.with_encoder,
+        "comparison": _comparison(job, outcomes.winners),
+        "label_efficiency": _label_efficiency(job, outcomes, train_rows),
+        "best": {
+            "seed": best.seed,
+            "dev": best.outcome(job)["dev"][job.task.metric],
+            "test": reading["scores"]["test"][job.task.metric],
         },
-        "comparison": _comparison(arms),
-        "label_efficiency": _label_efficiency(job, repetitions, tfidf_by_rows, train_rows),
-        "confusion_matrix": confusion(test, probabilities, len(labels)),
-        "examples": {"confident_errors": confident_errors(test, probabilities, labels)},
+        **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
+        "details": reading["details"],
+        "examples": {"confident_errors": confident_errors(predictions)},
+        "data_hash": data_hash(job.task_folder),
+        "workers_matter": workers_matter,
+        "note": note,
     }
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
-        pq.write_table(_trials_table(trials), folder / "trials.parquet")
-        pq.write_table(_predictions_table(test, probabilities, labels), folder / "predictions.parquet")
-        _copy_model(best.folder(job), folder / "best")
-        order_matters = isinstance(job.sweep.sampler, TpeSamplerConfig) or not isinstance(
-            job.sweep.pruner, NoPrunerConfig
-        )
+        write_trials_csv(folder / "trials.csv", outcomes.trials)
+        for split in test_splits(job):
+            shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
+        _write_best(plan, best, folder / "best")
         content = {
             "task": job.task_name,
+            "task_kind": job.task.kind,
             "metric": job.task.metric,
-            "labels": labels,
+            "labels": manifest["labels"],
             "best_seed": best.seed,
-            "trials_depend_on_number_of_workers": order_matters,
+            "workers_matter": workers_matter,
             "versions": versions_of("optuna", "scikit-learn", "tokenizers", "torch"),
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
@@ -91,19 +103,17 @@ def write_result(
 
 def headline(result: dict[str, Any]) -> dict[str, float]:
     """The figures of artifacts/metrics: the encoder's score beside everything it is measured against."""
-    metric, arms, baselines = result["metric"], result["arms"], result["baselines"]
-    figures = {
-        f"test/{metric}_mean": arms["encoder"]["test_mean"],
-        f"test/{metric}_std": arms["encoder"]["test_std"],
-        f"dev/{metric}_mean": arms["encoder"]["dev_mean"],
-        f"majority/test/{metric}": baselines["majority"]["test"],
-        f"tfidf/test/{metric}": baselines["tfidf_logistic_regression"]["test"],
-        "num_trials": result["num_trials"],
-    }
-    if arms["random_weights"] is not None:
+    metric, arms = result["metric"], result["arms"]
+    figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
+    for arm, scores in arms.items():
+        prefix = "" if arm == "encoder" else f"{arm}/"
+        for split in result["test_splits"]:
+            figures[f"{prefix}{split}/{metric}_mean"] = scores["scores"][split][metric]["mean"]
+            figures[f"{prefix}{split}/{metric}_std"] = scores["scores"][split][metric]["std"]
+    for name, scores in result["baselines"].items():
+        figures[f"{name}/test/{metric}"] = scores["test"]
+    if result["comparison"] is not None:
         figures |= {
-            f"random_weights/test/{metric}_mean": arms["random_weights"]["test_mean"],
-            f"random_weights/test/{metric}_std": arms["random_weights"]["test_std"],
             "difference": result["comparison"]["difference"],
             "threshold": result["comparison"]["threshold"],
             "beats_random_weights": int(result["comparison"]["beats_random_weights"]),
@@ -111,92 +121,119 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     return figures
 
 
-def _arm(job: SweepJob, params: Params, seeds: list[Repetition], trials: list[FrozenTrial]) -> dict[str, Any]:
-    finished = [trial.value for trial in trials if trial.state == TrialState.COMPLETE and trial.value is not None]
+def data_hash(task_folder: Path) -> str:
+    """One digest of all rows of a task, by which results on the same data are known."""
+    digest = hashlib.sha256()
+    for path in sorted(task_folder.glob("*.parquet")):
+        digest.update(f"{path.name}\0{sha256_of_file(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def _arm(plan: PlannedSweep, arm: Arm, outcomes: Outcomes, comparisons: Comparisons) -> dict[str, Any]:
+    job, metric, winners = plan.job, plan.job.task.metric, outcomes.winners[arm]
+    dev = [seed.outcome(job)["dev"] for seed in winners]
+    readings = [seed.reading(job) for seed in winners]
+    by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
+    scores = {split: means(of_split) for split, of_split in by_split.items()}
     return {
-        "best_params": params,
-        "best_dev": max(finished),
-        "trials": [
-            {"number": trial.number, "state": trial.state.name, "params": trial.params, "dev": _last_dev(trial)}
-            for trial in trials
+        "title": plan.starts[arm].title,
+        "start": plan.starts[arm].start,
+        "trials": [_trial(plan, trial) for trial in outcomes.trials[arm]],
+        "best_params": winners[0].params,
+        "best_dev": max(trial.value for trial in outcomes.trials[arm] if trial.state == TrialState.COMPLETE),
+        "candidates": _candidates(job, [seed for seed in outcomes.candidates if seed.arm == arm]),
+        "seeds": [
+            {
+                "seed": seed.seed,
+                "dev": dev[place][metric],
+                "test": readings[place]["scores"]["test"][metric],
+                "scores": {split: by_split[split][place] for split in by_split},
+                "degenerate": readings[place]["degenerate"],
+                "time_s": seed.outcome(job)["time_s"],
+            }
+            for place, seed in enumerate(winners)
         ],
-        **score_summary([outcome_of(job, seed) for seed in seeds]),
+        "dev_mean": scores["dev"][metric]["mean"],
+        "dev_std": scores["dev"][metric]["std"],
+        "test_mean": scores["test"][metric]["mean"],
+        "test_std": scores["test"][metric]["std"],
+        "test_interval": comparisons.intervals[arm],
+        "scores": scores,
+        "num_degenerate": sum(reading["degenerate"] for reading in readings),
     }
 
 
-def _last_dev(trial: FrozenTrial) -> float | None:
-    """The score of the last epoch that the trial saw; None where it failed before the first."""
-    return trial.intermediate_values[max(trial.intermediate_values)] if trial.intermediate_values else None
+def _trial(plan: PlannedSweep, trial: FrozenTrial) -> dict[str, Any]:
+    return {
+        "number": trial.number,
+        "state": trial.state.name,
+        "params": trial.params,
+        "dev": last_dev(trial),
+        "curve": curve_of(trial),
+        "time_s": trial.duration.total_seconds() if trial.duration is not None else None,
+    }
 
 
-def _comparison(arms: dict[Arm, dict[str, Any]]) -> dict[str, Any] | None:
-    if "random_weights" not in arms:
-        return None
-    encoder, random_weights = ([seed["test"] for seed in arms[arm]["seeds"]] for arm in ("encoder", "random_weights"))
-    return comparison(encoder, random_weights)
-
-
-def _label_efficiency(
-    job: SweepJob, repetitions: list[Repetition], tfidf_by_rows: dict[int, float], train_rows: int
-) -> list[dict[str, Any]]:
-    """Test scores by training size; the main size takes part with the seeds that were run anyway."""
-    table: list[dict[str, Any]] = []
-    for rows in sorted(tfidf_by_rows):
-        for arm in job.arms:
-            scores = [
-                outcome_of(job, repetition)["test"]
-                for repetition in repetitions
-                if repetition.arm == arm and (repetition.num_train_rows or train_rows) == rows
-            ]
-            table.append(
-                {
-                    "rows": rows,
-                    "arm": arm,
-                    "test_mean": statistics.fmean(scores),
-                    "test_std": spread(scores),
-                    "num_seeds": len(scores),
-                }
-            )
-        tfidf = {"rows": rows, "arm": "tfidf_logistic_regression", "test_mean": tfidf_by_rows[rows]}
-        table.append({**tfidf, "test_std": 0.0, "num_seeds": 1})
-    return table
-
-
-def _trials_table(trials: dict[Arm, list[FrozenTrial]]) -> pa.Table:
-    names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
-    records = [
-        {
-            "arm": arm,
-            "number": trial.number,
-            "state": trial.state.name,
-            "dev": _last_dev(trial),
-            "num_epochs_run": len(trial.intermediate_values),
-            "time_s": trial.duration.total_seconds() if trial.duration is not None else None,
-            **{name: float(trial.params[name]) if name in trial.params else None for name in names},
-        }
-        for arm, of_arm in trials.items()
-        for trial in of_arm
+def _candidates(job: SweepJob, repetitions: Sequence[Repetition]) -> list[dict[str, Any]]:
+    points: dict[int, tuple[Params, list[float]]] = {}
+    for repetition in repetitions:
+        scores = points.setdefault(repetition.candidate, (repetition.params, []))[1]
+        scores.append(repetition.outcome(job)["dev"][job.task.metric])
+    return [
+        {"params": params, "dev_mean": statistics.fmean(dev), "dev_std": spread(dev), "dev": dev}
+        for params, dev in points.values()
     ]
-    return pa.Table.from_pylist(records)
 
 
-def _predictions_table(test: Rows, probabilities: NDArray[np.float32], labels: list[str]) -> pa.Table:
-    predicted = probabilities.argmax(axis=1)
-    pairs: Sequence[str | None] = test.text_pairs or [None] * len(test)
-    return pa.table(
+def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Comparisons) -> dict[str, Any]:
+    return {
+        "title": baseline.title,
+        "dev": baseline.scores["dev"][job.task.metric],
+        "test": baseline.scores["test"][job.task.metric],
+        "test_interval": comparisons.intervals[baseline.name],
+        "scores": baseline.scores,
+        "settings": baseline.settings,
+    }
+
+
+def _comparison(job: SweepJob, winners: Mapping[Arm, Sequence[Repetition]]) -> dict[str, Any] | None:
+    if "random_weights" not in winners:
+        return None
+    metric = job.task.metric
+    scores = {arm: [seed.reading(job)["scores"]["test"][metric] for seed in seeds] for arm, seeds in winners.items()}
+    return comparison(scores["encoder"], scores["random_weights"])
+
+
+def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
+    """Test scores by training size; the main size takes part with the seeds that were run anyway."""
+    metric = job.task.metric
+    found: dict[tuple[int, str], list[float]] = {}
+    if job.task.label_efficiency_rows:
+        for arm, seeds in outcomes.winners.items():
+            if arm != "reference_encoder":
+                found[train_rows, arm] = [seed.reading(job)["scores"]["test"][metric] for seed in seeds]
+    for repetition in outcomes.others:
+        scores = found.setdefault((repetition.num_train_rows or train_rows, repetition.arm), [])
+        scores.append(repetition.outcome(job)["test"][metric])
+    for baseline in outcomes.baselines:
+        for rows, test in baseline.test_by_rows.items():
+            found[rows, baseline.name] = [test[metric]]
+    return [
         {
-            "id": test.ids,
-            "text": test.texts,
-            "text_pair": pa.array(pairs, type=pa.string()),
-            "label": [labels[i] for i in test.labels],
-            "predicted": [labels[i] for i in predicted],
-            "score": probabilities[np.arange(len(test)), predicted].astype(np.float64),
+            "rows": rows,
+            "arm": name,
+            "test_mean": statistics.fmean(scores),
+            "test_std": spread(scores),
+            "num_seeds": len(scores),
         }
-    )
+        for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0])
+    ]
 
 
-def _copy_model(source: Path, target: Path) -> None:
-    target.mkdir()
-    for name in _MODEL_FILES:
-        if (source / name).exists():
-            shutil.copyfile(source / name, target / name)
+def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
+    """The model with its tokenizer and task.json: a folder that `bertline.load` opens."""
+    start = plan.starts["encoder"]
+    kind = kind_of(plan.job, start)
+    shutil.copytree(best.folder(plan.job) / MODEL, folder)
+    copy_tokenizer(start.folder, folder, max_length=kind.config.max_length)
+    write_task_file(folder, kind, best.outcome(plan.job)["calibration"])

@@ -1,21 +1,29 @@
-"""The stage sweep: trials, then the choice on dev, then seeds and baselines, and test last."""
+"""The stage sweep: trials, then the best configurations over seeds on dev, and test last, beside the baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from typing import Any
 
 from bertline.foundation.errors import MachineError
-from bertline.foundation.files import cannot_write, read_json, write_json
+from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
-from bertline.sweep.baselines import BaselineScores, majority_scores, tfidf_scores
-from bertline.sweep.job import SweepJob
-from bertline.sweep.repetitions import repetitions_of, run_repetitions
-from bertline.sweep.results import headline, write_result
+from bertline.sweep.baseline_scores import scored_baselines
+from bertline.sweep.config import NoPrunerConfig, SweepConfig, TpeSamplerConfig
+from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
+from bertline.sweep.repetitions import (
+    Repetition,
+    candidates_over_seeds,
+    label_efficiency,
+    read_tests,
+    run_repetitions,
+    sync_repetition_events,
+    winners,
+)
+from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points
+from bertline.sweep.study import ENDED, open_study
 from bertline.sweep.trials import run_trials
 from bertline.sweep.workers import started_workers
-from bertline.tasks.storage import read_rows, read_task_manifest
 
 __all__ = ["SweepJob", "run_sweep"]
 
@@ -23,7 +31,7 @@ __all__ = ["SweepJob", "run_sweep"]
 def run_sweep(job: SweepJob) -> dict[str, float]:
     """Tune, repeat and compare on one task, or go on where a killed sweep was.
 
-    Finished trials and repetitions are in the run folder and are not run again.
+    Finished trials and repetitions are in the store and the run folder and are not run again.
 
     Returns:
         Headline figures: the encoder's mean and spread on test beside the baselines.
@@ -33,56 +41,49 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
     except OSError as error:
         raise MachineError(cannot_write(job.run_folder, error)) from error
     planned_points(job.sweep, job.task)  # a space that cannot be is found before any work
-    with started_workers(job) as workers:
-        chosen = run_trials(job, workers)
-        repetitions = repetitions_of(job, chosen)
-        run_repetitions(job, repetitions, workers)
-    baselines, tfidf_by_rows = _baselines(job)
-    figures = headline(write_result(job, chosen, repetitions, baselines, tfidf_by_rows))
-    say(_summary(job, figures))
-    return figures
+    plan = planned(job)
+    with started_workers(plan) as workers:
+        candidates = candidates_over_seeds(plan, run_trials(plan, workers))
+        run_repetitions(plan, candidates, workers)
+        chosen = winners(plan, candidates)
+        read_tests(plan, chosen, workers)
+        sync_repetition_events(plan, candidates)
+        others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
+        run_repetitions(plan, others, workers)
+        sync_repetition_events(plan, others)
+    outcomes = _outcomes(plan, candidates, chosen, others)
+    result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=_note(job))
+    say(_summary(result))
+    return headline(result)
 
 
-def _summary(job: SweepJob, figures: Mapping[str, float]) -> str:
-    """The result in a line, with its spread and everything that it is measured against."""
-    metric = job.task.metric
-
-    def over_seeds(arm: str) -> str:
-        return f"{figures[f'{arm}test/{metric}_mean']:.3f} ± {figures[f'{arm}test/{metric}_std']:.3f}"
-
-    beside = [f"TF-IDF {figures[f'tfidf/test/{metric}']:.3f}", f"majority {figures[f'majority/test/{metric}']:.3f}"]
-    if job.sweep.random_weights_baseline:
-        beside.insert(0, f"random weights {over_seeds('random_weights/')}")
-    return f"{job.task_name}: test {metric} {over_seeds('')} over {job.sweep.num_seeds} seeds; {', '.join(beside)}"
+def workers_matter(sweep: SweepConfig) -> bool:
+    """Whether the result depends on how many workers share the trials, and on when each of them ends."""
+    return isinstance(sweep.sampler, TpeSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
 
 
-def _baselines(job: SweepJob) -> tuple[dict[str, BaselineScores], dict[int, float]]:
-    """Majority and TF-IDF at the main training size, and TF-IDF's test score at each size of the label efficiency."""
-    path = job.run_folder / "baselines.json"
-    if path.exists():
-        saved = read_json(path)
-        scores = {name: BaselineScores(**fields) for name, fields in saved["scores"].items()}
-        return scores, {int(rows): test for rows, test in saved["tfidf_by_rows"].items()}
-    metric, num_labels = job.task.metric, len(read_task_manifest(job.task_folder)["labels"])
-    all_train, dev, test = (read_rows(job.task_folder, split) for split in ("train", "dev", "test"))
-    train = all_train.first(job.task.num_train_rows)
-    tfidf = tfidf_scores(train, dev, test, metric=metric, num_labels=num_labels)
-    scores = {
-        "majority": majority_scores(train, dev, test, metric=metric, num_labels=num_labels),
-        "tfidf": tfidf,
-    }
-    assert tfidf.c is not None
-    by_rows = {len(train): tfidf.test} if job.task.label_efficiency_rows else {}
-    for rows in sorted(set(job.task.label_efficiency_rows) - {len(train)}):
-        # As for the encoder, the configuration is the one chosen at the main size.
-        fewer = all_train.first(rows)
-        again = tfidf_scores(fewer, dev, test, metric=metric, num_labels=num_labels, choices_of_c=(tfidf.c,))
-        by_rows[rows] = again.test
-    write_json(
-        path,
-        {
-            "scores": {name: asdict(baseline) for name, baseline in scores.items()},
-            "tfidf_by_rows": {str(rows): test for rows, test in by_rows.items()},
-        },
+def _outcomes(
+    plan: PlannedSweep, candidates: list[Repetition], chosen: dict[Arm, list[Repetition]], others: list[Repetition]
+) -> Outcomes:
+    trials = {arm: open_study(plan.job.run_folder, arm, plan.job.sweep).get_trials(states=ENDED) for arm in plan.arms}
+    return Outcomes(
+        trials=trials, candidates=candidates, winners=chosen, others=others, baselines=scored_baselines(plan)
     )
-    return scores, by_rows
+
+
+def _note(job: SweepJob) -> str:
+    """What a reader of the result should know, in sentences; empty where there is nothing."""
+    return ""
+
+
+def _summary(result: dict[str, Any]) -> str:
+    """The result in a line, with its spread and everything that it is measured against."""
+    encoder = result["arms"]["encoder"]
+    beside = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
+    beside += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
+    score = f"{result['task']}: test {result['metric']} {_mean(encoder)} over {len(encoder['seeds'])} seeds"
+    return "; ".join([score, ", ".join(beside)]) if beside else score
+
+
+def _mean(arm: dict[str, Any]) -> str:
+    return f"{arm['test_mean']:.3f} ± {arm['test_std']:.3f}"

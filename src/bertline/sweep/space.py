@@ -20,21 +20,29 @@ from bertline.sweep.config import (
     SweepConfig,
     TpeSamplerConfig,
 )
-from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig, LogUniformSpace, SpaceConfig
+from bertline.tasks.config import ChoiceSpace, LogUniformSpace, SpaceConfig, TaskConfig
 
 Params = dict[str, float | int]
-_WHOLE = {name for name, hint in typing.get_type_hints(FineTuningConfig).items() if hint is int}
+_HINTS = typing.get_type_hints(FineTuningConfig)
+_WHOLE = {name for name, hint in _HINTS.items() if hint in (int, int | None)}
 
 
-def space_of(sweep: SweepConfig, task: ClassificationTaskConfig) -> dict[str, SpaceConfig]:
+def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
     """The space of one task: the sweep's, with the task's own entries in place of those of the same name.
 
+    A value that the task fixes (`fine_tuning`) is not varied, and where nothing is trained there is nothing to vary.
+
     Raises:
-        ConfigError: A hyperparameter that is a whole number has other values.
+        ConfigError: A hyperparameter that is a whole number has other values, or one that is no number is varied.
     """
-    space = {**sweep.space, **task.space}
+    space = {name: values for name, values in sweep.space.items() if name not in task.fine_tuning} | task.space
+    num_epochs = task.fine_tuning.get("num_epochs", sweep.fine_tuning.num_epochs)
+    if num_epochs == 0 and "num_epochs" not in space:
+        return {}
     for name, values in space.items():
         if name not in _WHOLE:
+            if _HINTS[name] is not float:
+                raise ConfigError(f"space.{name} cannot be varied: it is no number. Set it in fine_tuning.")
             continue
         if not isinstance(values, ChoiceSpace):
             raise ConfigError(f"space.{name} takes whole numbers; give them as kind: choice, found {values.kind}.")
@@ -44,7 +52,7 @@ def space_of(sweep: SweepConfig, task: ClassificationTaskConfig) -> dict[str, Sp
     return dict(sorted(space.items()))
 
 
-def planned_points(sweep: SweepConfig, task: ClassificationTaskConfig) -> list[Params]:
+def planned_points(sweep: SweepConfig, task: TaskConfig) -> list[Params]:
     """The trials of a study in order: a point each, or an empty one that the sampler fills in when its turn comes.
 
     Grid and random points are a function of the seed and the place in the list, so it does not matter which worker

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from bertline.sweep.config import (
     MedianPrunerConfig,
     NoPrunerConfig,
     RandomSamplerConfig,
+    SuccessiveHalvingPrunerConfig,
     SweepConfig,
     TpeSamplerConfig,
 )
@@ -27,6 +29,7 @@ from bertline.sweep.space import Params
 _HEARTBEAT_S, _GRACE_S = 5, 20
 _SQLITE_WAIT_S = 60
 _SLOT = "slot"
+STEPS = 10_000
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -128,15 +131,22 @@ def is_finished(study: optuna.Study) -> bool:
     return not _has(study, TrialState.WAITING, TrialState.RUNNING)
 
 
-def best_trial(study: optuna.Study) -> FrozenTrial | None:
-    """The finished trial with the highest score; of equal ones the first in the plan. Pruned ones do not stand."""
+def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
+    """The finished trials with the highest scores, best first, no point twice; of equal ones the first in the plan.
+
+    Pruned trials do not stand.
+    """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-    return max(finished, key=lambda trial: (trial.value, -slot_of(trial)), default=None)
+    finished.sort(key=lambda trial: (-trial.values[0], slot_of(trial)))
+    by_point: dict[str, FrozenTrial] = {}
+    for trial in finished:
+        by_point.setdefault(json.dumps(trial.params, sort_keys=True), trial)
+    return list(by_point.values())[:num_best]
 
 
 def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
     """A trial that has ended, as a line of events.jsonl."""
-    curve = sorted(trial.intermediate_values.items())
+    curve = curve_of(trial)
     return {
         "arm": arm,
         "kind": "trial",
@@ -144,9 +154,22 @@ def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
         "state": trial.state.name,
         "params": trial.params,
         "metrics": {f"dev/{metric}": curve[-1][1]} if curve else {},
-        "curve": [[epoch, value] for epoch, value in curve],
+        "curve": curve,
         "time_s": trial.duration.total_seconds() if trial.duration is not None else 0.0,
     }
+
+
+def curve_of(trial: FrozenTrial) -> list[list[float]]:
+    """Dev scores by the share of the schedule that was behind: `[[share, score], ...]`."""
+    return [[step / STEPS, value] for step, value in sorted(trial.intermediate_values.items())]
+
+
+def last_dev(trial: FrozenTrial) -> float | None:
+    """The score of a finished trial, or the last that another one saw; None where it saw none."""
+    if trial.value is not None:
+        return trial.value
+    curve = curve_of(trial)
+    return curve[-1][1] if curve else None
 
 
 def _has(study: optuna.Study, *states: TrialState) -> bool:
@@ -180,5 +203,7 @@ def _pruner(config: SweepConfig) -> optuna.pruners.BasePruner:
             return optuna.pruners.MedianPruner(
                 n_startup_trials=config.pruner.num_startup_trials, n_warmup_steps=config.pruner.num_warmup_epochs + 1
             )
+        case SuccessiveHalvingPrunerConfig():
+            raise NotImplementedError
         case _:
             assert_never(config.pruner)

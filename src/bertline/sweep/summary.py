@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from bertline.tasks.metrics import confusion_matrix
-from bertline.tasks.storage import Rows
+import pyarrow as pa
 
 _NUM_CONFIDENT_ERRORS = 20
+_LONGEST_TEXT, _LONGEST_LIST = 2000, 20
+# Columns of `TaskKind.table` that are not the row's inputs.
+_VERDICT = ("id", "gold", "predicted", "score", "correct")
+_RIGHT_FROM = 0.5
 
 
 def spread(scores: Sequence[float]) -> float:
@@ -25,53 +25,61 @@ def spread(scores: Sequence[float]) -> float:
     return round(statistics.stdev(scores), 12) if len(scores) > 1 else 0.0
 
 
+def threshold(scores: Sequence[float], others: Sequence[float]) -> float:
+    """Two pooled standard deviations: a difference of means below it may be the luck of the seeds.
+
+    >>> round(threshold([0.42, 0.40], [0.28, 0.30]), 4)
+    0.0283
+    """
+    return 2 * math.sqrt((spread(scores) ** 2 + spread(others) ** 2) / 2)
+
+
 def comparison(encoder: Sequence[float], random_weights: Sequence[float]) -> dict[str, Any]:
     """Whether the pretrained encoder beats the random one by more than chance would give.
 
-    The threshold is two pooled standard deviations. One seed has no spread, and so proves nothing.
+    One seed has no spread, and so proves nothing.
 
     >>> comparison([0.42, 0.40], [0.28, 0.30])["beats_random_weights"]
     True
     """
-    threshold = 2 * math.sqrt((spread(encoder) ** 2 + spread(random_weights) ** 2) / 2)
+    least = threshold(encoder, random_weights)
     difference = statistics.fmean(encoder) - statistics.fmean(random_weights)
     enough_seeds = min(len(encoder), len(random_weights)) > 1
     return {
         "difference": difference,
-        "threshold": threshold,
-        "beats_random_weights": enough_seeds and difference > threshold,
+        "threshold": least,
+        "beats_random_weights": enough_seeds and difference > least,
     }
 
 
-def score_summary(outcomes: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Scores of one arm over its seeds, in the order of the seeds."""
-    dev, test = [outcome["dev"] for outcome in outcomes], [outcome["test"] for outcome in outcomes]
-    return {
-        "seeds": [{"seed": seed, "dev": d, "test": t} for seed, (d, t) in enumerate(zip(dev, test, strict=True))],
-        "dev_mean": statistics.fmean(dev),
-        "dev_std": spread(dev),
-        "test_mean": statistics.fmean(test),
-        "test_std": spread(test),
-    }
+def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """Mean and spread over seeds of each score.
+
+    >>> means([{"f1": 0.4}, {"f1": 0.6}])
+    {'f1': {'mean': 0.5, 'std': 0.141421356237}}
+    """
+    by_name = {name: [of_seed[name] for of_seed in scores] for name in scores[0]}
+    return {name: {"mean": statistics.fmean(values), "std": spread(values)} for name, values in by_name.items()}
 
 
-def confident_errors(rows: Rows, probabilities: NDArray[np.float32], labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The wrong predictions that the classifier was surest of, surest first."""
-    predicted = probabilities.argmax(axis=1)
-    wrong = np.flatnonzero(predicted != rows.labels)
-    surest = wrong[np.argsort(-probabilities[wrong, predicted[wrong]], kind="stable")][:_NUM_CONFIDENT_ERRORS]
-    return [
-        {
-            "text": rows.texts[i],
-            "text_pair": rows.text_pairs[i] if rows.text_pairs is not None else None,
-            "gold": labels[rows.labels[i]],
-            "predicted": labels[predicted[i]],
-            "score": float(probabilities[i, predicted[i]]),
-        }
-        for i in surest
-    ]
+def confident_errors(predictions: pa.Table) -> list[dict[str, Any]]:
+    """The wrong predictions that the model was surest of, surest first.
+
+    Args:
+        predictions: As `TaskKind.table` gives them. Where being right has degrees, below one half is wrong. Long texts
+            and lists are cut.
+    """
+    verdicts = predictions.select(["score", "correct"]).to_pylist()
+    wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < _RIGHT_FROM]
+    wrong.sort(key=lambda place: (-(verdicts[place]["score"] or 0.0), float(verdicts[place]["correct"]), place))
+    inputs = [name for name in predictions.column_names if name not in _VERDICT and not name.startswith("probability_")]
+    rows = predictions.select(["id", *inputs, "gold", "predicted", "score"]).take(
+        pa.array(wrong[:_NUM_CONFIDENT_ERRORS], pa.int64())
+    )
+    return [{name: _shortened(value) for name, value in row.items()} for row in rows.to_pylist()]
 
 
-def confusion(rows: Rows, probabilities: NDArray[np.float32], num_labels: int) -> list[list[int]]:
-    """Counts of test rows, [gold label, predicted label]."""
-    return confusion_matrix(rows.labels, probabilities.argmax(axis=1), num_labels).tolist()
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return value[:_LONGEST_TEXT] + " …"
+    return [_shortened(item) for item in value[:_LONGEST_LIST]] if isinstance(value, list) else value

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.orphans import end_with_parent
-from bertline.sweep.job import Bench, SweepJob
+from bertline.sweep.bench import Bench
+from bertline.sweep.job import PlannedSweep
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -22,10 +23,10 @@ _bench: Bench | None = None
 class Workers:
     """Runs functions of `(bench, ...)` in this process, or in `runtime.sweep_workers` processes beside it."""
 
-    def __init__(self, job: SweepJob, executor: ProcessPoolExecutor | None) -> None:
-        self._number = job.runtime.sweep_workers
+    def __init__(self, plan: PlannedSweep, executor: ProcessPoolExecutor | None) -> None:
+        self._number = plan.job.runtime.sweep_workers
         self._executor = executor
-        self._own_bench = Bench(job) if executor is None else None
+        self._own_bench = Bench(plan) if executor is None else None
 
     def run_everywhere(self, function: Callable[[Bench, int], None]) -> None:
         """Run a function once a worker, with the worker's number."""
@@ -58,27 +59,27 @@ class Workers:
 
 
 @contextmanager
-def started_workers(job: SweepJob) -> Iterator[Workers]:
+def started_workers(plan: PlannedSweep) -> Iterator[Workers]:
     """Start the workers of a sweep; one worker is this process itself."""
-    if job.runtime.sweep_workers == 1:
-        yield Workers(job, None)
+    if plan.job.runtime.sweep_workers == 1:
+        yield Workers(plan, None)
         return
     executor = ProcessPoolExecutor(
-        job.runtime.sweep_workers,
+        plan.job.runtime.sweep_workers,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=_prepare,
-        initargs=(job,),
+        initargs=(plan,),
     )
     try:
-        yield Workers(job, executor)
+        yield Workers(plan, executor)
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def _prepare(job: SweepJob) -> None:
+def _prepare(plan: PlannedSweep) -> None:
     global _bench
     end_with_parent()
-    _bench = Bench(job)
+    _bench = Bench(plan)
 
 
 def _with_bench(function: Callable[[Bench, Item], Result], item: Item) -> Result:

@@ -15,5 +15,8 @@ class TrackingConfig:
     experiment_name: str
     log_text: bool
     """Whether the user's own text (sample documents, film strip, report) may be sent to a server that is not local."""
+    studies_url: str
+    """Where Optuna keeps the studies of all tasks: `sqlite:///runs/studies.db`, or PostgreSQL
+    (`postgresql://HOST/DATABASE`), which several machines may share."""
     system_metrics: bool
     system_metrics_every_s: float

@@ -91,7 +91,7 @@ def _times(event: dict[str, Any]) -> tuple[float, float]:
 
 
 def _points(event: dict[str, Any]) -> list[tuple[str, float, int]]:
-    """The learning curve by epoch, and the scores at its end."""
-    curve = [("dev/score_by_epoch", float(score), int(epoch)) for epoch, score in event.get("curve") or []]
+    """The learning curve by percent of the schedule (MLflow's steps are whole numbers), and the scores at its end."""
+    curve = [("dev/score_by_percent", float(score), round(100 * share)) for share, score in event.get("curve") or []]
     last = curve[-1][2] if curve else 0
     return curve + [(key, float(value), last) for key, value in (event.get("metrics") or {}).items()]

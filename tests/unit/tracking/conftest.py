@@ -19,6 +19,7 @@ def config(uri: str, request: pytest.FixtureRequest) -> TrackingConfig:
         uri=uri,
         experiment_name=request.node.name,
         log_text=False,
+        studies_url="sqlite:///runs/studies.db",
         system_metrics=False,
         system_metrics_every_s=0.2,
     )

@@ -66,6 +66,7 @@ def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
         uri=server.uri,
         experiment_name="server",
         log_text=False,
+        studies_url="sqlite:///runs/studies.db",
         system_metrics=False,
         system_metrics_every_s=1.0,
     )

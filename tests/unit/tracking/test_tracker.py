@@ -169,7 +169,7 @@ def test_more_parameters_than_a_batch_holds_are_all_there(config: TrackingConfig
 
 def event(number: int, state: str = "COMPLETE", **changes: Any) -> str:
     content = {"arm": "encoder", "kind": "trial", "number": number, "state": state, "params": {"lr": 0.1}}
-    content |= {"metrics": {"dev/accuracy": 0.5}, "curve": [[1, 0.4], [2, 0.5]], "time_s": 3.0}
+    content |= {"metrics": {"dev/accuracy": 0.5}, "curve": [[0.5, 0.4], [1.0, 0.5]], "time_s": 3.0}
     return json.dumps(content | changes) + "\n"
 
 
@@ -192,7 +192,7 @@ def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingCo
     trial = runs["encoder · trial 0"]
     assert trial.data.tags[PARENT_TAG] == runs["sweep"].info.run_id
     assert trial.data.params == {"lr": "0.1"}
-    assert steps_of(config, trial.info.run_id, "dev/score_by_epoch") == [1, 2]
+    assert steps_of(config, trial.info.run_id, "dev/score_by_percent") == [50, 100]
     assert runs["encoder · trial 1"].data.tags["optuna.state"] == "PRUNED"
     assert runs["encoder · seed 0"].data.metrics["test/accuracy"] == 0.6
 
@@ -205,12 +205,12 @@ def test_a_trial_half_recorded_by_a_dead_feeder_is_completed(config: TrackingCon
         half = tracker.store.create_run(
             "encoder · trial 0", {PARENT_TAG: run.run_id, "bertline.trial": "encoder/trial/0"}
         )
-        tracker.store.log_points(half, [("dev/score_by_epoch", 0.4, 1.0, 1)])
+        tracker.store.log_points(half, [("dev/score_by_percent", 0.4, 1.0, 50)])
         run.follow_events(path)
     trial = runs_of(config)["encoder · trial 0"]
     assert trial.info.run_id == half
     assert trial.info.status == "FINISHED"
-    assert steps_of(config, half, "dev/score_by_epoch") == [1, 2]
+    assert steps_of(config, half, "dev/score_by_percent") == [50, 100]
 
 
 def test_system_metrics_are_on_the_stage_run(config: TrackingConfig) -> None:
@@ -281,7 +281,7 @@ from pathlib import Path
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker
 config = TrackingConfig(enabled=False, uri="sqlite:///never/made.db", experiment_name="x", log_text=False,
-                        system_metrics=True, system_metrics_every_s=1.0)
+                        studies_url="sqlite:///never/studies.db", system_metrics=True, system_metrics_every_s=1.0)
 with open_tracker(config, line_key="k", tags={}, params={}) as tracker:
     with tracker.stage("pretrain", key="k", params={}, tags={}, inputs={}) as run:
         run.follow(Path("metrics.jsonl"))

@@ -1,0 +1,86 @@
+"""The baselines of a task, scored once a sweep on the splits that the encoder is scored on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertline.finetuning.kinds.base import TaskKind
+from bertline.foundation.files import folder_written_atomically, read_json, write_json
+from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.bench import kind_of, test_splits
+from bertline.sweep.job import PlannedSweep, SweepJob
+
+_SCORES = "scores.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredBaseline:
+    """A baseline and its scores."""
+
+    name: str
+    title: str
+    scores: dict[str, dict[str, float]]
+    """By split and metric."""
+    settings: dict[str, float]
+    test_statistics: NDArray[np.float64]
+    """[N, K]"""
+    test_by_rows: dict[int, dict[str, float]]
+    """Test scores by training size, of those sizes that the task asks for."""
+
+
+def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
+    """Fit and score the baselines, or read what an earlier call wrote."""
+    folder = plan.job.run_folder / "baselines"
+    if not (folder / _SCORES).exists():
+        _score_into(folder, plan.job, kind_of(plan.job, plan.starts["encoder"]))
+    return [
+        ScoredBaseline(
+            **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
+            test_statistics=np.load(folder / f"{entry['name']}.npy", allow_pickle=False),
+        )
+        for entry in read_json(folder / _SCORES)
+    ]
+
+
+def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any]) -> None:
+    read = {name: kind.read(job.task_folder, name) for name in ("train", "dev", *test_splits(job))}
+    all_train, dev = read.pop("train"), read.pop("dev")
+    train = all_train.first(job.task.num_train_rows)
+    baselines = baselines_of(kind, train, dev, read)
+    by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
+    for rows in sorted(set(job.task.label_efficiency_rows) | {len(train)}) if job.task.label_efficiency_rows else []:
+        fewer = (
+            baselines if rows == len(train) else baselines_of(kind, all_train.first(rows), dev, {"test": read["test"]})
+        )
+        for baseline in fewer:
+            by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
+    with folder_written_atomically(target) as folder:
+        content = []
+        for baseline in baselines:
+            scored = {split: _scores(kind, baseline, split, dev, rows) for split, rows in {"dev": dev, **read}.items()}
+            np.save(folder / f"{baseline.name}.npy", scored["test"][0])
+            content.append(
+                {
+                    "name": baseline.name,
+                    "title": baseline.title,
+                    "scores": {split: scores for split, (_, scores) in scored.items()},
+                    "settings": baseline.settings,
+                    "test_by_rows": by_rows[baseline.name],
+                }
+            )
+        write_json(folder / _SCORES, content)
+
+
+def _scores(
+    kind: TaskKind[Any, Any, Any], baseline: Baseline, split: str, dev: Any, rows: Any
+) -> tuple[NDArray[np.float64], dict[str, float]]:
+    """Row statistics and scores, with what dev decides for the baseline as it does for the encoder."""
+    calibration = kind.calibrate(dev, baseline.predictions["dev"])
+    statistics = kind.statistics(rows, baseline.predictions[split], calibration)
+    return statistics, kind.scores(statistics)
