@@ -13,7 +13,7 @@ def pearson(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> floa
     """Pearson's linear correlation, -1 to 1.
 
     Example:
-        >>> pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0]))
+        >>> round(pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])), 6)
         1.0
     """
     if len(gold) < 2 or _constant(gold) or _constant(predicted):
@@ -26,7 +26,7 @@ def spearman(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> flo
     """Spearman's correlation of ranks, -1 to 1; equal numbers share the mean of their ranks.
 
     Example:
-        >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([0.0, 10.0, 11.0]))
+        >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([0.0, 10.0, 11.0])), 6)
         1.0
     """
     return pearson(ranks(gold), ranks(predicted))
