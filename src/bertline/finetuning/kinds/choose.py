@@ -10,12 +10,14 @@ from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
 from bertline.finetuning.kinds.regression import Regression
+from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.foundation.errors import ConfigError
 from bertline.tasks.config import (
     ClassificationTaskConfig,
     QuestionAnsweringTaskConfig,
     RegressionTaskConfig,
+    SummarisationTaskConfig,
     TaskConfig,
     TokenClassificationTaskConfig,
 )
@@ -32,5 +34,7 @@ def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, A
             return QuestionAnswering(config, labels)
         case TokenClassificationTaskConfig():
             return TokenClassification(config, labels)
+        case SummarisationTaskConfig():
+            return Summarisation(config, labels)
         case _:
             raise ConfigError(f"{config.kind} is not there yet")

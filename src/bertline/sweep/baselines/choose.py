@@ -7,8 +7,12 @@ from typing import Any
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.question_answering import QuestionAnswering
+from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
+from bertline.sweep.baselines.answers import answer_baselines
 from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.text import classification_baselines
 from bertline.tasks.storage import SplitName
@@ -21,5 +25,9 @@ def baselines_of(kind: TaskKind[Any, Any, Any], train: Any, dev: Any, tests: Map
             return classification_baselines(kind, train, dev, tests)
         case TokenClassification():
             return tagging_baselines(kind, train, dev, tests)
+        case QuestionAnswering():
+            return answer_baselines(train, dev, tests)
+        case Summarisation():
+            return summary_baselines(dev, tests)
         case _:
             return []
