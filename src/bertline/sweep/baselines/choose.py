@@ -7,14 +7,17 @@ from typing import Any
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
+from bertline.finetuning.kinds.regression import Regression
 from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.sweep.baselines.answers import answer_baselines
 from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.numbers import regression_baselines
 from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
-from bertline.sweep.baselines.text import classification_baselines
+from bertline.sweep.baselines.text import classification_baselines, multi_label_baselines
 from bertline.tasks.storage import SplitName
 
 
@@ -23,6 +26,10 @@ def baselines_of(kind: TaskKind[Any, Any, Any], train: Any, dev: Any, tests: Map
     match kind:
         case Classification():
             return classification_baselines(kind, train, dev, tests)
+        case MultiLabel():
+            return multi_label_baselines(kind, train, dev, tests)
+        case Regression():
+            return regression_baselines(kind, train, dev, tests)
         case TokenClassification():
             return tagging_baselines(kind, train, dev, tests)
         case QuestionAnswering():
