@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,8 @@ class TagPredictions:
     """For each row, the number of a label for each of its words."""
     confidences: NDArray[np.float64]
     """[N], the probability of the row's labels as a whole."""
+    word_confidences: list[NDArray[np.float64]] = field(default_factory=list)
+    """For each row, the probability of each word's label by itself; empty where a predictor has none."""
 
 
 class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
@@ -209,13 +211,16 @@ def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
     labels = torch.where(torch.from_numpy(encoded.readable), labels, 0)
     sums = np.concatenate([[0.0], np.cumsum(np.where(encoded.readable, best.double().numpy(), 0.0))])
     confidences = np.exp(sums[encoded.row_starts[1:]] - sums[encoded.row_starts[:-1]])
-    return TagPredictions(np.split(labels.numpy(), encoded.row_starts[1:-1]), confidences)
+    ends = encoded.row_starts[1:-1]
+    of_words = np.where(encoded.readable, best.double().exp().numpy(), 1.0)
+    return TagPredictions(np.split(labels.numpy(), ends), confidences, np.split(of_words, ends))
 
 
 def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
     """Each row as a whole, however many windows it was read in. Logits [T, L]."""
     labels = np.zeros(len(logits), dtype=np.int64)
     confidences = np.ones(len(encoded.row_starts) - 1)
+    of_words = np.ones(len(logits))
     device = crf.start.device
     words_of_rows = [
         begin + np.flatnonzero(encoded.readable[begin:end])
@@ -230,6 +235,17 @@ def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> T
         emissions = nn.utils.rnn.pad_sequence([logits[numbers] for numbers in words], batch_first=True).to(device)
         paths, log_probabilities = crf.decode(emissions, lengths)
         confidences[rows] = log_probabilities.double().exp().cpu().numpy()
-        for numbers, path in zip(words, paths.cpu(), strict=True):
+        marginals = _marginals(crf, emissions, lengths).gather(2, paths[:, :, None])[:, :, 0].double().cpu()
+        for numbers, path, of_path in zip(words, paths.cpu(), marginals, strict=True):
             labels[numbers] = path[: len(numbers)]
-    return TagPredictions(np.split(labels, encoded.row_starts[1:-1]), confidences)
+            of_words[numbers] = of_path[: len(numbers)]
+    ends = encoded.row_starts[1:-1]
+    return TagPredictions(np.split(labels, ends), confidences, np.split(of_words, ends))
+
+
+def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tensor:
+    """[B, W, L]: the probability of each label at each word; the derivative of the log partition by the emissions."""
+    with torch.enable_grad():
+        emissions = emissions.detach().requires_grad_()
+        (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
+    return marginals
