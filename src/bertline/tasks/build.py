@@ -15,12 +15,16 @@ from bertline.tasks.config import (
     ClassificationTaskConfig,
     QuestionAnsweringTaskConfig,
     RegressionTaskConfig,
+    RerankingTaskConfig,
+    RetrievalTaskConfig,
     SummarisationTaskConfig,
     TaskConfig,
     TokenClassificationTaskConfig,
 )
 from bertline.tasks.question_data import question_task
 from bertline.tasks.regression_data import regression_task
+from bertline.tasks.reranking_data import reranking_task
+from bertline.tasks.search_data import retrieval_task, trains_nothing
 from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
 from bertline.tasks.summary_data import summary_task
 from bertline.tasks.tagging_data import token_classification_task
@@ -84,6 +88,10 @@ def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_wor
             return regression_task(name, config)
         case QuestionAnsweringTaskConfig():
             return question_task(config)
+        case RetrievalTaskConfig():
+            return retrieval_task(name, config, python_docs, num_workers=num_workers)
+        case RerankingTaskConfig():
+            return reranking_task(name, config, python_docs, num_workers=num_workers)
         case SummarisationTaskConfig():
             return summary_task(config)
         case TokenClassificationTaskConfig():
@@ -93,9 +101,12 @@ def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_wor
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
-    """What holds for every kind: no split is empty, and train has the rows that are asked for."""
+    """What holds for every kind: no split is empty, and train has the rows that are asked for.
+
+    Train may be empty where nothing is trained.
+    """
     for split, rows in task.splits.items():
-        if not len(rows):
+        if not len(rows) and not (split == "train" and trains_nothing(config)):
             raise DataError(
                 f"tasks.{name}: the {split} split has no rows. Give its file in the task's source, raise "
                 "dev_fraction or test_fraction, or add rows."

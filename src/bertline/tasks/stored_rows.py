@@ -188,7 +188,11 @@ class Documents(StoredRows):
     schema = pa.schema([("ids", _TEXT), ("titles", _TEXT), ("texts", _TEXT)])
 
     def texts_read(self) -> list[str]:
-        return _joined(self.titles, self.texts)
+        """Title and text; the text alone where it begins with the title, as Cranfield's do."""
+        return [
+            text if text.startswith(title) else f"{title} {text}".strip()
+            for title, text in zip(self.titles, self.texts, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +225,8 @@ class CandidateRows(StoredRows):
     """0: not relevant."""
     first_scores: list[list[float]]
     """Of the first stage (BM25), higher is better; falling whole numbers where the source gives an order only."""
-    num_relevant: list[int]
-    """Relevant documents of the query in the whole collection, those that the first stage missed among them."""
+    all_relevances: list[list[int]]
+    """Of all judged documents of the query, those that the first stage missed among them."""
 
     schema = pa.schema(
         [
@@ -232,7 +236,7 @@ class CandidateRows(StoredRows):
             ("candidates", _TEXTS),
             ("relevances", pa.list_(pa.int64())),
             ("first_scores", pa.list_(pa.float64())),
-            ("num_relevant", pa.int64()),
+            ("all_relevances", pa.list_(pa.int64())),
         ]
     )
 

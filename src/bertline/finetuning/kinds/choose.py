@@ -10,6 +10,8 @@ from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
 from bertline.finetuning.kinds.regression import Regression
+from bertline.finetuning.kinds.reranking import Reranking
+from bertline.finetuning.kinds.retrieval import Retrieval
 from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.foundation.errors import ConfigError
@@ -17,6 +19,8 @@ from bertline.tasks.config import (
     ClassificationTaskConfig,
     QuestionAnsweringTaskConfig,
     RegressionTaskConfig,
+    RerankingTaskConfig,
+    RetrievalTaskConfig,
     SummarisationTaskConfig,
     TaskConfig,
     TokenClassificationTaskConfig,
@@ -34,6 +38,10 @@ def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, A
             return QuestionAnswering(config, labels)
         case TokenClassificationTaskConfig():
             return TokenClassification(config, labels)
+        case RetrievalTaskConfig():
+            return Retrieval(config, labels)
+        case RerankingTaskConfig():
+            return Reranking(config, labels)
         case SummarisationTaskConfig():
             return Summarisation(config, labels)
         case _:

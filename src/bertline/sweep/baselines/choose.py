@@ -10,11 +10,14 @@ from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
 from bertline.finetuning.kinds.regression import Regression
+from bertline.finetuning.kinds.reranking import Reranking
+from bertline.finetuning.kinds.retrieval import Retrieval
 from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.sweep.baselines.answers import answer_baselines
 from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.numbers import regression_baselines
+from bertline.sweep.baselines.search import reranking_baselines, retrieval_baselines
 from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.text import classification_baselines, multi_label_baselines
@@ -34,6 +37,10 @@ def baselines_of(kind: TaskKind[Any, Any, Any], train: Any, dev: Any, tests: Map
             return tagging_baselines(kind, train, dev, tests)
         case QuestionAnswering():
             return answer_baselines(train, dev, tests)
+        case Retrieval():
+            return retrieval_baselines(kind, dev, tests)
+        case Reranking():
+            return reranking_baselines(kind, dev, tests)
         case Summarisation():
             return summary_baselines(dev, tests)
         case _:

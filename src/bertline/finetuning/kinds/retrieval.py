@@ -1,0 +1,257 @@
+"""Retrieval: query and documents are encoded by themselves, by one encoder, and compared by their vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
+from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.search_pairs import EncodedSearch, Numbers, PairBatches, contrastive_loss
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.errors import ArtifactError
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertModel
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.heads import BertTextEncoder
+from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.tasks.bm25 import Bm25
+from bertline.tasks.config import RetrievalTaskConfig
+from bertline.tasks.metrics import ranking
+from bertline.tasks.storage import COLLECTION, SplitName, read_rows
+from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+DEPTH = 1000
+"""Documents that are kept of each query's ranking: what trec_eval is customarily given, and what MAP is taken over."""
+MINED = 30
+"""Hard negatives that are mined for each query; training draws from them."""
+_SCORES = ("ndcg@10", "mrr@10", "recall@100", "map")
+_SHOWN = 10
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A ranking for each of N queries."""
+
+    documents: NDArray[np.int64]
+    """[N, K] numbers in the collection, the best first; -1 behind the last one found."""
+    scores: NDArray[np.float32]
+    """[N, K], falling; -inf behind the last one found."""
+
+
+class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
+    """Finds documents for queries (Dense Passage Retrieval, arXiv 2004.04906, with shared weights).
+
+    A task has one collection, which `read` takes from the task's folder; `use_collection` gives another one.
+    """
+
+    rows_class = QueryRows
+    config: RetrievalTaskConfig
+
+    def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
+        super().__init__(config, labels)
+        self._collection: Documents | None = None
+        self._numbers: dict[str, int] = {}
+        self._encoded: tuple[Tokenizer, Sequences] | None = None
+        self._bm25: Bm25 | None = None
+
+    def read(self, task_folder: Path, split: SplitName) -> QueryRows:
+        """See `TaskKind.read`; reads the collection too, once."""
+        if self._collection is None:
+            self.use_collection(read_rows(task_folder, COLLECTION, Documents))
+        return super().read(task_folder, split)
+
+    def use_collection(self, documents: Documents) -> None:
+        """Search these documents from now on."""
+        self._collection = documents
+        self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
+        self._encoded = self._bm25 = None
+
+    @property
+    def collection(self) -> Documents:
+        """The documents that are searched.
+
+        Raises:
+            ArtifactError: None were given yet.
+        """
+        if self._collection is None:
+            raise ArtifactError("A retrieval model needs documents to search; give it a collection first.")
+        return self._collection
+
+    @property
+    def bm25(self) -> Bm25:
+        """BM25 over the collection, which baseline and mining share."""
+        if self._bm25 is None:
+            self._bm25 = Bm25(self.collection.texts_read())
+        return self._bm25
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> BertTextEncoder:
+        """See `TaskKind.new_model`; there is no head."""
+        return self._text_encoder(folder, head.attention, head.dropout_prob)
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertTextEncoder:
+        """See `TaskKind.load_model`."""
+        return self._text_encoder(folder, attention, None)
+
+    def _text_encoder(self, folder: Path, attention: AttentionKind, dropout_prob: float | None) -> BertTextEncoder:
+        def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertTextEncoder:
+            bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+            return BertTextEncoder(bert, pooling=self.config.pooling)
+
+        return load_with_head(folder, make, dropout_prob=dropout_prob)
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`: a `BertModel`."""
+        save_model(cast(BertModel, model.bert), folder)
+
+    # ---- encoding and training
+
+    def encode_queries(self, texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
+        """Queries with their prefix, cut to `query_max_length`."""
+        prefixed = [self.config.query_prefix + text for text in texts]
+        return encode_texts(prefixed, None, tokenizer, max_length=self.config.query_max_length)
+
+    def encode_documents(self, documents: Documents, tokenizer: Tokenizer) -> Sequences:
+        """Titles and texts with their prefix, cut to `max_length`."""
+        prefixed = [self.config.document_prefix + text for text in documents.texts_read()]
+        return encode_texts(prefixed, None, tokenizer, max_length=self.config.max_length)
+
+    def encode(self, rows: QueryRows, tokenizer: Tokenizer) -> EncodedSearch:
+        """See `TaskKind.encode`; the collection is encoded once for all splits."""
+        if self._encoded is None or self._encoded[0] is not tokenizer:
+            self._encoded = tokenizer, self.encode_documents(self.collection, tokenizer)
+        relevant = [
+            np.array([self._numbers[each] for each, value in judged if value > 0 and each in self._numbers], np.int64)
+            for judged in _judged(rows)
+        ]
+        nothing = np.zeros(0, dtype=np.int64)
+        queries = self.encode_queries(rows.queries, tokenizer)
+        return EncodedSearch(queries, self._encoded[1], relevant, [nothing] * len(rows))
+
+    def lengths(self, encoded: EncodedSearch) -> NDArray[np.int64]:
+        """See `TaskKind.lengths`: of queries, then of documents."""
+        return np.concatenate([encoded.queries.lengths, encoded.documents.lengths])
+
+    def prepared(self, model: nn.Module, encoded: EncodedSearch, rows: QueryRows, machine: Machine) -> EncodedSearch:
+        """See `TaskKind.prepared`: mines hard negatives, never one that is judged relevant."""
+        depth = MINED + max((len(documents) for documents in encoded.relevant), default=0)
+        ranked: list[Numbers]
+        if not self.config.num_hard_negatives:
+            return encoded
+        match self.config.hard_negatives:
+            case "none":
+                return encoded
+            case "bm25":
+                ranked = [self.bm25.best(query, depth)[0] for query in rows.queries]
+            case "encoder":
+                ranked = list(self._search(model, encoded, machine, depth)[0])
+        mined = [
+            candidates[~np.isin(candidates, relevant)][:MINED]
+            for candidates, relevant in zip(ranked, encoded.relevant, strict=True)
+        ]
+        return replace(encoded, hard_negatives=mined)
+
+    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
+        """See `TaskKind.training_batches`: a pair of query and relevant document counts as a row."""
+        num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
+        return PairBatches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.loss`: softmax over the documents of the batch."""
+        queries, documents = (
+            self._comparable(model(*(batch[f"{side}_{name}"] for name in _INPUTS)).float())
+            for side in ("query", "document")
+        )
+        return contrastive_loss(
+            queries @ documents.T / self.config.temperature,
+            batch["targets"],
+            batch["also_relevant"],
+            label_smoothing=options.label_smoothing,
+        )
+
+    # ---- predicting and scoring
+
+    def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
+        """One vector for each sequence, [N, H], of length 1 where texts are compared by cosine."""
+        vectors = np.zeros((len(sequences), cast(BertModel, model.bert).config.hidden_size), dtype=np.float32)
+        with evaluating(model, machine) as forward:
+            for indices, batch in scoring_batches(sequences):
+                output = forward(*(batch[name].to(machine.device) for name in _INPUTS))
+                vectors[indices] = self._comparable(output.float()).cpu().numpy()
+        return vectors
+
+    def predict(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> Found:
+        """See `TaskKind.predict`: the first `DEPTH` documents."""
+        return Found(*self._search(model, encoded, machine, DEPTH))
+
+    def statistics(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> NDArray[np.float64]:
+        """[N, 4]: nDCG@10, MRR@10, recall@100 and average precision of each query."""
+        values = np.zeros((len(rows), len(_SCORES)))
+        for row, judged in enumerate(_judged(rows)):
+            relevances = dict(judged)
+            ranked = [relevances.get(identity, 0) for identity in self._ranked_ids(predictions, row)]
+            num_relevant = ranking.num_relevant(rows.relevances[row])
+            values[row] = (
+                ranking.ndcg(ranked, rows.relevances[row], 10),
+                ranking.reciprocal_rank(ranked, 10),
+                ranking.recall(ranked, num_relevant, 100),
+                ranking.average_precision(ranked, num_relevant),
+            )
+        return values
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        """See `TaskKind.scores`: means over queries."""
+        return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
+
+    def table(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric."""
+        ranked = [self._ranked_ids(predictions, row) for row in range(len(rows))]
+        texts = self.collection.texts_read()
+        column = _SCORES.index(self.config.metric)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "query": rows.queries,
+                "gold": [", ".join(each for each, value in judged if value > 0) for judged in _judged(rows)],
+                "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
+                "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
+                "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
+                "correct": self.statistics(rows, predictions, calibration)[:, column],
+            }
+        )
+
+    def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> bool:
+        """See `TaskKind.is_degenerate`: the same document comes first for every query."""
+        return len(rows) > 1 and len(self.collection) > 1 and len(np.unique(predictions.documents[:, 0])) == 1
+
+    def _search(
+        self, model: nn.Module, encoded: EncodedSearch, machine: Machine, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        index = VectorIndex.of(self.vectors(model, encoded.documents, machine))
+        return index.search(self.vectors(model, encoded.queries, machine), k)
+
+    def _comparable(self, vectors: Tensor) -> Tensor:
+        return F.normalize(vectors, dim=-1) if self.config.similarity == "cosine" else vectors
+
+    def _ranked_ids(self, predictions: Found, row: int) -> list[str]:
+        found = predictions.documents[row] >= 0
+        ids = [self.collection.ids[number] for number in predictions.documents[row][found]]
+        return [ids[place] for place in ranking.trec_order(ids, predictions.scores[row][found])]
+
+
+def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
+    return [list(zip(*each, strict=True)) for each in zip(rows.document_ids, rows.relevances, strict=True)]

@@ -1,0 +1,147 @@
+"""The task docs_search: find the function for a sentence."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from bertline.corpus.python_docs import Docstring, ModuleDocs, prose_paragraphs
+from bertline.foundation.errors import DataError
+from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.rows import LabelledRow
+from bertline.tasks.search_splits import SearchSplits
+from bertline.tasks.source_config import DocsSearchSourceConfig
+from bertline.tasks.stored_rows import Documents, QueryRows
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_MIN_QUERY_WORDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Function:
+    id: str
+    query: str
+    document: str
+    package: str
+
+
+def docs_search_splits(
+    modules: Iterable[ModuleDocs], config: DocsSearchSourceConfig, *, num_train_rows: int | None, seed: int
+) -> SearchSplits:
+    """Summaries as queries, each with one relevant document: the rest of what is said of the function.
+
+    A query is the first sentence of a documentation string. The document is all prose after it, descriptions of
+    parameters and results among it, cut to `max_words`. Where the document names the function, the name is taken out of
+    the query. Train functions come from modules that are pretrained on, dev and test functions from held-out ones; dev
+    and test share no module, and no query or document stands twice. All are found in one collection, which other
+    functions fill up to `num_documents`.
+
+    Args:
+        modules: From `bertline.corpus.python_docs.read_modules`.
+        config: Sizes.
+        num_train_rows: Queries for training; None takes as many as the collection has room for.
+        seed: `split_seed` of the task.
+
+    Raises:
+        DataError: The collection is too small for the queries.
+    """
+    dropped: Counter[str] = Counter()
+    seen: set[str] = set()
+    train: list[_Function] = []
+    held_out: dict[str, list[_Function]] = {}
+    # Train modules first, as in docs_library: no test text was pretrained on.
+    for module in sorted(modules, key=lambda module: module.held_out):
+        functions = list(_functions(module, config, seen, dropped))
+        if module.held_out:
+            held_out[module.name] = functions
+        else:
+            train += functions
+    sizes = {name: len(functions) for name, functions in held_out.items()}
+    sides = held_out_sides(sizes, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
+    pools = {
+        "train": train,
+        "dev": [each for name, functions in held_out.items() if sides[name] == "dev" for each in functions],
+        "test": [each for name, functions in held_out.items() if sides[name] == "test" for each in functions],
+    }
+    ordered = {split: _ordered(functions, seed, split) for split, functions in pools.items()}
+    dev, test = ordered["dev"][: config.num_dev_rows], ordered["test"][: config.num_test_rows]
+    room = config.num_documents - len(dev) - len(test)
+    if room < (num_train_rows or 1):
+        raise DataError(
+            f"docs_search: {config.num_documents} documents (source.num_documents) are too few for {len(dev)} dev, "
+            f"{len(test)} test and {num_train_rows or 'any'} train queries, each of which has its own."
+        )
+    # What is left of dev and test is found among the documents as well: functions of the same kind as the right ones.
+    others = [*ordered["train"], *ordered["dev"][len(dev) :], *ordered["test"][len(test) :]]
+    collection = sorted([*dev, *test, *others[:room]], key=lambda function: function.id)
+    documents = Documents(
+        [each.id for each in collection], [""] * len(collection), [each.document for each in collection]
+    )
+    splits = {"train": ordered["train"][: room if num_train_rows is None else num_train_rows], "dev": dev, "test": test}
+    return SearchSplits(
+        documents=documents, splits={split: _rows(functions) for split, functions in splits.items()}, dropped=dropped
+    )
+
+
+def _ordered(functions: list[_Function], seed: int, split: str) -> list[_Function]:
+    """A random order with as many functions of each package as of any other, as far as they go."""
+    by_id = {function.id: function for function in functions}
+    rows = [LabelledRow(each.id, each.query, None, each.package) for each in functions]
+    return [by_id[row.id] for row in balanced_order(rows, seed=seed, name=split)]
+
+
+def _rows(functions: list[_Function]) -> QueryRows:
+    return QueryRows(
+        [each.id for each in functions],
+        [each.query for each in functions],
+        [[each.id] for each in functions],
+        [[1] for _ in functions],
+    )
+
+
+def _functions(
+    module: ModuleDocs, config: DocsSearchSourceConfig, seen: set[str], dropped: Counter[str]
+) -> Iterator[_Function]:
+    ids: set[str] = set()
+    for docstring in module.docstrings:
+        if docstring.kind != "function":
+            continue
+        identity = f"{module.name}:{docstring.name}"
+        summary, rest = _summary_and_rest(docstring)
+        document = " ".join(rest.split()[: config.max_words])
+        query = _without_name(summary, docstring.name, document)
+        reason = _reason_to_drop(docstring.name, query, document, config.min_words)
+        keys = (query.casefold(), document.casefold())
+        if reason is None and identity in ids:
+            reason = "repeated_name"
+        if reason is None and seen.intersection(keys):
+            reason = "repeated_text"
+        if reason is not None:
+            dropped[reason] += 1
+            continue
+        seen.update(keys)
+        ids.add(identity)
+        yield _Function(identity, query, document, module.package)
+
+
+def _summary_and_rest(docstring: Docstring) -> tuple[str, str]:
+    paragraphs = prose_paragraphs(docstring.text).paragraphs
+    if not paragraphs:
+        return "", ""
+    summary, *rest = _SENTENCE_END.split(paragraphs[0], maxsplit=1)
+    return summary, " ".join([*rest, *paragraphs[1:]])
+
+
+def _without_name(summary: str, name: str, document: str) -> str:
+    own_name = re.compile(rf"(?<!\w){re.escape(name.rpartition('.')[2])}(?!\w)", re.IGNORECASE)
+    return " ".join(own_name.sub(" ", summary).split()) if own_name.search(document) else summary
+
+
+def _reason_to_drop(name: str, query: str, document: str, min_words: int) -> str | None:
+    if name.rpartition(".")[2].startswith("_"):
+        return "private_function"
+    if len(query.split()) < _MIN_QUERY_WORDS:
+        return "query_of_too_few_words"
+    return "document_of_too_few_words" if len(document.split()) < min_words else None

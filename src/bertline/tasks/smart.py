@@ -1,0 +1,98 @@
+"""SMART collections, such as CISI: records that begin with `.I NUMBER`, fields with `.T`, `.A`, `.W`, `.X`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.search_files import (
+    Judgement,
+    RawDocument,
+    RawQuery,
+    existing_file,
+    numbered_lines,
+    one_line,
+    relevance_of,
+)
+
+_RECORD = re.compile(r"\.I\s+(\S+)\s*$")
+# A field's mark stands alone on its line; a line of text may begin with a full stop too.
+_FIELD = re.compile(r"\.([A-Z])\s*$")
+
+
+def smart_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
+    """Documents: `.T` is the title and `.W` the text; authors, citations (`.X`) and other fields are left out."""
+    for where, number, fields in _records(existing_file(folder, name), bad):
+        yield RawDocument(where, number, one_line(fields.get("T", "")), one_line(fields.get("W", "")))
+
+
+def smart_queries(folder: str, name: str, bad: BadRows) -> Iterator[RawQuery]:
+    """Queries: `.W` is the text."""
+    for where, number, fields in _records(existing_file(folder, name), bad):
+        yield RawQuery(where, number, one_line(fields.get("W", "")))
+
+
+def smart_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
+    """A relation file: a query number and a relevant document's number, and perhaps `0 0.000000` (CISI).
+
+    A line of four columns whose second is 0 or Q0 is read as TREC's: query, 0, document, relevance (MED).
+    """
+    path = existing_file(folder, name)
+    for number, line in numbered_lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        judgement = _judgement(f"{path}:{number}", fields)
+        if judgement is None:
+            bad.found(
+                BadRow(
+                    "malformed_judgement",
+                    f"{path}:{number} is {line[:80]!r}; expected a query number and a document number (and perhaps "
+                    "`0 0.000000`).",
+                )
+            )
+        else:
+            yield judgement
+
+
+def _judgement(where: str, fields: list[str]) -> Judgement | None:
+    if len(fields) == 4 and fields[1] in ("0", "Q0"):
+        relevance = relevance_of(fields[3])
+        return None if relevance is None else Judgement(where, fields[0], fields[2], relevance)
+    if len(fields) == 2 or (len(fields) == 4 and relevance_of(fields[2]) == relevance_of(fields[3]) == 0):
+        return Judgement(where, fields[0], fields[1], 1)
+    return None
+
+
+def _records(path: Path, bad: BadRows) -> Iterator[tuple[str, str, dict[str, str]]]:
+    where, identity = "", ""
+    fields: dict[str, list[str]] = {}
+    field: str | None = None
+    for number, line in numbered_lines(path):
+        start, mark = _RECORD.match(line), _FIELD.match(line)
+        if start is not None:
+            if identity:
+                yield where, identity, _joined(fields)
+            where, identity, fields, field = f"{path}:{number}", start[1], {}, None
+        elif mark is not None and identity:
+            field = mark[1]
+        elif field is not None:
+            # A field that stands twice (several `.A`) goes on.
+            fields.setdefault(field, []).append(line)
+        elif line.strip():
+            bad.found(
+                BadRow(
+                    "malformed_line",
+                    f"{path}:{number} is {line[:80]!r}; expected `.I NUMBER` or a field's mark (`.W`).",
+                )
+            )
+    if not identity:
+        raise DataError(f"{path} has no line `.I NUMBER`. Is it a SMART collection?")
+    yield where, identity, _joined(fields)
+
+
+def _joined(fields: dict[str, list[str]]) -> dict[str, str]:
+    return {name: "\n".join(lines) for name, lines in fields.items()}

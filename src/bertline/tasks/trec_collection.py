@@ -1,0 +1,124 @@
+"""TREC collections: `<DOC>` and `<top>` elements, and judgements of four columns.
+
+The files are SGML in the manner of the 1990s, not XML: no root element, elements that are never closed, bare `&`.
+So elements are found by their tags alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.search_files import (
+    Judgement,
+    RawDocument,
+    RawQuery,
+    existing_file,
+    numbered_lines,
+    relevance_of,
+    without_markup,
+)
+
+_TITLES = ("title", "headline", "ttl")
+_TEXTS = ("text", "abstract", "body")
+# What classic topics write before a field's content: `<num> Number: 301`, `<title> Topic: ...`.
+_NUMBER_LABEL = re.compile(r"^number\s*:\s*", re.IGNORECASE)
+_TOPIC_LABEL = re.compile(r"^(topic|description)\s*:\s*", re.IGNORECASE)
+
+
+def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
+    """Documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are left out."""
+    path = existing_file(folder, name)
+    for where, content in _elements(path, "doc", bad):
+        identity = without_markup(_field(content, ("docno",)))
+        if not identity:
+            bad.found(BadRow("malformed_line", f"{where}: a <doc> without <docno>."))
+            continue
+        title, text = without_markup(_field(content, _TITLES)), without_markup(_field(content, _TEXTS))
+        yield RawDocument(where, identity, title, text)
+
+
+def trec_queries(folder: str, name: str, query_ids: Literal["number", "position"], bad: BadRows) -> Iterator[RawQuery]:
+    """Topics: the text is `<title>`, or `<desc>` where there is no title.
+
+    Args:
+        folder: Of the source.
+        name: The file's.
+        query_ids: Whether a query is known by its `<num>` or by its place in the file, from 1.
+        bad: Takes what cannot be used.
+    """
+    path = existing_file(folder, name)
+    for position, (where, content) in enumerate(_elements(path, "top", bad), start=1):
+        number = _NUMBER_LABEL.sub("", without_markup(_open_field(content, "num")))
+        text = without_markup(_open_field(content, "title")) or without_markup(_open_field(content, "desc"))
+        identity = str(position) if query_ids == "position" else number
+        if not identity:
+            bad.found(BadRow("malformed_line", f"{where}: a <top> without <num>."))
+            continue
+        yield RawQuery(where, identity, _TOPIC_LABEL.sub("", text))
+
+
+def trec_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
+    """A qrels file: query, iteration (not read), document and relevance between white space."""
+    path = existing_file(folder, name)
+    for number, line in numbered_lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        relevance = relevance_of(fields[3]) if len(fields) == 4 else None
+        if relevance is None:
+            bad.found(
+                BadRow(
+                    "malformed_judgement",
+                    f"{path}:{number} is {line[:80]!r}; expected four columns: query, 0, document, relevance.",
+                )
+            )
+            continue
+        yield Judgement(f"{path}:{number}", fields[0], fields[2], relevance)
+
+
+def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
+    """Each `<NAME>...</NAME>` with the line it begins on."""
+    tag = re.compile(rf"<(/?){name}(?:\s[^<>]*)?>", re.IGNORECASE)
+    where: str | None = None
+    gathered: list[str] = []
+    found = False
+    for number, line in numbered_lines(path):
+        end = 0
+        for match in tag.finditer(line):
+            if match[1]:
+                if where is not None:
+                    yield where, "\n".join([*gathered, line[end : match.start()]])
+                where, found = None, True
+            else:
+                if where is not None:
+                    bad.found(
+                        BadRow("malformed_line", f"{where}: a <{name}> that is not closed before the next one begins.")
+                    )
+                where = f"{path}:{number}"
+            gathered, end = [], match.end()
+        if where is not None:
+            gathered.append(line[end:])
+    if where is not None:
+        bad.found(BadRow("malformed_line", f"{where}: a <{name}> that is never closed."))
+    if not found:
+        raise DataError(f"{path} has no <{name}> ... </{name}>. Is it a TREC file, and the right one?")
+
+
+def _field(content: str, names: tuple[str, ...]) -> str:
+    """The content of all closed elements of the first of these names that there is."""
+    for name in names:
+        found = re.findall(rf"<{name}(?:\s[^<>]*)?>(.*?)</{name}>", content, re.IGNORECASE | re.DOTALL)
+        if found:
+            return " ".join(found)
+    return ""
+
+
+def _open_field(content: str, name: str) -> str:
+    """The content of an element of a topic up to the next tag: classic topics close none."""
+    found = re.search(rf"<{name}>(.*?)(?=</?(?:num|title|desc|narr|{name})\b|\Z)", content, re.IGNORECASE | re.DOTALL)
+    return "" if found is None else found[1]
