@@ -15,7 +15,7 @@ from bertline.sweep.baselines.tfidf import TfidfCosine, TfidfFeatures
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import NumberRows
 
-PENALTIES = (0.1, 1.0, 10.0, 100.0)
+PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Strengths of the penalty among which dev chooses."""
 # The one column that says how alike two texts are stands against thousands of words: so much larger, the penalty
 # hardly holds it back.

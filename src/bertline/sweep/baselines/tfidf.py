@@ -28,14 +28,15 @@ class TfidfFeatures:
 
 
 class TfidfCosine:
-    """How alike the two texts of a pair are: the cosine of their TF-IDF vectors, over one vocabulary.
+    """How alike the two texts of a pair are: the cosine of their TF-IDF vectors of words, over one vocabulary.
 
     Args:
         train: The rows to fit on, with pairs.
     """
 
     def __init__(self, train: TextsRows) -> None:
-        self._vectorizer = _fitted([text for texts in _columns(train) for text in texts])
+        # Word pairs are rarely shared, and only water the measure down.
+        self._vectorizer = _fitted([text for texts in _columns(train) for text in texts], longest=1)
 
     def __call__(self, rows: TextsRows) -> NDArray[np.float64]:
         """[N], 0 to 1."""
@@ -48,13 +49,13 @@ def _columns(rows: TextsRows) -> list[list[str]]:
     return [rows.texts] if rows.text_pairs is None else [rows.texts, rows.text_pairs]
 
 
-def _fitted(texts: list[str]) -> TfidfVectorizer:
+def _fitted(texts: list[str], *, longest: int = 2) -> TfidfVectorizer:
     # \w+ keeps words of one letter; identifiers are cut at underscores and dots, as the encoder's tokenizer does.
-    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"[^\W_]+")
+    words = TfidfVectorizer(ngram_range=(1, longest), sublinear_tf=True, token_pattern=r"[^\W_]+")
     try:
         return words.fit(texts)
     except ValueError:
         # No letter and no digit in any text (marks, emoji): then the characters are the words.
-        return TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True).fit(
+        return TfidfVectorizer(analyzer="char", ngram_range=(1, longest), sublinear_tf=True).fit(
             [f"{text} " for text in texts]
         )
