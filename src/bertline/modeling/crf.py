@@ -19,6 +19,7 @@ from bertline.foundation.files import cannot_write
 from bertline.modeling.heads import BertForTokenClassification
 
 CRF_NAME = "crf.safetensors"
+_NAMES = ("start", "transitions", "end")
 # Adam moves a weight by about the learning rate a step, however steep the loss. At the rates an encoder bears, scores
 # of transitions would stay near zero; so they are worth this many times what is stored in the weight.
 _RATE_FACTOR = 100.0
@@ -48,7 +49,8 @@ class LinearChainCrf(nn.Module):
         super().__init__()
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
-        self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
+        # Flat, as `initialize` and weight decay take what has two dimensions for a matrix of weights.
+        self.transitions = nn.Parameter(torch.zeros(len(labels) ** 2))
         self.register_buffer("start_allowed", torch.tensor([not l.startswith("I-") for l in labels]), persistent=False)
         allowed = [[not l.startswith("I-") or previous[1:] == l[1:] for l in labels] for previous in labels]
         self.register_buffer("allowed", torch.tensor(allowed), persistent=False)
@@ -58,7 +60,7 @@ class LinearChainCrf(nn.Module):
         start, transitions, end = (
             weight + (_RATE_FACTOR - 1) * weight.detach() for weight in (self.start, self.transitions, self.end)
         )
-        return start, transitions, end
+        return start, transitions.view(len(start), len(end)), end
 
     def log_likelihood(self, emissions: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
         """Log probability of label sequences.
@@ -161,8 +163,7 @@ def write_crf(crf: LinearChainCrf, folder: Path) -> None:
     Raises:
         MachineError: The folder is full or cannot be written.
     """
-    names = ("start", "transitions", "end")
-    scores = {name: score.detach().float().cpu().contiguous() for name, score in zip(names, crf.scores(), strict=True)}
+    scores = {name: score.detach().float().cpu().contiguous() for name, score in zip(_NAMES, crf.scores(), strict=True)}
     target, temporary = folder / CRF_NAME, folder / f".{CRF_NAME}"
     try:
         temporary.touch()
@@ -191,9 +192,9 @@ def read_crf(crf: LinearChainCrf, folder: Path) -> None:
             "model.safetensors. Copy the whole folder again."
         ) from error
     with torch.no_grad():
-        for name, weight in crf.named_parameters():
+        for name, expected in zip(_NAMES, crf.scores(), strict=True):
             found = scores.get(name)
-            if found is None or found.shape != weight.shape:
+            if found is None or found.shape != expected.shape:
                 state = "missing" if found is None else f"of shape {list(found.shape)}"
-                raise ArtifactError(f"{path}: {name} is {state}; the task's labels make it {list(weight.shape)}.")
-            weight.copy_(found / _RATE_FACTOR)
+                raise ArtifactError(f"{path}: {name} is {state}; the task's labels make it {list(expected.shape)}.")
+            crf.get_parameter(name).copy_(found.flatten() / _RATE_FACTOR)

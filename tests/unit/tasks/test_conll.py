@@ -1,0 +1,143 @@
+"""Files of words and tags: every layout in use, and what is wrong with a file said by its line."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.conll import read_conll
+from bertline.tasks.source_config import ConllSourceConfig
+
+
+def source(**changes):
+    fields = {
+        "kind": "conll", "path": "", "train_file": "train.conll", "dev_file": None, "test_file": None,
+        "word_column": 0, "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error",
+        "encoding": "utf-8",
+    }  # fmt: skip
+    return ConllSourceConfig(**{**fields, **changes})
+
+
+@pytest.fixture
+def read(tmp_path):
+    def make(content, dropped=None, **changes):
+        path = tmp_path / "train.conll"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return read_conll(path, source(**changes), Counter() if dropped is None else dropped)
+
+    return make
+
+
+def test_sentences_end_at_blank_lines_and_know_their_first_line(read):
+    found = read("Ada\tB-PER\nLovelace\tI-PER\n\n\nruns\tO\n")
+    assert [(s.id, s.words, s.tags) for s in found] == [
+        ("train.conll:1", ("Ada", "Lovelace"), ("B-PER", "I-PER")),
+        ("train.conll:5", ("runs",), ("O",)),
+    ]
+
+
+@pytest.mark.parametrize("blank", ["", "\t", "   ", " \t ", "\u00a0", "\r"])
+def test_a_line_of_white_space_alone_is_blank(read, blank):
+    assert len(read(f"a\tO\n{blank}\nb\tO")) == 2
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("at_end", ["", "\n", "\n\n\n"])
+def test_line_ends_a_byte_order_mark_and_a_missing_last_line_end_change_nothing(read, ending, mark, at_end):
+    lines = mark + "-DOCSTART-\tO\n\na\tO\n\nb\tO" + at_end
+    assert [(s.words, s.document) for s in read(lines.replace("\n", ending))] == [
+        (("a",), "train.conll:1"),
+        (("b",), "train.conll:1"),
+    ]
+
+
+def test_only_line_feeds_end_a_line(read):
+    words = ["a\x0bb", "c\x85d", "e\u2028f", "g\x1ch", "i\x0cj"]
+    assert read("".join(f"{word}\tO\n" for word in words))[0].words == tuple(words)
+
+
+@pytest.mark.parametrize(
+    ("separator", "line", "word_column", "tag_column"),
+    [
+        ("tab", "1\tAda\tNNP\tB-PER", 1, -1),
+        ("tab", "B-PER\tAda", 1, 0),
+        ("space", "Ada NNP B-NP B-PER", 0, 3),
+        ("space", "Ada NNP B-PER ", 0, -1),
+        ("whitespace", "  Ada \t NNP   B-PER", -3, -1),
+    ],
+)
+def test_any_column_from_either_end(read, separator, line, word_column, tag_column):
+    found = read(line, separator=separator, word_column=word_column, tag_column=tag_column)
+    assert found[0].words == ("Ada",)
+    assert found[0].tags == ("B-PER",)
+
+
+def test_document_marks_begin_documents_and_end_sentences(read):
+    found = read("x\tO\n-DOCSTART-\t-X-\na\tO\n\nb\tO\n-DOCSTART-\t-X-\nc\tO\n")
+    # What stands before the first mark is a document of its own.
+    assert [s.document for s in found] == ["train.conll:1", "train.conll:2", "train.conll:2", "train.conll:6"]
+
+
+def test_without_marks_each_sentence_is_its_own_document(read):
+    found = read("a\tO\n\na\tO\n")
+    assert [s.document for s in found] == [s.id for s in found]
+
+
+def test_comments_of_conll_u_are_passed_over_and_hashes_are_words(read):
+    text = "# newdoc id = 7\n# text = #a\tb\n#a\tO\n#\tO\n# \tO\n\n# newdoc id = 8\n#b\tO\n"
+    found = read(text)
+    assert [(s.words, s.document) for s in found] == [
+        (("#a", "#", "#"), "train.conll:1"),
+        (("#b",), "train.conll:7"),
+    ]
+
+
+def test_a_hash_is_a_word_where_columns_are_not_separated_by_tabs(read):
+    assert read("# O\n#a O\n", separator="space")[0].words == ("#", "#a")
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "message"),
+    [
+        ("a\tO\nb\n", {}, r"train\.conll:2 has 1 column.*tag_column is 1: 'b'.*whitespace"),
+        ("a\tO\n", {"tag_column": -3}, r"train\.conll:1 has 2 column.*tag_column is -3"),
+        ("a O\n", {}, r"train\.conll:1 has 1 column"),
+        ("a\tO\n\tO\n", {}, r"train\.conll:2 has an empty word"),
+        ("a\t\n", {}, r"train\.conll:1 has an empty tag"),
+        ("a  O\n", {"separator": "space"}, r"train\.conll:1 has an empty tag"),
+        ("a\tO\n\nb\tO\nc\tE-PER\n", {}, r"train\.conll:4: the tag is 'E-PER'; iob2 has O.*source\.scheme"),
+        ("a\tO\nc\tI-PER\n", {}, r"train\.conll:2: I-PER follows O, which iob2 does not allow.*repair"),
+        ("a\tB-PER\nc\tO\n", {"scheme": "iobes"}, r"train\.conll:1: B-PER is not closed"),
+        (b"a\tO\n\nb\xe9\tO\n", {}, r"train\.conll:3 is not text in utf-8.*source\.encoding"),
+        ("a\tO", {"encoding": "utf-99"}, "utf-99"),
+        ("\n\t\n# only a comment\n", {}, "no sentences"),
+        ("", {}, "no sentences"),
+        (gzip.compress(b"a\tO\n" * 99)[:-9], {}, "not a whole gzip file"),
+    ],
+    ids=range(14),
+)
+def test_what_cannot_be_read_is_said_by_file_and_line(read, content, changes, message):
+    with pytest.raises(DataError, match=message):
+        read(content, **changes)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"train\.conll is not a file"):
+        read_conll(tmp_path / "train.conll", source(), Counter())
+
+
+def test_broken_tags_are_repaired_and_counted_where_that_is_asked_for(read):
+    dropped = Counter()
+    found = read("a\tI-PER\nb\tI-LOC\n\nc\tI-LOC\n", dropped, on_broken_tags="repair")
+    assert [s.tags for s in found] == [("B-PER", "B-LOC"), ("B-LOC",)]
+    assert dropped == {"broken_tag_repaired": 3}
+
+
+def test_other_encodings_and_gzip(read):
+    assert read("é\tO\n".encode("latin-1"), encoding="latin-1")[0].words == ("é",)
+    assert read("é\tO\n".encode("utf-16"), encoding="utf-16")[0].words == ("é",)
+    assert read(gzip.compress("é\tO\n".encode()))[0].words == ("é",)

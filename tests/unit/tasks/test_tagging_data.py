@@ -1,0 +1,141 @@
+"""Tagged rows of a task: splits that share no document, labels, and WNUT 2017 as it is published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.build import build_task
+from bertline.tasks.config import TokenClassificationTaskConfig
+from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.storage import read_rows, read_task_manifest
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tagging_data import token_classification_task
+
+WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
+
+
+@pytest.fixture
+def task(tmp_path):
+    def make(source=None, **changes):
+        files = {
+            "kind": "conll", "path": str(tmp_path), "train_file": "train.conll", "dev_file": None, "test_file": None,
+            "word_column": 0, "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error",
+            "encoding": "utf-8",
+        }  # fmt: skip
+        fields = {
+            "kind": "token_classification", "source": ConllSourceConfig(**{**files, **(source or {})}),
+            "head": "softmax", "window_overlap": 4, "metric": "entity_f1", "max_length": 16, "num_train_rows": None,
+            "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0,
+            "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        }  # fmt: skip
+        return TokenClassificationTaskConfig(**{**fields, **changes})
+
+    return make
+
+
+@pytest.fixture
+def built(tmp_path, python_docs):
+    """What a task comes to whose files have these contents."""
+
+    def make(config, **contents):
+        for name, content in contents.items():
+            (tmp_path / f"{name}.conll").write_text(content)
+        return token_classification_task("names", config, python_docs, num_workers=1)
+
+    return make
+
+
+def documents(number, sentences=5):
+    return "".join(
+        "-DOCSTART-\tO\n\n" + "".join(f"doc{doc}\tB-PER\nsays\tO\nn{n}\tO\n\n" for n in range(sentences))
+        for doc in range(number)
+    )
+
+
+def test_missing_splits_are_cut_by_document(built, task):
+    splits = built(task(), train=documents(60)).splits
+    of_splits = {split: set(rows.documents) for split, rows in splits.items()}
+    assert sum(len(found) for found in of_splits.values()) == len(set.union(*of_splits.values())) == 60
+    assert sum(len(rows) for rows in splits.values()) == 300
+    assert all(4 <= len(of_splits[split]) <= 22 for split in ("dev", "test"))
+    # A document added later moves none of the others.
+    more = built(task(), train=documents(70)).splits
+    assert all(found <= set(more[split].documents) for split, found in of_splits.items())
+
+
+def test_without_document_marks_equal_sentences_stay_together(built, task):
+    splits = built(task(), train="".join(f"w{n % 40}\tB-PER\nruns\tO\n\n" for n in range(120))).splits
+    words = {split: {tuple(found) for found in rows.words} for split, rows in splits.items()}
+    assert sum(len(found) for found in words.values()) == len(set.union(*words.values())) == 40
+    assert all(words.values())
+
+
+def test_splits_with_files_of_their_own_are_left_as_they_are(built, task):
+    rows = "a\tB-PER\n\nb\tO\n\na\tB-PER\n"
+    found = built(task({"dev_file": "dev.conll", "test_file": "test.conll"}), train=rows, dev=rows, test=rows)
+    assert {split: len(rows) for split, rows in found.splits.items()} == {"train": 3, "dev": 3, "test": 3}
+    assert found.splits["test"].ids == ["test.conll:1", "test.conll:3", "test.conll:5"]
+
+
+def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginning(built, task):
+    def order(**changes):
+        return built(task(**changes), train=documents(20)).splits["train"].ids
+
+    whole = order()
+    assert whole != sorted(whole, key=lambda name: int(name.partition(":")[2]))
+    assert order() == whole
+    assert order(num_train_rows=10) == whole[:10]
+    assert order(num_train_rows=10, label_efficiency_rows=(5, 20)) == whole[:20]
+    assert set(order(split_seed=1)) != set(whole)
+
+
+def test_labels_are_those_of_all_splits_and_what_train_lacks_is_warned_of(built, task, capsys):
+    files = {"dev_file": "dev.conll", "test_file": "test.conll"}
+    found = built(task(files), train="a\tB-PER\n", dev="a\tB-PER\n", test="a\tB-ORG\nb\tI-ORG\n")
+    assert found.labels == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    assert "test has entities of 'ORG', train has none" in capsys.readouterr().err
+    assert found.more["entities_by_split"] == {"train": {"PER": 1}, "dev": {"PER": 1}, "test": {"ORG": 1}}
+    assert found.more["words_by_split"] == {"train": 1, "dev": 1, "test": 2}
+
+
+def test_a_train_without_entities_is_refused(built, task):
+    with pytest.raises(DataError, match=r"tasks\.names: all words of the 1 train rows are tagged O"):
+        built(task({"dev_file": "dev.conll", "test_file": "dev.conll"}), train="a\tO\n", dev="a\tB-PER\n")
+
+
+def test_the_task_is_stored_and_read_as_it_was(tmp_path, built, task, python_docs):
+    config = task()
+    splits = built(config, train=documents(40)).splits
+    build_task("names", config, python_docs, tmp_path / "out")
+    for split, rows in splits.items():
+        assert read_rows(tmp_path / "out", split, TaggedRows) == rows
+    manifest = read_task_manifest(tmp_path / "out")
+    assert manifest["labels"] == ["O", "B-PER", "I-PER"]
+    assert manifest["task_kind"] == "token_classification"
+
+
+def test_an_empty_split_is_refused(built, task, python_docs, tmp_path):
+    (tmp_path / "train.conll").write_text("a\tB-PER\n")
+    with pytest.raises(DataError, match="the dev split has no rows"):
+        build_task("names", task(test_fraction=0.0), python_docs, tmp_path / "out")
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not WNUT.is_dir(), reason=f"the public data sets are not at {WNUT}")
+def test_wnut17_has_its_published_sentences_and_types(task, python_docs):
+    files = {
+        "path": str(WNUT), "train_file": "wnut17train.conll", "dev_file": "emerging.dev.conll",
+        "test_file": "emerging.test.annotated",
+    }  # fmt: skip
+    found = token_classification_task("wnut17", task(files), python_docs, num_workers=1)
+    assert {split: len(rows) for split, rows in found.splits.items()} == {"train": 3394, "dev": 1009, "test": 1287}
+    assert found.labels[1::2] == tuple(
+        f"B-{kind}" for kind in ("corporation", "creative-work", "group", "location", "person", "product")
+    )
+    # Table 2 of Derczynski et al. 2017: 835 entities in dev, 1,079 in test.
+    entities = {split: sum(counts.values()) for split, counts in found.more["entities_by_split"].items()}
+    assert entities == {"train": 1975, "dev": 836, "test": 1079}
+    assert found.dropped["broken_tag_repaired"] == 0
