@@ -47,10 +47,10 @@ def split_files(
 def cut_by_key(
     items: Sequence[Item], key: Callable[[Item], str], name: SplitName, fraction: float, seed: int
 ) -> tuple[list[Item], list[Item]]:
-    """Take about so large a share of the keys, each with all its items; what a key's side is depends on it alone.
+    """Take about so large a share of the keys, each with all its items; the side of a key is a hash of it.
 
-    Where chance takes no key at all, it is the one that chance came nearest to, so that no split is empty of a few
-    articles.
+    Of many keys, the side of one does not depend on the others. Of a few, chance could take none or nearly all: the
+    number that is taken is held to between half and one and a half times the share, and to at least one.
 
     Returns:
         The items taken, and the others.
@@ -62,10 +62,13 @@ def cut_by_key(
         >>> sorted([*taken, *left])
         ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'c']
     """
-    draws = {key(item): unit_interval(seed, name, key(item)) for item in items}
-    chosen = {each for each, draw in draws.items() if draw < fraction}
-    if not chosen and fraction > 0 and len(draws) > 1:
-        chosen = {min(draws, key=lambda each: (draws[each], each))}
+    draws = {each: unit_interval(seed, name, each) for each in map(key, items)}
+    expected = fraction * len(draws)
+    fewest, most = (max(round(share * expected), 1) for share in (0.5, 1.5))
+    count = min(max(sum(draw < fraction for draw in draws.values()), fewest), most)
+    # The last key stays where it is: something has to be left to train on.
+    count = min(count, len(draws) - 1) if fraction > 0 else 0
+    chosen = set(sorted(draws, key=lambda each: (draws[each], each))[: max(count, 0)])
     return [item for item in items if key(item) in chosen], [item for item in items if key(item) not in chosen]
 
 
