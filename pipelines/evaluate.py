@@ -15,7 +15,9 @@ from composition import recipe
 def main(composed: dict[str, Any]) -> None:
     """Collect, draw and write the report."""
     with open_stage("evaluate", composed) as stage:
-        metrics = build_evaluation(stage.config.evaluate, line_folders(stage.config), stage.output)
+        num_workers = stage.config.runtime.num_workers
+        line = line_folders(stage.config)
+        metrics = build_evaluation(stage.config.evaluate, line, stage.output, num_workers=num_workers)
         # A stage that DVC took from its cache made no run of its own: the line's run has every stage's figures.
         stage.tracker.log_line_metrics(line_metrics(stage.config))
         stage.tracker.log_line_artifact(stage.output / "report.html", contains_text=True)

@@ -10,14 +10,17 @@ from typing import Any
 
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
-from bertline.evaluation.facts import Facts, read_facts, spread_of
+from bertline.evaluation.facts import Facts, TaskFacts, read_facts, spread_of
 from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.overlap import Overlap, measure_overlap
 from bertline.evaluation.overview_section import line_picture, summary
 from bertline.evaluation.parts import figure, folded, section, table
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
 from bertline.evaluation.svg import chart_css, standalone
-from bertline.evaluation.tables import write_tables
-from bertline.evaluation.task_section import task_charts, task_section
+from bertline.evaluation.tables import row_correctness, write_tables
+from bertline.evaluation.task_charts import task_charts
+from bertline.evaluation.task_rows import rows_of
+from bertline.evaluation.task_section import task_section
 from bertline.evaluation.vector_space import vector_space_chart
 from bertline.evaluation.wording import escape
 from bertline.foundation.files import folder_written_atomically, write_atomically
@@ -26,12 +29,23 @@ from bertline.foundation.manifests import write_manifest
 FORMAT_VERSION = 1
 _MARGIN_KEY = "below_unigram_entropy"
 
+Overlaps = dict[str, dict[str, Overlap]]
+"""By task, then by test split."""
 
-def build_evaluation(config: EvaluateConfig, line: LineFolders, out: Path) -> dict[str, float | int]:
+
+def build_evaluation(
+    config: EvaluateConfig, line: LineFolders, out: Path, *, num_workers: int = 1
+) -> dict[str, float | int]:
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
+    Args:
+        config: What the report shows, and how overlap is measured.
+        line: The artifacts.
+        out: The folder to write.
+        num_workers: Processes that search the corpus for test rows; the result does not depend on it.
+
     Returns:
-        The line's headline figures: pretraining, and each task's score with its baselines and spread.
+        The line's headline figures: pretraining, and each task's score with its baselines, spread and overlap.
 
     Raises:
         ArtifactError: A stage before this one has not been run.
@@ -42,19 +56,37 @@ def build_evaluation(config: EvaluateConfig, line: LineFolders, out: Path) -> di
         charts.update(task_charts(task))
     vectors = _vectors(facts, line, config.embed_plot_points)
     charts.update(vectors)
-    headline = headline_figures(facts)
+    overlaps = task_overlaps(facts, line, config, num_workers=num_workers)
+    headline = headline_figures(facts, overlaps)
     with folder_written_atomically(out) as folder:
-        write_atomically(folder / "report.html", _page(facts, line, charts, vectors, config))
+        write_atomically(folder / "report.html", _page(facts, line, charts, vectors, overlaps, config))
         for name, chart in charts.items():
             write_atomically(folder / "plots" / f"{name}.svg", standalone(chart))
         write_tables(facts, line, folder)
-        content = {"figures": headline, "plots": sorted(charts)}
+        measured = {
+            task: {split: one.figures() for split, one in of_task.items()} for task, of_task in overlaps.items()
+        }
+        content = {"figures": headline, "overlap": measured, "plots": sorted(charts)}
         write_manifest(folder, kind="evaluate", format_version=FORMAT_VERSION, content=content)
     return headline
 
 
-def headline_figures(facts: Facts) -> dict[str, float | int]:
-    """Pretraining's figures, and for each task the score, its spread, and every baseline."""
+def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
+    """The overlap of every test split of every task with the corpus, which is read once for all of them."""
+    places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
+    texts = {
+        f"{task.name}/{split}": rows_of(line.tasks[task.name], task.manifest, split).texts_read()
+        for task, split in places
+    }
+    measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers) if texts else {}
+    overlaps: Overlaps = {task.name: {} for task in facts.tasks}
+    for task, split in places:
+        overlaps[task.name][split] = measured[f"{task.name}/{split}"]
+    return overlaps
+
+
+def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
+    """Pretraining's figures, and for each task the score, its spread, every baseline and the overlap."""
     training = facts.training
     figures: dict[str, float | int] = {
         "val/mlm_loss": training["val/mlm_loss"],
@@ -64,16 +96,28 @@ def headline_figures(facts: Facts) -> dict[str, float | int]:
         _MARGIN_KEY: training["unigram_entropy"] - training["val/mlm_loss"],
     }
     for task in facts.tasks:
-        metric, result = task.result["metric"], task.result
-        for arm, content in result["arms"].items():
-            if content:
-                figures[f"{task.name}/{arm}/{metric}_mean"] = content["test_mean"]
-                spread = spread_of(content, "test")
-                figures |= {} if spread is None else {f"{task.name}/{arm}/{metric}_std": spread}
-        for baseline, content in result["baselines"].items():
-            figures[f"{task.name}/{baseline}/{metric}"] = content["test"]
-        if result.get("comparison"):
-            figures[f"{task.name}/beats_random_weights"] = int(result["comparison"]["beats_random_weights"])
+        figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
+        for split, overlap in overlaps.get(task.name, {}).items():
+            figures[f"{task.name}/overlap/{split}_rows"] = overlap.share_of_rows
+            figures[f"{task.name}/overlap/{split}_ngrams"] = overlap.share_of_ngrams
+    return figures
+
+
+def _task_figures(task: TaskFacts) -> dict[str, float | int]:
+    figures: dict[str, float | int] = {}
+    metric = task.metric.replace("@", "_at_")  # MLflow takes no @ in a key
+    for arm, content in task.arms().items():
+        figures[f"{arm}/{metric}_mean"] = content["test_mean"]
+        spread = spread_of(content, "test")
+        figures |= {} if spread is None else {f"{arm}/{metric}_std": spread}
+        for split in task.result["test_splits"][1:]:
+            figures[f"{arm}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
+    for baseline, content in task.result["baselines"].items():
+        figures[f"{baseline}/{metric}"] = content["test"]
+    if task.result.get("comparison"):
+        figures["beats_random_weights"] = int(task.result["comparison"]["beats_random_weights"])
+    if "reference_encoder" in task.result["comparisons"]:
+        figures["beats_reference_encoder"] = int(task.result["comparisons"]["reference_encoder"]["better"])
     return figures
 
 
@@ -87,12 +131,20 @@ def _vectors(facts: Facts, line: LineFolders, num_points: int) -> dict[str, str]
 
 
 def _page(
-    facts: Facts, line: LineFolders, charts: dict[str, str], vectors: dict[str, str], config: EvaluateConfig
+    facts: Facts,
+    line: LineFolders,
+    charts: dict[str, str],
+    vectors: dict[str, str],
+    overlaps: Overlaps,
+    config: EvaluateConfig,
 ) -> str:
     sections = [
         line_picture(facts),
         pretraining_section(facts, charts),
-        *(task_section(task, charts) for task in facts.tasks),
+        *(
+            task_section(task, charts, overlaps[task.name], row_correctness(line.sweeps[task.name], task))
+            for task in facts.tasks
+        ),
         _vector_section(vectors),
         data_section(facts, line, charts, config.num_documents),
         _configuration(facts.params),

@@ -29,13 +29,14 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a dot chart. `points` are the single seeds."""
+    """One line of a dot chart. `points` are the single seeds, `interval` is what other test rows might have given."""
 
     name: str
     mean: float
     css: str
     spread: float | None = None
     points: Sequence[float] = field(default=())
+    interval: Sequence[float] | None = None
 
 
 def line_chart(
@@ -66,9 +67,10 @@ def line_chart(
 
 
 def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
-    """Scores side by side: a dot for the mean, a bar for one standard deviation to each side, small dots for seeds."""
+    """Scores side by side: a dot for the mean, a bar for one standard deviation to each side, small dots for seeds, and
+    a thin bracket for the interval."""
     values = [value for row in rows for value in (row.mean - (row.spread or 0), row.mean + (row.spread or 0))]
-    values += [point for row in rows for point in row.points]
+    values += [value for row in rows for value in (*row.points, *(row.interval or ()))]
     top, step = 10, 44
     bottom = top + step * len(rows)
     x = Scale(*padded([*values, 0.0] if min(values) < 0.3 else values, 0.05), 12, WIDTH - _RIGHT)
@@ -77,6 +79,10 @@ def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
         y = top + step * index + 32
         parts.append(text(12, y - 16, row.name))
         parts.append(text(WIDTH - _RIGHT, y - 16, score(row.mean, row.spread), "strong", "end"))
+        if row.interval is not None:
+            low, high = x(row.interval[0]), x(row.interval[1])
+            parts.append(line(low, y, high, y, f"stroke {row.css} hair"))
+            parts.extend(line(end, y - 4, end, y + 4, f"stroke {row.css} hair") for end in (low, high))
         parts.extend(dot(x(point), y, 2.5, f"fill {row.css} faint") for point in row.points)
         if row.spread is not None:
             parts.append(line(x(row.mean - row.spread), y, x(row.mean + row.spread), y, f"stroke {row.css}"))

@@ -7,10 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from bertline.evaluation.folders import LineFolders
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
+from bertline.tasks.storage import COLLECTION, read_task_manifest
+from bertline.tasks.stored_rows import Documents
+
+RESULT_FORMAT = 2
+"""Of the sweep's result.json."""
+ARMS = ("encoder", "random_weights", "reference_encoder")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +29,27 @@ class TaskFacts:
     name: str
     manifest: dict[str, Any]
     result: dict[str, Any]
+    calibration: dict[str, float]
+    """What dev decided for the best model (the no-answer threshold)."""
+
+    @property
+    def metric(self) -> str:
+        """What trials were chosen by."""
+        return str(self.result["metric"])
+
+    def arms(self) -> dict[str, dict[str, Any]]:
+        """The encoders that were fine-tuned: `encoder`, and where they were run `random_weights` and
+        `reference_encoder`."""
+        return {name: self.result["arms"][name] for name in ARMS if self.result["arms"].get(name)}
+
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        """The baselines, best on test first."""
+        return dict(sorted(self.result["baselines"].items(), key=lambda item: (-item[1]["test"], item[0])))
+
+    def titles(self) -> dict[str, str]:
+        """What the report calls each encoder and each baseline."""
+        titles = {name: short_title(one["title"]) for name, one in {**self.arms(), **self.baselines()}.items()}
+        return {name: "random weights" if name == "random_weights" else title for name, title in titles.items()}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +93,9 @@ def read_facts(line: LineFolders, title: str) -> Facts:
         tasks=[
             TaskFacts(
                 name=name,
-                manifest=read_manifest(line.tasks[name], kind="task", format_version=1),
-                result=read_json(folder / "result.json"),
+                manifest=read_task_manifest(line.tasks[name]),
+                result=_with_right_documents(read_result(folder / "result.json"), line.tasks[name]),
+                calibration=_calibration(folder / "best" / "task.json"),
             )
             for name, folder in line.sweeps.items()
         ],
@@ -72,9 +103,55 @@ def read_facts(line: LineFolders, title: str) -> Facts:
     )
 
 
+def read_result(path: Path) -> dict[str, Any]:
+    """A sweep's result.json.
+
+    Raises:
+        ArtifactError: It is missing or of another format.
+    """
+    result: dict[str, Any] = read_json(path)
+    if result.get("format_version") != RESULT_FORMAT:
+        raise ArtifactError(
+            f"{path}: format_version is {result.get('format_version')!r}, this bertline reads {RESULT_FORMAT}. Run the "
+            "sweep again (dvc repro)."
+        )
+    return result
+
+
+def short_title(title: str) -> str:
+    """A title without the folders of a path and with as much of a revision as people read.
+
+    Example:
+        >>> short_title("/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
+        ('minilm', 'ada/encoder@86b5e09')
+    """
+    if title.startswith(("/", "./", "../", "~")):
+        return Path(title).name or title
+    name, sign, revision = title.partition("@")
+    return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
+
+
 def spread_of(arm: dict[str, Any], split: str) -> float | None:
     """The standard deviation of an arm's score over its seeds; a single seed has none."""
     return arm[f"{split}_std"] if len(arm["seeds"]) > 1 else None
+
+
+def _with_right_documents(result: dict[str, Any], task_folder: Path) -> dict[str, Any]:
+    """The errors of a search name the right documents by their ids; people want to read the first of them."""
+    errors = result.get("examples", {}).get("confident_errors", [])
+    if result["task_kind"] != "retrieval" or not errors:
+        return result
+    wanted = {error["gold"].split(", ")[0] for error in errors}
+    path = task_folder / f"{COLLECTION}.parquet"
+    found = Documents.from_table(pq.read_table(path, filters=[("ids", "in", sorted(wanted))]))
+    texts = dict(zip(found.ids, found.texts_read(), strict=True))
+    for error in errors:
+        error["right_document"] = texts.get(error["gold"].split(", ")[0])
+    return result
+
+
+def _calibration(path: Path) -> dict[str, float]:
+    return dict(read_json(path)["calibration"]) if path.exists() else {}
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:

@@ -4,48 +4,35 @@ from __future__ import annotations
 
 from typing import Any
 
-from bertline.evaluation.facts import Facts, TaskFacts, spread_of
-from bertline.evaluation.parts import paragraph, section, tiles
-from bertline.evaluation.wording import METRIC_NAMES, count, duration, escape, listing, number_of, percent, score
+from bertline.evaluation.facts import Facts, TaskFacts
+from bertline.evaluation.parts import paragraph, section, table, tiles
+from bertline.evaluation.task_scores import scores_sentence, test_score
+from bertline.evaluation.wording import count, duration, escape, listing, metric_name, number_of, percent, score
 
+_FEW_TASKS = 3
+"""So many have a sentence and a tile each; more make a table."""
+_MOST_CARDS = 5
 _ARROW = '<span class="arrow" aria-hidden="true">→</span>'
 
 
 def summary(facts: Facts) -> str:
     """The whole line in plain sentences, and its largest figures."""
-    sentences = [_what(facts), _how_good(facts), *(scores_sentence(task) for task in facts.tasks)]
-    return "".join(paragraph(sentence, "lead") for sentence in sentences) + tiles(_tiles(facts))
+    few = len(facts.tasks) <= _FEW_TASKS
+    sentences = [_what(facts), _how_good(facts), *(scores_sentence(task) for task in facts.tasks if few)]
+    said = "".join(paragraph(sentence, "lead") for sentence in sentences)
+    return said + tiles(_tiles(facts, few)) + ("" if few else _task_table(facts))
 
 
 def line_picture(facts: Facts) -> str:
     """The stages in order, each with its headline figures; the tasks stand one above the other."""
     cards = [_card(name, entries) for name, entries in _stages(facts)]
-    tasks = [f"<div>{_ARROW.join(_card(*stage) for stage in _task_stages(task))}</div>" for task in facts.tasks]
+    stages = [_task_stages(task) for task in facts.tasks]
+    if len(stages) > _MOST_CARDS:
+        stages = [_all_task_stages(facts)]
+    tasks = [f"<div>{_ARROW.join(_card(*stage) for stage in of_task)}</div>" for of_task in stages]
     branch = [f'<div class="branch">{"".join(tasks)}</div>'] if tasks else []
     ends = [_card("evaluate", ["this report"]), _card("export", ["Hugging Face", "folders"])]
     return section("line", "The line", f'<div class="line">{_ARROW.join([*cards, *branch, *ends])}</div>')
-
-
-def test_score(arm: dict[str, Any]) -> str:
-    """An arm's mean on test with its spread; one seed has none."""
-    return score(arm["test_mean"], spread_of(arm, "test"))
-
-
-def scores_sentence(task: TaskFacts) -> str:
-    """A task's score with every baseline and the spread over seeds."""
-    result = task.result
-    metric = METRIC_NAMES[result["metric"]]
-    arms, baselines = result["arms"], result["baselines"]
-    encoder = arms["encoder"]
-    others = []
-    if arms.get("random_weights"):
-        other = arms["random_weights"]
-        others.append(f"{test_score(other)} for the same encoder from random weights")
-    others.append(f"{score(baselines['tfidf_logistic_regression']['test'])} for TF-IDF with logistic regression")
-    others.append(f"{score(baselines['majority']['test'])} for always giving the most frequent label")
-    seeds = len(encoder["seeds"])
-    repeated = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed, so its spread is not known"
-    return f"On {task.name} it reaches {metric} {test_score(encoder)} ({repeated}), against {listing(others)}."
 
 
 def _what(facts: Facts) -> str:
@@ -78,7 +65,22 @@ def _how_good(facts: Facts) -> str:
     )
 
 
-def _tiles(facts: Facts) -> list[tuple[str, str, str]]:
+def _task_table(facts: Facts) -> str:
+    """A line a task: its score beside everything that it is measured against."""
+    rows = []
+    for task in facts.tasks:
+        arms, baselines, titles = task.arms(), task.baselines(), task.titles()
+        others = [test_score(arms[name]) if name in arms else "–" for name in ("random_weights", "reference_encoder")]
+        best = next(iter(baselines), None)
+        strongest = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
+        rows.append([task.name, metric_name(task.metric), test_score(arms["encoder"]), *others, strongest])
+    head = ["task", "test score", "this encoder", "random weights", "reference encoder", "best baseline"]
+    seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
+    spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds."
+    return table(head, rows) + paragraph(spread if seeds != [1] else "One seed each, so no spread is known.", "soft")
+
+
+def _tiles(facts: Facts, with_tasks: bool) -> list[tuple[str, str, str]]:
     training = facts.training
     entries = [
         (f"{training['val/mlm_loss']:.2f}", "MLM loss, nats", f"by frequency alone {training['unigram_entropy']:.2f}"),
@@ -89,13 +91,18 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str]]:
         ),
         (percent(training["val/nsp_accuracy"]), "next sentence right", "chance 50 %"),
     ]
-    for task in facts.tasks:
-        encoder, other = task.result["arms"]["encoder"], task.result["arms"].get("random_weights")
-        tfidf = score(task.result["baselines"]["tfidf_logistic_regression"]["test"])
-        note = f"random weights {test_score(other)}, TF-IDF {tfidf}" if other else f"TF-IDF {tfidf}"
-        name = f"{task.name}, {METRIC_NAMES[task.result['metric']]}"
-        entries.append((test_score(encoder), name, note))
+    entries += [_tile(task) for task in facts.tasks if with_tasks]
     return entries
+
+
+def _tile(task: TaskFacts) -> tuple[str, str, str]:
+    """A task's score, and the best of what it is measured against in each class."""
+    arms, baselines, titles = task.arms(), task.baselines(), task.titles()
+    beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
+    if baselines:
+        strongest = next(iter(baselines))
+        beside.append(f"{titles[strongest]} {score(baselines[strongest]['test'])}")
+    return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(beside)
 
 
 def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
@@ -117,10 +124,21 @@ def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
 
 
 def _task_stages(task: TaskFacts) -> list[tuple[str, list[str]]]:
-    result = task.result
-    data = [f"{count(result['rows']['train'])} rows", number_of(len(result["labels"]), "label")]
-    sweep = [number_of(result["num_trials"], "trial"), number_of(result["num_seeds"], "seed")]
+    encoder, labels = task.arms()["encoder"], task.result["labels"]
+    data = [f"{count(task.result['rows']['train'])} rows"]
+    data.append(number_of(len(labels), "label") if labels else task.result["task_kind"].replace("_", " "))
+    sweep = [number_of(len(encoder["trials"]), "trial"), number_of(len(encoder["seeds"]), "seed")]
     return [(f"task_data@{task.name}", data), (f"sweep@{task.name}", sweep)]
+
+
+def _all_task_stages(facts: Facts) -> list[tuple[str, list[str]]]:
+    """Two cards for a line of many tasks."""
+    encoders = [task.arms()["encoder"] for task in facts.tasks]
+    rows = sum(task.result["rows"]["train"] for task in facts.tasks)
+    trials, seeds = (sum(len(encoder[key]) for encoder in encoders) for key in ("trials", "seeds"))
+    number = number_of(len(facts.tasks), "task")
+    sweep = [number_of(trials, "trial"), number_of(seeds, "seed")]
+    return [("task_data", [number, f"{count(rows)} rows"]), ("sweep", [number, *sweep])]
 
 
 def _card(name: str, entries: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""The curves as CSV files, for `dvc plots`."""
+"""The curves as CSV files, for `dvc plots`, and what is read of the predictions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from bertline.evaluation.facts import Facts
+from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.folders import LineFolders
 
 
@@ -27,9 +27,24 @@ def write_tables(facts: Facts, line: LineFolders, folder: Path) -> None:
     _write(folder / "curves" / "label_efficiency.csv", head, efficiency)
     (folder / "confusion").mkdir()
     for task in facts.tasks:
-        table = pq.read_table(line.sweeps[task.name] / "predictions.parquet", columns=["label", "predicted"])
+        if not (task.result.get("confusion_matrix") or (task.result.get("details") or {}).get("confusion_matrix")):
+            continue
+        table = pq.read_table(line.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
         pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
         _write(folder / "confusion" / f"{task.name}.csv", ["actual", "predicted"], pairs)
+
+
+def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
+    """By test split, how right the best model is about each row (0 to 1), where it says so."""
+    found = {}
+    for split in task.result["test_splits"]:
+        path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
+        if not path.exists() or "correct" not in pq.read_schema(path).names:
+            continue
+        values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
+        if all(value is not None and 0 <= value <= 1 for value in values):
+            found[split] = [float(value) for value in values]
+    return found
 
 
 def _losses(facts: Facts) -> Iterable[Sequence[Any]]:

@@ -14,6 +14,7 @@ from bertline.evaluation.folders import LineFolders
 from bertline.evaluation.wording import percent
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.storage import read_rows
+from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_SIZE = 32
@@ -22,12 +23,14 @@ _COLOURS = 16
 
 
 def vector_space_chart(task: TaskFacts, line: LineFolders, *, num_points: int) -> str | None:
-    """Test passages of a task coloured by label; None for pairs and for more labels than there are colours."""
-    labels = task.result["labels"]
-    rows = read_rows(line.tasks[task.name], "test").first(num_points)
-    if rows.text_pairs is not None or len(labels) > _COLOURS or len(rows) < 3:
+    """Test passages of a task coloured by label; None for all but single passages with one of a few labels each."""
+    labels, config = task.result["labels"], line.params["tasks"][task.name]
+    if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _COLOURS:
         return None
-    max_length = line.params["tasks"][task.name]["max_length"]
+    rows = read_rows(line.tasks[task.name], "test", TextRows).first(num_points)
+    if rows.text_pairs is not None or len(rows) < 3:
+        return None
+    max_length = config["max_length"]
     places, shares = principal_components(mean_vectors(line.pretrain, rows.texts, max_length=max_length))
     groups = []
     for number, label in enumerate(labels):

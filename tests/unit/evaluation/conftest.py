@@ -5,9 +5,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from bertline.corpus.document import Document
@@ -19,14 +16,11 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
-from bertline.tasks.storage import Rows, write_rows
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import Vocabulary
+from evaluation_inputs import HOSTILE, KINDS, WORDS, write_sweep, write_task
 
-HOSTILE = '<script>alert("x")</script> & <b>bold'
-LABELS = ["numpy", "torch", "sympy"]
-_WORDS = ["the", "kernel", "of", "a", "frame", "is", "in", "series", "model", "return", "value", "array", "given"]
 _MODEL = ModelConfig(
     hidden_size=8,
     num_hidden_layers=1,
@@ -55,7 +49,7 @@ def make_line(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full
         params={
             "model": {"num_hidden_layers": 1, "hidden_size": 8},
             "pretrain": {"start_from": None, "film_strip": {"sentences": [f"A [MASK] {HOSTILE}"]}},
-            "tasks": {name: {"max_length": 32} for name in tasks},
+            "tasks": {name: {"max_length": 32, "multi_label": name == "topics"} for name in tasks},
         },
     )
     _write_corpus(line.corpus)
@@ -64,48 +58,21 @@ def make_line(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full
     _manifest(line.examples, "examples", {"lengths": lengths, "dupe_factor": 1, "vocab_size": tokenizer.vocab_size})
     _write_pretrain(line.pretrain, tokenizer, full=full)
     for name in tasks:
-        _write_task(line.tasks[name], pair=name == "match")
-        line.sweeps[name].mkdir(parents=True)
-        write_json(line.sweeps[name] / "result.json", make_result(name, full=full))
-        pq.write_table(
-            pa.table({"label": ["numpy", "torch"], "predicted": ["numpy", "sympy"]}),
-            line.sweeps[name] / "predictions.parquet",
-        )
+        write_task(line.tasks[name], name)
+        write_sweep(line.sweeps[name], name, full=full)
     write_json(line.metrics / "corpus.json", {"documents": 3})
     return line
-
-
-def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
-    """A sweep's result.json; not `full`: one seed, no random-weights arm, no label efficiency, no errors."""
-    arms = {"encoder": _arm(0.42, full), "random_weights": _arm(0.28, full) if full else None}
-    efficiency = [
-        {"rows": rows, "arm": arm, "test_mean": base + rows / 20_000, "test_std": 0.01, "num_seeds": 3}
-        for arm, base in (("encoder", 0.35), ("random_weights", 0.2), ("tfidf_logistic_regression", 0.25))
-        for rows in (200, 1000, 4000)
-    ]
-    error = {"text": f"The kernel {HOSTILE}", "text_pair": None, "gold": "numpy", "predicted": "torch", "score": 0.97}
-    return {
-        "task": name,
-        "metric": "accuracy",
-        "labels": LABELS,
-        "num_trials": 4,
-        "num_seeds": 5 if full else 1,
-        "rows": {"train": 1000, "dev": 300, "test": 300},
-        "arms": arms,
-        "baselines": {
-            "majority": {"dev": 0.1, "test": 0.09},
-            "tfidf_logistic_regression": {"dev": 0.33, "test": 0.32, "best_params": {"C": 1.0}},
-        },
-        "comparison": {"difference": 0.14, "threshold": 0.02, "beats_random_weights": True} if full else None,
-        "label_efficiency": efficiency if full else [],
-        "confusion_matrix": [[20, 3, 1], [2, 25, 0], [4, 4, 30]],
-        "examples": {"confident_errors": [error] if full else []},
-    }
 
 
 @pytest.fixture
 def line(tmp_path: Path) -> LineFolders:
     return make_line(tmp_path / "artifacts")
+
+
+@pytest.fixture
+def whole_line(tmp_path: Path) -> LineFolders:
+    """A task of every kind."""
+    return make_line(tmp_path / "artifacts", tasks=tuple(KINDS))
 
 
 @pytest.fixture
@@ -118,30 +85,6 @@ def bare_line(tmp_path: Path) -> LineFolders:
 def modest_line(tmp_path: Path) -> LineFolders:
     """One task without a random-weights arm, label efficiency or spread."""
     return make_line(tmp_path / "artifacts", tasks=("library",), full=False)
-
-
-def _arm(mean: float, full: bool) -> dict[str, Any]:
-    seeds = [{"seed": n, "dev": mean + n / 200, "test": mean + (n - 2) / 100} for n in range(5 if full else 1)]
-    states = ("COMPLETE", "COMPLETE", "PRUNED", "FAIL")
-    trials = [
-        {
-            "number": number,
-            "state": state,
-            "params": {"lr": 10.0 ** (-4 + number / 2), "epochs": 3, "batch_size": 16 * (1 + number % 2)},
-            "dev": None if state == "FAIL" else mean - number / 50,
-        }
-        for number, state in enumerate(states)
-    ]
-    return {
-        "best_params": {"lr": 3e-4, "batch_size": 16},
-        "best_dev": mean,
-        "trials": trials,
-        "seeds": seeds,
-        "dev_mean": mean,
-        "dev_std": 0.01 if full else 0.0,
-        "test_mean": mean,
-        "test_std": 0.0158 if full else 0.0,
-    }
 
 
 def _write_corpus(folder: Path) -> None:
@@ -166,7 +109,7 @@ def _write_corpus(folder: Path) -> None:
 def _write_tokenizer(folder: Path) -> Tokenizer:
     letters = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{a}" for a in letters if a.isalpha())]
-    tokenizer = Tokenizer(Vocabulary(pieces=tuple(dict.fromkeys([*words, *_WORDS])), lowercase=True))
+    tokenizer = Tokenizer(Vocabulary(pieces=tuple(dict.fromkeys([*words, *WORDS])), lowercase=True))
     folder.mkdir(parents=True)
     save_tokenizer(tokenizer, folder)
     sample = {"embeddings": "em ##bed ##dings"}
@@ -220,16 +163,6 @@ def _film_lines() -> list[str]:
             guesses = [["array", sure], ["tensor", (1 - sure) / 3], ["##s", 0.02], [HOSTILE[:8], 0.01], ["of", 0.005]]
             lines.append(json.dumps({"step": step, "sentence": sentence, "guesses": guesses}) + "\n")
     return lines
-
-
-def _write_task(folder: Path, *, pair: bool) -> None:
-    folder.mkdir(parents=True)
-    texts = [" ".join(_WORDS[(row + n) % len(_WORDS)] for n in range(6)) for row in range(12)]
-    labels = np.arange(12, dtype=np.int64) % 3
-    rows = Rows([str(n) for n in range(12)], texts, texts[::-1] if pair else None, labels)
-    for split in ("train", "dev", "test"):
-        write_rows(folder, split, rows)
-    _manifest(folder, "task", {"labels": LABELS, "pair": pair, "metric": "accuracy"})
 
 
 def _manifest(folder: Path, kind: str, content: dict[str, Any]) -> None:

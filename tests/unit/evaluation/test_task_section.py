@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import Any
 
@@ -6,44 +7,198 @@ import pytest
 from bertline.evaluation.data_section import sample_documents
 from bertline.evaluation.facts import TaskFacts
 from bertline.evaluation.folders import LineFolders
-from bertline.evaluation.task_section import task_charts, task_section, varied
-from bertline.foundation.files import read_json
+from bertline.evaluation.overlap import Overlap
+from bertline.evaluation.task_charts import task_charts, varied
+from bertline.evaluation.task_section import task_section
+from bertline.evaluation.wording import escape
+from evaluation_inputs import HOSTILE, KINDS, make_result
 
 
-@pytest.fixture
-def result(line: LineFolders) -> dict[str, Any]:
-    return read_json(line.sweeps["library"] / "result.json")
+def facts(name: str, **changes: Any) -> TaskFacts:
+    return TaskFacts(name=name, manifest={}, result={**make_result(name), **changes}, calibration={})
 
 
-def page(result: dict[str, Any]) -> str:
-    task = TaskFacts(name="library", manifest={}, result=result)
-    return task_section(task, task_charts(task))
+def page(task: TaskFacts, overlaps: dict[str, Overlap] | None = None, correct: list[float] | None = None) -> str:
+    right = {} if correct is None else {"test": correct}
+    return task_section(task, task_charts(task), overlaps or {}, right).replace("\u202f", " ")
 
 
-def test_only_hyperparameters_that_took_several_numbers_are_drawn(result: dict[str, Any]) -> None:
-    assert varied(result) == ["batch_size", "lr"]
+def words(text: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", text))
 
 
-def test_a_difference_within_the_spread_is_not_called_a_win(result: dict[str, Any]) -> None:
-    assert "Pretraining helps here" in page(result)
-    result["comparison"] = {"difference": 0.01, "threshold": 0.05, "beats_random_weights": False}
-    said = page(result)
+def overlap(*touched: int, rows: int = 60, flagged: bool = False) -> Overlap:
+    share = len(touched) / rows
+    return Overlap(
+        ngram=8,
+        rows=rows,
+        rows_too_short=2,
+        share_of_rows=share,
+        share_of_ngrams=share / 2,
+        flagged=flagged,
+        touched=touched,
+    )
+
+
+def test_only_hyperparameters_that_took_several_numbers_are_drawn() -> None:
+    assert varied(facts("library")) == ["batch_size", "learning_rate"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_names_its_score_its_baselines_and_what_was_wrong(name: str) -> None:
+    task = facts(name)
+    said = page(task)
+    for baseline in task.result["baselines"].values():
+        assert said.count(baseline["title"]) >= 3  # sentence, comparison, chart
+    assert "Where it is sure and wrong" in said
+    assert "general-encoder" in said
+    assert "/models" not in said
+    assert HOSTILE not in said
+
+
+def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
+    assert "Pretraining helps here" in page(facts("library"))
+    comparison = {"difference": 0.01, "threshold": 0.05, "beats_random_weights": False}
+    said = page(facts("library", comparison=comparison))
     assert "no clear difference" in said
     assert "is not more than the 0.050" in said
 
 
-def test_one_seed_proves_nothing(result: dict[str, Any]) -> None:
-    for arm in result["arms"].values():
+@pytest.mark.parametrize(
+    ("difference", "p_value", "better", "said"),
+    [
+        (0.05, 0.004, True, "Your own encoder beats general-encoder on your task: by 0.050"),
+        (-0.05, 0.004, False, "Your own encoder does not beat general-encoder on your task: it is 0.050 behind"),
+        (0.005, 0.4, False, "Whether your own encoder or general-encoder is better on your task is not shown"),
+    ],
+)
+def test_whether_the_own_encoder_beats_a_general_one_is_answered(
+    difference: float, p_value: float, better: bool, said: str
+) -> None:
+    task = facts("library")
+    interval = [difference - 0.02, difference + 0.02]
+    found = {"difference": difference, "interval": interval, "p_value": p_value, "better": better}
+    task.result["comparisons"]["reference_encoder"] = found
+    assert said in words(page(task))
+    assert ("once in 250 times" in page(task)) is (p_value == 0.004)
+
+
+def test_one_seed_proves_nothing() -> None:
+    task = facts("library")
+    for arm in task.result["arms"].values():
         arm["seeds"] = arm["seeds"][:1]
-    assert "One seed has no spread" in page(result)
+    assert "One seed has no spread" in page(task)
 
 
-def test_a_trial_that_failed_before_its_first_score_is_left_out(result: dict[str, Any]) -> None:
-    for arm in result["arms"].values():
+def test_a_start_other_than_the_lines_own_is_named() -> None:
+    task = facts("library", start="ada/encoder")
+    task.result["arms"]["encoder"]["title"] = "ada/encoder"
+    assert "On library ada/encoder reaches accuracy" in page(task)
+    assert "nothing is said of pretraining" in page(facts("library", start="random"))
+
+
+def test_failed_runs_are_said_and_only_then() -> None:
+    task = facts("library")
+    assert "2 of 5 seeds of the same encoder from random weights" in page(task)
+    task.result["arms"]["random_weights"]["num_degenerate"] = 0
+    assert "Failed runs" not in page(task)
+
+
+def test_a_trial_that_failed_before_its_first_score_is_left_out() -> None:
+    task = facts("library")
+    for arm in task.result["arms"].values():
         for trial in arm["trials"]:
             trial["dev"] = None
-    assert varied(result) == []
-    assert "What the sweep tried" in page(result)
+    assert varied(task) == []
+    assert "What the sweep tried" in page(task)
+
+
+def test_all_splits_have_their_scores_with_the_chosen_metric_first() -> None:
+    said = words(page(facts("topics")))
+    assert "test mismatched, 300 rows accuracy macro F1 seeds" in said
+    assert "test (mismatched)" in words(page(facts("topics"), {"test_mismatched": overlap()}))
+
+
+def test_the_candidates_stand_beside_the_chosen_configuration() -> None:
+    said = words(page(facts("search")))
+    assert "batch size 16 and learning rate 0.0003 0.420 ± 0.010 5 chosen" in said
+    assert "batch size 32 and learning rate 0.0001 0.400 ± 0.010 5" in said
+    assert "the number of workers has a part in the result" in said
+
+
+def test_overlap_is_flagged_beside_the_score_and_rows_without_it_are_scored_apart() -> None:
+    correct = [1.0] * 12 + [0.0] * 8 + [1.0] * 20 + [0.0] * 20
+    flagged = page(facts("library"), {"test": overlap(*range(20), flagged=True)}, correct)
+    said = words(flagged)
+    assert "may have been read in pretraining" in said
+    assert "20 of 60 rows of test (33.3 %) share a run of 8 words" in said
+    assert "gets 60.0 % of these rows right and 50.0 % of the others" in said
+    assert '<p class="verdict unsure">Part of this test' in flagged
+    few = words(page(facts("library"), {"test": overlap(3)}, correct))
+    assert "may have been read" not in few
+    assert "of the others" not in few
+    assert "none of the 60 rows of test" in words(page(facts("library"), {"test": overlap()}))
+
+
+def test_a_tagged_error_shows_both_taggings_word_by_word() -> None:
+    said = page(facts("names"))
+    assert '<mark class="right">Lovelace</mark>' in said
+    assert '<span class="missed">Lovelace</span>' in said
+    assert '<mark class="wrong">London<small>person</small></mark>' in said
+    assert escape(HOSTILE.split()[0]) in said
+
+
+def test_a_wrong_answer_stands_in_its_context() -> None:
+    said = page(facts("answers"))
+    assert '<mark class="right">the northern sea</mark>' in said
+    assert '<mark class="wrong">the hills</mark>' in said
+    assert words(said).count("Some sentences before.") < 20
+
+
+def test_answers_that_are_not_found_in_the_context_do_not_hide_it() -> None:
+    task = facts("answers")
+    task.result["examples"]["confident_errors"][0] |= {"gold": "", "predicted": "nowhere"}
+    said = words(page(task))
+    assert "is no answer, answered nowhere" in said
+    assert "Some sentences before." in said
+
+
+def test_what_dev_decided_is_said() -> None:
+    task = TaskFacts(
+        name="answers", manifest={}, result=make_result("answers"), calibration={"no_answer_threshold": -1.25}
+    )
+    assert "no answer where &#x27;none&#x27; scores more than -1.25" in page(task)
+
+
+def test_reranking_is_shown_before_and_after() -> None:
+    assert "MAP 0.200 0.420 +0.220" in words(page(facts("order")))
+
+
+def test_perplexity_is_given_beside_its_logarithm() -> None:
+    assert "negative log perplexity −2.500 ± 0.016" in words(page(facts("blanks")))
+    assert "a perplexity of 12.2" in page(facts("blanks"))
+
+
+def test_scores_by_type_and_by_label_are_tables() -> None:
+    assert "person" in words(page(facts("names"))).split("By type")[1]
+    assert "numpy 0.400 0.500" in words(page(facts("topics"))).split("By label")[1]
+
+
+def test_of_very_many_labels_only_the_worst_confusions_are_shown() -> None:
+    labels = [f"label {n}" for n in range(60)]
+    matrix = [[0] * 60 for _ in labels]
+    matrix[3][7], matrix[3][3], matrix[5][1] = 9, 50, 2
+    said = words(page(facts("library", labels=labels, confusion_matrix=matrix)))
+    assert "label 3 label 7 9 label 5 label 1 2" in said
+    assert "label 40" not in said
+
+
+def test_details_that_no_one_foresaw_are_shown_plainly() -> None:
+    said = words(
+        page(facts("library", details={"new_figure": 0.25, "by_length": {"short": 0.5}}, confusion_matrix=None))
+    )
+    assert "new figure 0.250" in said
+    assert "by length, short 0.500" in said
 
 
 def test_sample_documents_are_held_out_and_the_same_each_time(line: LineFolders, tmp_path: Path) -> None:

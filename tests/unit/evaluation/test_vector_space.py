@@ -8,6 +8,7 @@ from bertline.evaluation.facts import TaskFacts, read_facts
 from bertline.evaluation.folders import LineFolders
 from bertline.evaluation.svg import chart_css
 from bertline.evaluation.vector_space import mean_vectors, principal_components, vector_space_chart
+from evaluation_inputs import KINDS
 
 
 def test_the_first_component_is_the_widest_direction_with_a_fixed_sign() -> None:
@@ -31,14 +32,17 @@ def test_long_texts_are_cut_to_the_tasks_length(line: LineFolders) -> None:
     assert mean_vectors(line.pretrain, ["kernel " * 500], max_length=16).shape == (1, 8)
 
 
-@pytest.mark.parametrize(("name", "drawn"), [("library", True), ("match", False)])
-def test_single_passages_are_drawn_and_pairs_are_not(line: LineFolders, name: str, drawn: bool) -> None:
-    task = next(task for task in read_facts(line, "title").tasks if task.name == name)
-    assert (vector_space_chart(task, line, num_points=12) is not None) is drawn
+@pytest.mark.parametrize(("name", "drawn"), [(name, name == "library") for name in KINDS])
+def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
+    whole_line: LineFolders, name: str, drawn: bool
+) -> None:
+    task = next(task for task in read_facts(whole_line, "title").tasks if task.name == name)
+    assert (vector_space_chart(task, whole_line, num_points=12) is not None) is drawn
 
 
 def test_more_labels_than_colours_are_not_drawn(line: LineFolders, tmp_path: Path) -> None:
-    task = TaskFacts(name="library", manifest={}, result={"labels": [str(n) for n in range(17)]})
+    result = {"task_kind": "classification", "labels": [str(n) for n in range(17)]}
+    task = TaskFacts(name="library", manifest={}, result=result, calibration={})
     assert vector_space_chart(task, line, num_points=12) is None
 
 

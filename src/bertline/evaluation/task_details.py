@@ -1,0 +1,119 @@
+"""What is told of one kind of task and not of others: confusion, scores by type, before and after re-ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertline.evaluation.facts import TaskFacts
+from bertline.evaluation.parts import paragraph, table
+from bertline.evaluation.wording import count, escape, metric_name, score, signed
+
+_NAMES = {"oracle": "the best choice of sentences"}
+_MOST_LABELS = 40
+_MOST_CONFUSIONS = 12
+_SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before")
+_THRESHOLDS = {
+    "no_answer_threshold": "It says that there is no answer where 'none' scores more than {} above the best answer",
+    "threshold": "It gives every label whose probability is at least {}",
+}
+
+
+def details_section(task: TaskFacts) -> str:
+    """Everything that a kind of task says of the best model on test."""
+    details: dict[str, Any] = task.result.get("details") or {}
+    matrix = task.result.get("confusion_matrix") or details.get("confusion_matrix")
+    labels = details.get("labels") or task.result["labels"]
+    blocks = [
+        *(_decided(name, value) for name, value in task.calibration.items()),
+        _confusion(matrix, labels) if matrix else "",
+        _by_type(details["by_type"]) if details.get("by_type") else "",
+        _before_and_after(task, details["before"]) if details.get("before") else "",
+        _others({name: value for name, value in details.items() if name not in _SHOWN_ELSEWHERE}),
+    ]
+    return "".join(blocks)
+
+
+def _confusion(matrix: list[list[int]], labels: list[str]) -> str:
+    heading = "<h3>What is taken for what</h3>"
+    if len(labels) > _MOST_LABELS:
+        return heading + _worst_confusions(matrix, labels)
+    head = "".join(f'<th title="{escape(label)}">{number}</th>' for number, label in enumerate(labels, 1))
+    body = []
+    for number, (label, row) in enumerate(zip(labels, matrix, strict=True), 1):
+        total = sum(row) or 1
+        cells = "".join(f'<td style="--v:{value / total:.2f}">{value or ""}</td>' for value in row)
+        body.append(f"<tr><th>{number} {escape(label)}</th>{cells}</tr>")
+    return (
+        heading
+        + paragraph("Test rows of the seed that was best on dev: a line for each true label, a column for each answer.")
+        + f'<div class="scroll"><table class="matrix"><thead><tr><th></th>{head}</tr></thead>'
+        + f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _worst_confusions(matrix: list[list[int]], labels: list[str]) -> str:
+    wrong = sorted(
+        (
+            (-value, gold, predicted)
+            for gold, row in enumerate(matrix)
+            for predicted, value in enumerate(row)
+            if value and gold != predicted
+        )
+    )[:_MOST_CONFUSIONS]
+    rows = [[labels[gold], labels[predicted], count(-value)] for value, gold, predicted in wrong]
+    said = f"The most frequent of them among {len(labels)} labels, on test rows of the seed that was best on dev."
+    return paragraph(said) + table(["is", "taken for", "rows"], rows)
+
+
+def _by_type(by_type: Mapping[str, Mapping[str, float]]) -> str:
+    names = list(dict.fromkeys(name for scores in by_type.values() for name in scores))
+    rows = [[kind, *(_figure(scores.get(name)) for name in names)] for kind, scores in by_type.items()]
+    return "<h3>By type</h3>" + table(["", *map(metric_name, names)], rows)
+
+
+def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> str:
+    after: Mapping[str, Any] = task.result["arms"]["encoder"]["scores"].get("test", {})
+    rows = []
+    for name, value in before.items():
+        if name in after:
+            mean = after[name]["mean"]
+            rows.append([metric_name(name), score(value), score(mean), signed(mean - value)])
+    if not rows:
+        return _others({"before": before})
+    said = "The order that the candidates came in, and the order that the encoder puts them into (mean over seeds)."
+    return "<h3>Before and after</h3>" + paragraph(said) + table(["", "before", "after", "difference"], rows)
+
+
+def _others(details: Mapping[str, Any]) -> str:
+    """Figures that have no form of their own here: better shown plainly than left out."""
+    blocks, rows = [], []
+    for name, value in details.items():
+        words = metric_name(name)
+        if isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
+            blocks.append(f"<h3>{escape(words.capitalize())}</h3>{_by_type(value).removeprefix('<h3>By type</h3>')}")
+        elif isinstance(value, Mapping) and all(_is_plain(inner) for inner in value.values()):
+            words = _NAMES.get(name, words)
+            rows += [[f"{words}, {metric_name(key)}", _figure(inner)] for key, inner in value.items()]
+        elif _is_plain(value):
+            rows.append([words, _figure(value)])
+    if rows:
+        blocks.append("<h3>More figures</h3>" + table(["", ""], rows))
+    return "".join(blocks)
+
+
+def _decided(name: str, value: float) -> str:
+    said = _THRESHOLDS.get(name, f"{name.replace('_', ' ')}: {{}}".capitalize())
+    return paragraph(f"{said.format(f'{value:.3g}')} (chosen on dev).")
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, int | float | str)
+
+
+def _figure(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    return count(value) if isinstance(value, int) else score(value)

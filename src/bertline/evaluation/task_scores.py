@@ -1,0 +1,220 @@
+"""A task's scores in words and tables: what is beaten, by how much, and whether chance explains it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from bertline.evaluation.facts import TaskFacts, spread_of
+from bertline.evaluation.overlap import Overlap
+from bertline.evaluation.parts import folded, paragraph, table
+from bertline.evaluation.wording import (
+    by_chance,
+    count,
+    escape,
+    listing,
+    metric_name,
+    number_of,
+    percent,
+    score,
+    signed,
+)
+
+_FEWEST_ROWS = 10
+"""For an average of their own."""
+
+
+def scores_sentence(task: TaskFacts) -> str:
+    """A task's score with every baseline and the spread over seeds."""
+    titles, arms = task.titles(), task.arms()
+    encoder = arms["encoder"]
+    against = [
+        f"{test_score(arm)} for {_in_a_sentence(titles[name])}" for name, arm in arms.items() if name != "encoder"
+    ]
+    against += [f"{score(baseline['test'])} for {titles[name]}" for name, baseline in task.baselines().items()]
+    seeds = len(encoder["seeds"])
+    repeated = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed, so its spread is not known"
+    who = "it reaches" if task.result["start"] == "line" else f"{titles['encoder']} reaches"
+    said = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
+    perplexity = f", a perplexity of {_perplexity(encoder['test_mean'])}" if _is_perplexity(task) else ""
+    return f"{said}{perplexity}, against {listing(against)}." if against else f"{said}{perplexity}."
+
+
+def test_score(arm: dict[str, Any]) -> str:
+    """An arm's mean on test with its spread; one seed has none."""
+    return score(arm["test_mean"], spread_of(arm, "test"))
+
+
+def verdicts(task: TaskFacts) -> str:
+    """Whether pretraining helps, whether the encoder beats the reference one, and every comparison as a table."""
+    blocks = [_pretraining(task), _reference(task), _comparisons(task), _failed_runs(task)]
+    return "".join(block for block in blocks if block)
+
+
+def _pretraining(task: TaskFacts) -> str:
+    comparison = task.result.get("comparison")
+    if task.result["start"] == "random":
+        return paragraph("It started from random weights, so nothing is said of pretraining here.", "verdict unsure")
+    if comparison and len(task.arms()["encoder"]["seeds"]) < 2:
+        return paragraph("One seed has no spread, so whether pretraining helps here is not shown.", "verdict unsure")
+    if not comparison:
+        return paragraph("It was not compared with the same encoder from random weights.", "verdict unsure")
+    difference, threshold = comparison["difference"], comparison["threshold"]
+    helps = comparison["beats_random_weights"]
+    said = "Pretraining helps here" if helps else "Pretraining makes no clear difference here"
+    than = "more" if difference > threshold else "not more"
+    return paragraph(
+        f"{said}: the difference of the means, {difference:.3f}, is {than} than the {threshold:.3f} that two standard "
+        "deviations of the seeds would give by chance.",
+        "verdict good" if helps else "verdict unsure",
+    )
+
+
+def _reference(task: TaskFacts) -> str:
+    reference = task.arms().get("reference_encoder")
+    found = task.result["comparisons"].get("reference_encoder")
+    if not reference or not found:
+        return ""
+    name, difference = task.titles()["reference_encoder"], found["difference"]
+    chance = f"Chance alone would give so large a difference {by_chance(found['p_value'])}"
+    low, high = found["interval"]
+    interval = f"95 % interval of the difference {signed(low)} to {signed(high)}"
+    if found["better"]:
+        said = f"Your own encoder beats {name} on your task: by {difference:.3f} ({interval}). {chance}."
+    elif found["interval"][1] < 0:
+        said = f"Your own encoder does not beat {name} on your task: it is {-difference:.3f} behind ({interval}). "
+        said += f"{chance}."
+    else:
+        said = (
+            f"Whether your own encoder or {name} is better on your task is not shown: they are {abs(difference):.3f} "
+        )
+        said += f"apart ({interval}). {chance}."
+    return paragraph(said, "verdict good" if found["better"] else "verdict unsure")
+
+
+def _comparisons(task: TaskFacts) -> str:
+    titles, rows = task.titles(), []
+    for name in titles:
+        if (found := task.result["comparisons"].get(name)) is None:
+            continue
+        verdict = "beaten" if found["better"] else "better" if found["interval"][1] < 0 else "no clear difference"
+        difference, (low, high) = signed(found["difference"]), found["interval"]
+        interval = f"{signed(low)} to {signed(high)}"
+        rows.append([titles[name], difference, interval, by_chance(found["p_value"]), verdict])
+    if not rows:
+        return ""
+    head = ["measured against", "difference", "95 % interval", "chance alone gives as much", ""]
+    rows_of_test = number_of(task.result["rows"]["test"], "test row")
+    return table(head, rows) + paragraph(f"Paired over the same {rows_of_test}, resampled.", "soft")
+
+
+def _failed_runs(task: TaskFacts) -> str:
+    said = [
+        f"{arm['num_degenerate']} of {number_of(len(arm['seeds']), 'seed')} of {_in_a_sentence(task.titles()[name])}"
+        for name, arm in task.arms().items()
+        if arm.get("num_degenerate")
+    ]
+    if not said:
+        return ""
+    said_of_them = f"Failed runs, which say the same of every row: {listing(said)}. The means count them."
+    return paragraph(said_of_them, "verdict unsure")
+
+
+def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[str, list[float]]) -> str:
+    """How much of each test set stands in the pretraining corpus, flagged where it is much.
+
+    Args:
+        task: The task.
+        overlaps: By test split.
+        correct: By test split, how right the best model is about each row, in the order of the rows; may be missing.
+    """
+    blocks = []
+    for split, found in overlaps.items():
+        name = "test" if split == "test" else f"test ({split.removeprefix('test_').replace('_', ' ')})"
+        said = _overlap_sentence(name, found) + _clean_sentence(found, correct.get(split, []))
+        blocks.append(paragraph(said, "verdict unsure" if found.flagged else "soft"))
+    return "".join(blocks)
+
+
+def _overlap_sentence(name: str, found: Overlap) -> str:
+    if not found.rows:
+        return f"Overlap with the pretraining text: the rows of {name} are too short to look for."
+    if not found.touched:
+        return (
+            f"Overlap with the pretraining text: none of the {count(found.rows)} rows of {name} shares a run of "
+            f"{found.ngram} words with it."
+        )
+    short = f" {number_of(found.rows_too_short, 'row')} of fewer than 4 words were not looked for."
+    warning = "Part of this test may have been read in pretraining. " if found.flagged else ""
+    return (
+        f"{warning}Overlap with the pretraining text: {count(len(found.touched))} of {count(found.rows)} rows of "
+        f"{name} ({percent(found.share_of_rows)}) share a run of {found.ngram} words with it; "
+        f"{percent(found.share_of_ngrams)} of all such runs stand there.{short if found.rows_too_short else ''}"
+    )
+
+
+def _clean_sentence(found: Overlap, correct: list[float]) -> str:
+    touched = set(found.touched)
+    inside = [value for place, value in enumerate(correct) if place in touched]
+    outside = [value for place, value in enumerate(correct) if place not in touched]
+    if min(len(inside), len(outside)) < _FEWEST_ROWS:
+        return ""
+    means = [sum(values) / len(values) for values in (inside, outside)]
+    if set(correct) <= {0.0, 1.0}:
+        return f" The best model gets {percent(means[0])} of these rows right and {percent(means[1])} of the others."
+    return f" The best model scores {score(means[0])} on these rows and {score(means[1])} on the others."
+
+
+def score_tables(task: TaskFacts) -> str:
+    """Every score of every split, folded; a table a split."""
+    blocks, titles = [], task.titles()
+    for split in ("dev", *task.result["test_splits"]):
+        contents = {**task.arms(), **task.baselines()}
+        metrics = list(dict.fromkeys(metric for one in contents.values() for metric in one["scores"].get(split, {})))
+        if not metrics:
+            continue
+        metrics.sort(key=lambda metric: metric != task.metric)  # the one that trials were chosen by comes first
+        rows = [
+            [titles[name], *(_cell(one, split, metric) for metric in metrics), _seeds(one)]
+            for name, one in contents.items()
+        ]
+        head = ["", *map(metric_name, metrics), "seeds"]
+        size = task.result["rows"].get(split)
+        heading = split.replace("_", " ") + (f", {number_of(size, 'row')}" if size else "")
+        blocks.append(f"<h4>{escape(heading)}</h4>{table(head, rows)}")
+    return folded("All scores as a table", "".join(blocks) or _plain_scores(task))
+
+
+def _plain_scores(task: TaskFacts) -> str:
+    titles = task.titles()
+    rows = [
+        [titles[name], score(arm["dev_mean"], spread_of(arm, "dev")), test_score(arm), _seeds(arm)]
+        for name, arm in task.arms().items()
+    ]
+    rows += [[titles[name], score(one["dev"]), score(one["test"]), "–"] for name, one in task.baselines().items()]
+    return table(["", "dev", "test", "seeds"], rows)
+
+
+def _cell(content: dict[str, Any], split: str, metric: str) -> str:
+    value = content["scores"].get(split, {}).get(metric)
+    if value is None:
+        return "–"
+    if not isinstance(value, dict):
+        return score(value)
+    return score(value["mean"], value["std"] if len(content["seeds"]) > 1 else None)
+
+
+def _seeds(content: dict[str, Any]) -> str:
+    return str(len(content["seeds"])) if "seeds" in content else "–"
+
+
+def _in_a_sentence(title: str) -> str:
+    return "the same encoder from random weights" if title.endswith("random weights") else title
+
+
+def _is_perplexity(task: TaskFacts) -> bool:
+    return task.metric == "negative_log_perplexity"
+
+
+def _perplexity(negative_log: float) -> str:
+    return f"{math.exp(min(-negative_log, 50.0)):,.1f}"
