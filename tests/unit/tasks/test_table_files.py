@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.table_files import TableLayout, read_records
 
 PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig")
@@ -106,3 +107,105 @@ def test_files_that_cannot_be_read_say_why(tmp_path):
     assert "Python does not know" in damaged(tmp_path, "rows.csv", b"a\n", encoding="klingon")
     with pytest.raises(DataError, match="is not a file"):
         list(read_records(tmp_path / "none.csv", PLAIN))
+
+
+def values_of(tmp_path, name, content, bad_rows=None, **changes):
+    (tmp_path / name).write_bytes(content)
+    return [list(record.values.values()) for record in read_records(tmp_path / name, layout(**changes), bad_rows)]
+
+
+# A quote opens in line 3 and finds its partner, an inch mark, in line 5: csv would read one row of the right width.
+SWALLOWING = b'a\tb\tc\n1\tplain\tx\n2\t"open\tx\n3\tmore\ty\n4\t6 feet, 5"\tz\n5\tlast\tx\n'
+
+
+def test_a_quote_that_swallows_whole_rows_is_named_where_it_opens(tmp_path):
+    message = damaged(tmp_path, "a.tsv", SWALLOWING)
+    assert "a.tsv:3" in message and "2 lines further down" in message and "source.quoting to false" in message
+    message = damaged(tmp_path, "a.csv", SWALLOWING.replace(b", ", b" ").replace(b"\t", b","))
+    assert "a.csv:3" in message and "source.quoting to false" in message
+
+
+def test_a_quote_that_swallows_rows_is_never_skipped(tmp_path):
+    (tmp_path / "a.tsv").write_bytes(SWALLOWING)
+    with pytest.raises(DataError, match=r"a\.tsv:3"):
+        list(read_records(tmp_path / "a.tsv", layout(), BadRows("skip")))
+    # Here the closing quote stands in another column, so the row has too many fields.
+    (tmp_path / "b.tsv").write_bytes(b'a\tb\n"open\tx\nnext"\ty\tz\n')
+    with pytest.raises(DataError, match=r"b\.tsv:2 has 3 fields"):
+        list(read_records(tmp_path / "b.tsv", layout(), BadRows("skip")))
+
+
+def test_with_quoting_off_the_swallowing_file_has_all_its_rows(tmp_path):
+    rows = values_of(tmp_path, "a.tsv", SWALLOWING, quoting=False)
+    assert [row[0] for row in rows] == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Dear Sir,\nthank you, all,\nbye", "one\n\ntwo", "1, 2\n3, 4", 'he said "no"\nand, then', "a,b,c\nd,e,f\n"],
+)
+def test_text_over_several_lines_is_no_swallowed_row(tmp_path, text):
+    quoted = '"' + text.replace('"', '""') + '"'
+    rows = values_of(tmp_path, "a.csv", f"a,b\n{quoted},x\nplain,y\n".encode())
+    assert rows == [[text, "x"], ["plain", "y"]]
+
+
+def test_rows_of_a_wrong_width_are_counted_where_that_is_configured(tmp_path):
+    bad_rows = BadRows("skip")
+    content = b"a\tb\n1\t2\n1\n1\t2\t3\n3\t4\n"
+    assert values_of(tmp_path, "a.tsv", content, bad_rows) == [["1", "2"], ["3", "4"]]
+    assert bad_rows.dropped == {"too_few_fields": 1, "too_many_fields": 1}
+
+
+def test_further_fields_are_ignored_where_that_is_configured(tmp_path):
+    content = b"a\tb\n1\t2\n1\t2\t3\n"
+    assert "source.extra_fields" in damaged(tmp_path, "a.tsv", content)
+    assert values_of(tmp_path, "a.tsv", content, extra_fields="ignore") == [["1", "2"], ["1", "2"]]
+
+
+def test_without_a_header_the_first_row_gives_the_width(tmp_path):
+    message = damaged(tmp_path, "a.tsv", b"1\t2\n1\t2\t3\n", header=False)
+    assert "a.tsv:2 has 3 fields, the first row has 2" in message
+    ragged = values_of(tmp_path, "a.tsv", b"1\t2\t3\n1\t2\n", header=False, extra_fields="ignore")
+    assert ragged == [["1", "2", "3"], ["1", "2"]]
+
+
+def test_a_separator_and_a_number_of_fields_can_be_given(tmp_path):
+    content = b"NUM:dist How far is it ?\nLOC:city What town ?\n"
+    rows = values_of(tmp_path, "a.tsv", content, header=False, quoting=False, separator=" ", max_fields=2)
+    assert rows == [["NUM:dist", "How far is it ?"], ["LOC:city", "What town ?"]]
+    assert values_of(tmp_path, "b.csv", b"a;b\n1,5;2\n", separator=";") == [["1,5", "2"]]
+
+
+def test_line_ends_of_any_system_end_rows_and_are_no_part_of_them(tmp_path):
+    for quoting in (True, False):
+        assert values_of(tmp_path, "a.tsv", b"a\tb\r\n1\t2\r\n\r\n3\t4", quoting=quoting) == [["1", "2"], ["3", "4"]]
+
+
+def test_unusual_line_ends_inside_a_text_do_not_end_its_row(tmp_path):
+    content = "a\tb\none\u2028two\x85three\x0b\tx\n".encode()
+    for quoting in (True, False):
+        assert values_of(tmp_path, "a.tsv", content, quoting=quoting) == [["one\u2028two\x85three\x0b", "x"]]
+
+
+def test_the_mark_of_utf_8_in_a_file_said_to_be_latin_1_is_an_error(tmp_path):
+    assert "starts with the mark of UTF-8" in damaged(
+        tmp_path, "a.csv", "\ufeffa,b\n1,2\n".encode(), encoding="latin-1"
+    )
+
+
+def test_a_mark_before_a_quoted_header_is_no_part_of_it(tmp_path):
+    (tmp_path / "a.csv").write_bytes('\ufeff"text","label"\n"one","x"\n'.encode())
+    (record,) = read_records(tmp_path / "a.csv", layout(encoding="utf-8"))
+    assert record.values == {"text": "one", "label": "x"}
+
+
+def test_lines_that_are_no_json_are_counted_where_that_is_configured(tmp_path):
+    bad_rows = BadRows("skip")
+    assert values_of(tmp_path, "a.jsonl", b'{"a": 1}\n{"a": \n[1]\n{"a": 2}\n', bad_rows) == [[1], [2]]
+    assert bad_rows.dropped == {"not_json": 2}
+
+
+def test_a_torn_gzip_file_is_named(tmp_path):
+    whole = gzip.compress(b"a,b\n" + b"1,2\n" * 5000)
+    assert "not a whole gzip file" in damaged(tmp_path, "a.csv.gz", whole[: len(whole) // 2])
