@@ -1,0 +1,232 @@
+"""Tables of several labels, of numbers and of extra tests; bad rows as errors and as counts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.build import build_task
+from bertline.tasks.storage import read_rows, read_task_manifest
+from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+
+TOPICS = [["sport"], ["politics", "sport"], [], ["art", "politics"]]
+
+
+def write_tsv(path, rows, header=("text", "label")):
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in [header, *rows]))
+
+
+def labelled(num_rows, first=0):
+    return [(f"text {number}", "ab"[number % 2]) for number in range(first, first + num_rows)]
+
+
+@pytest.fixture
+def built(tmp_path, python_docs):
+    def make(config):
+        build_task("mine", config, python_docs, tmp_path / "out")
+        return tmp_path / "out"
+
+    return make
+
+
+def labels_of(out, split):
+    names, rows = read_task_manifest(out)["labels"], read_rows(out, split, MultiLabelRows)
+    return {
+        text: [name for name, has in zip(names, row, strict=True) if has]
+        for text, row in zip(rows.texts, rows.labels, strict=True)
+    }
+
+
+class TestSeveralLabels:
+    @pytest.mark.parametrize("ending", ["tsv", "jsonl", "parquet"])
+    def test_every_format_gives_the_same_labels(self, tmp_path, task, table_source, built, ending):
+        rows = [{"text": f"text {number}", "label": TOPICS[number % 4]} for number in range(80)]
+        path = tmp_path / f"rows.{ending}"
+        if ending == "tsv":
+            write_tsv(path, [(row["text"], "|".join(row["label"])) for row in rows])
+        elif ending == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), path)
+        source = table_source(path, label_separator="|" if ending == "tsv" else None)
+        out = built(task(source, multi_label=True, metric="micro_f1"))
+        assert read_task_manifest(out)["labels"] == ["art", "politics", "sport"]
+        for split in ("train", "dev", "test"):
+            for text, labels in labels_of(out, split).items():
+                assert labels == TOPICS[int(text.split()[1]) % 4]
+
+    def test_the_manifest_counts_a_row_once_for_each_label(self, tmp_path, task, table_source, built):
+        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "|".join(TOPICS[n % 4])) for n in range(80)])
+        out = built(task(table_source(tmp_path / "rows.tsv", label_separator="|"), multi_label=True))
+        counts = read_task_manifest(out)["labels_by_split"]
+        assert {label: sum(split[label] for split in counts.values()) for label in counts["train"]} == {
+            "art": 20, "politics": 40, "sport": 40,
+        }  # fmt: skip
+
+    def test_rows_that_all_have_the_same_labels_are_refused(self, tmp_path, task, table_source, built):
+        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "b|a") for n in range(40)])
+        with pytest.raises(DataError, match="all .* train rows have the label 'b', 'a'"):
+            built(task(table_source(tmp_path / "rows.tsv", label_separator="|"), multi_label=True))
+
+    def test_a_list_of_labels_without_multi_label_is_refused(self, tmp_path, task, table_source, built):
+        (tmp_path / "rows.jsonl").write_text('{"text": "one", "label": ["a"]}\n')
+        with pytest.raises(DataError, match=r"rows\.jsonl:1.*multi_label: true"):
+            built(task(table_source(tmp_path / "rows.jsonl")))
+
+
+class TestNumbers:
+    def test_numbers_and_pairs_are_stored(self, tmp_path, number_task, table_source, built):
+        write_tsv(
+            tmp_path / "rows.tsv", [(f"a{n}", f"b{n}", n % 11 / 2) for n in range(80)], ("left", "right", "score")
+        )
+        source = table_source(tmp_path / "rows.tsv", text_column="left", text_pair_column="right", label_column="score")
+        out = built(number_task(source))
+        rows = read_rows(out, "train", NumberRows)
+        assert rows.numbers.dtype == np.float64
+        assert rows.text_pairs == [f"b{text[1:]}" for text in rows.texts]
+        assert rows.numbers.tolist() == [int(text[1:]) % 11 / 2 for text in rows.texts]
+        manifest = read_task_manifest(out)
+        assert manifest["labels"] == [] and manifest["pair"] is True and manifest["task_kind"] == "regression"
+
+    @pytest.mark.parametrize(
+        ("bad", "reason", "says"),
+        [
+            (("text", "high"), "not_a_number", "'high' is no number"),
+            (("text", "7"), "number_outside_the_scale", "scale from 0 to 5"),
+            (("text", ""), "empty_label", "number is empty"),
+            (("", "3"), "empty_text", "'text' is empty"),
+        ],
+    )
+    def test_a_bad_row_is_an_error_with_its_place_or_is_counted(
+        self, tmp_path, number_task, table_source, built, bad, reason, says
+    ):
+        write_tsv(tmp_path / "rows.tsv", [bad, *((f"text {n}", n % 6) for n in range(60))])
+        with pytest.raises(DataError) as error:
+            built(number_task(table_source(tmp_path / "rows.tsv")))
+        assert "rows.tsv:2" in str(error.value) and says in str(error.value)
+        assert "on_bad_row: skip" in str(error.value)
+        out = built(number_task(table_source(tmp_path / "rows.tsv", on_bad_row="skip")))
+        assert read_task_manifest(out)["dropped"] == {reason: 1}
+        assert sum(read_task_manifest(out)["counts"].values()) == 60
+
+    def test_one_number_everywhere_is_refused(self, tmp_path, number_task, table_source, built):
+        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", 3) for n in range(60)])
+        with pytest.raises(DataError, match="all .* have the number 3"):
+            built(number_task(table_source(tmp_path / "rows.tsv")))
+
+
+class TestBadRowsOfClassification:
+    @pytest.mark.parametrize(
+        ("bad", "reason"),
+        [
+            (("", "a"), "empty_text"),
+            (("text", ""), "empty_label"),
+            (("text", "c"), "unknown_label"),
+            (("text",), "too_few_fields"),
+            (("text", "a", "b"), "too_many_fields"),
+        ],
+    )
+    def test_a_bad_row_is_an_error_with_its_place_or_is_counted(self, tmp_path, task, table_source, built, bad, reason):
+        write_tsv(tmp_path / "rows.tsv", [bad, *labelled(60)])
+        with pytest.raises(DataError, match=r"rows\.tsv:2"):
+            built(task(table_source(tmp_path / "rows.tsv"), labels=("a", "b")))
+        source = table_source(tmp_path / "rows.tsv", on_bad_row="skip")
+        manifest = read_task_manifest(built(task(source, labels=("a", "b"))))
+        assert manifest["dropped"] == {reason: 1}
+        assert sum(manifest["counts"].values()) == 60
+
+    def test_rows_that_lack_a_column_are_counted_and_a_file_that_lacks_it_is_refused(
+        self, tmp_path, task, table_source, built
+    ):
+        rows = [{"text": text, "label": label} for text, label in labelled(60)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [{"text": "x"}, *rows]))
+        source = table_source(tmp_path / "rows.jsonl", on_bad_row="skip")
+        assert read_task_manifest(built(task(source)))["dropped"] == {"missing_column": 1}
+        with pytest.raises(DataError, match=r"no row can be used.*no column 'words'.*'text'"):
+            built(task(table_source(tmp_path / "rows.jsonl", on_bad_row="skip", text_column="words")))
+
+
+class TestSplits:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        write_tsv(folder / "train.tsv", labelled(200))
+        write_tsv(folder / "dev.tsv", labelled(30, first=190))
+        write_tsv(folder / "other.tsv", [*labelled(20, first=1000), *labelled(10)])
+        return folder
+
+    def test_dev_can_stand_in_for_the_test_and_tuning_then_uses_a_share_of_train(
+        self, task, table_source, built, folder
+    ):
+        source = table_source(folder, train_file="train.tsv", test_file="dev.tsv", dev_file=None)
+        out = built(task(source, dev_fraction=0.1))
+        manifest = read_task_manifest(out)
+        assert read_rows(out, "test", TextRows).texts == [text for text, _ in labelled(30, first=190)]
+        assert 10 <= manifest["counts"]["dev"] <= 30
+        assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == 230
+        assert sum(manifest["dropped"].values()) == 10
+
+    def test_an_extra_test_is_a_split_of_its_own_and_no_row_of_it_is_in_train_or_dev(
+        self, task, table_source, built, folder
+    ):
+        source = table_source(folder, train_file="train.tsv", test_file="dev.tsv", extra_tests={"other": "other.tsv"})
+        out = built(task(source))
+        manifest = read_task_manifest(out)
+        other = read_rows(out, "test_other", TextRows)
+        assert len(other) == manifest["counts"]["test_other"] == 30
+        for split in ("train", "dev", "test"):
+            texts = set(read_rows(out, split, TextRows).texts)
+            assert not texts & set(other.texts)
+        dropped = manifest["dropped"]
+        assert dropped.get("train_row_also_in_test_other", 0) + dropped.get("dev_row_also_in_test_other", 0) == 10
+
+    def test_an_extra_test_beside_a_single_file_is_refused(self, task, table_source, built, folder):
+        with pytest.raises(DataError, match=r"source\.extra_tests"):
+            built(task(table_source(folder / "train.tsv", extra_tests={"other": "other.tsv"})))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"separator": "||"}, "separator must be one character"),
+        ({"max_fields": 2}, "quoting: false"),
+        ({"label_pattern": "("}, "no regular expression"),
+        ({"label_pattern": "NUM"}, "has no group"),
+        ({"label_separator": ""}, "label_separator is empty"),
+        ({"extra_tests": {"../x": "x.tsv"}}, "letters, digits"),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(table_source, changes, says):
+    with pytest.raises(ValueError, match=says):
+        table_source("folder", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"labels": ("a",)}, "two at least"),
+        ({"labels": ("a", "a")}, "each once"),
+        ({"multi_label": True, "metric": "matthews"}, "macro_f1 or micro_f1"),
+        ({"long_texts": "windows", "window_overlap": 16}, "below half of max_length"),
+    ],
+)
+def test_a_classification_that_makes_no_sense_is_refused(task, table_source, changes, says):
+    with pytest.raises(ValueError, match=says):
+        task(table_source("folder"), **changes)
+    with pytest.raises(ValueError, match="multi_label: true"):
+        task(table_source("folder", label_separator="|"))
+
+
+def test_a_regression_that_makes_no_sense_is_refused(number_task, table_source):
+    with pytest.raises(ValueError, match="low must be below high"):
+        number_task(table_source("folder"), low=5.0)
+    with pytest.raises(ValueError, match=r"source\.text_pair_column"):
+        number_task(table_source("folder"), head="cosine")
+    with pytest.raises(ValueError, match="one number"):
+        number_task(table_source("folder", label_separator="|"))
