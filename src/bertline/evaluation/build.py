@@ -12,7 +12,7 @@ from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
 from bertline.evaluation.facts import Facts, TaskFacts, read_facts, spread_of
 from bertline.evaluation.folders import LineFolders
-from bertline.evaluation.overlap import Overlap, measure_overlap
+from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import line_picture, summary
 from bertline.evaluation.parts import figure, folded, section, table
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
@@ -28,9 +28,6 @@ from bertline.foundation.manifests import write_manifest
 
 FORMAT_VERSION = 1
 _MARGIN_KEY = "below_unigram_entropy"
-
-Overlaps = dict[str, dict[str, Overlap]]
-"""By task, then by test split."""
 
 
 def build_evaluation(
@@ -153,7 +150,7 @@ def _page(
     return Template(folder.joinpath("report.html").read_text(encoding="utf-8")).substitute(
         title=escape(facts.title),
         style=folder.joinpath("report.css").read_text(encoding="utf-8") + chart_css(),
-        summary=summary(facts),
+        summary=summary(facts, overlaps),
         sections="\n".join(sections),
     )
 

@@ -48,6 +48,10 @@ class Overlap:
         return {key: value for key, value in asdict(self).items() if key != "touched"}
 
 
+Overlaps = dict[str, dict[str, Overlap]]
+"""By task, then by test split."""
+
+
 def measure_overlap(
     texts: Mapping[str, Sequence[str]], corpus: Path, config: OverlapConfig, *, num_workers: int
 ) -> dict[str, Overlap]:

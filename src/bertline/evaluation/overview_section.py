@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
+from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.parts import paragraph, section, table, tiles
 from bertline.evaluation.task_scores import scores_sentence, test_score
 from bertline.evaluation.wording import count, duration, escape, listing, metric_name, number_of, percent, score
@@ -15,12 +16,12 @@ _MOST_CARDS = 5
 _ARROW = '<span class="arrow" aria-hidden="true">→</span>'
 
 
-def summary(facts: Facts) -> str:
+def summary(facts: Facts, overlaps: Overlaps) -> str:
     """The whole line in plain sentences, and its largest figures."""
     few = len(facts.tasks) <= _FEW_TASKS
     sentences = [_what(facts), _how_good(facts), *(scores_sentence(task) for task in facts.tasks if few)]
     said = "".join(paragraph(sentence, "lead") for sentence in sentences)
-    return said + tiles(_tiles(facts, few)) + ("" if few else _task_table(facts))
+    return said + tiles(_tiles(facts, overlaps, few)) + ("" if few else _task_table(facts, overlaps))
 
 
 def line_picture(facts: Facts) -> str:
@@ -65,7 +66,7 @@ def _how_good(facts: Facts) -> str:
     )
 
 
-def _task_table(facts: Facts) -> str:
+def _task_table(facts: Facts, overlaps: Overlaps) -> str:
     """A line a task: its score beside everything that it is measured against."""
     rows = []
     for task in facts.tasks:
@@ -74,13 +75,21 @@ def _task_table(facts: Facts) -> str:
         best = next(iter(baselines), None)
         strongest = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
         rows.append([task.name, metric_name(task.metric), test_score(arms["encoder"]), *others, strongest])
+        rows[-1].append(_overlap_note(overlaps.get(task.name, {})) or "–")
     head = ["task", "test score", "this encoder", "random weights", "reference encoder", "best baseline"]
+    head.append("read in pretraining?")
     seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
     spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds."
     return table(head, rows) + paragraph(spread if seeds != [1] else "One seed each, so no spread is known.", "soft")
 
 
-def _tiles(facts: Facts, with_tasks: bool) -> list[tuple[str, str, str]]:
+def _overlap_note(overlaps: dict[str, Overlap]) -> str:
+    """Of a task one of whose test sets is flagged; else empty."""
+    flagged = [found.share_of_rows for found in overlaps.values() if found.flagged]
+    return f"{percent(max(flagged))} of test rows in part" if flagged else ""
+
+
+def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str, str, str]]:
     training = facts.training
     entries = [
         (f"{training['val/mlm_loss']:.2f}", "MLM loss, nats", f"by frequency alone {training['unigram_entropy']:.2f}"),
@@ -91,17 +100,19 @@ def _tiles(facts: Facts, with_tasks: bool) -> list[tuple[str, str, str]]:
         ),
         (percent(training["val/nsp_accuracy"]), "next sentence right", "chance 50 %"),
     ]
-    entries += [_tile(task) for task in facts.tasks if with_tasks]
+    entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if with_tasks]
     return entries
 
 
-def _tile(task: TaskFacts) -> tuple[str, str, str]:
+def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
     """A task's score, and the best of what it is measured against in each class."""
     arms, baselines, titles = task.arms(), task.baselines(), task.titles()
     beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
     if baselines:
         strongest = next(iter(baselines))
         beside.append(f"{titles[strongest]} {score(baselines[strongest]['test'])}")
+    if overlap_note:
+        beside.append(f"read in pretraining: {overlap_note}")
     return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(beside)
 
 

@@ -171,7 +171,9 @@ def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(line: LineFo
     config = dataclasses.replace(CONFIG, overlap=OverlapConfig(min_ngram=6, max_ngram=13, flag=0.05))
     figures = build_evaluation(config, line, tmp_path / "out")
     assert figures["library/overlap/test_rows"] == pytest.approx(1 / 12)
-    assert "may have been read in pretraining" in page_of(tmp_path / "out").words
+    said = page_of(tmp_path / "out").words
+    assert "may have been read in pretraining" in said
+    assert "read in pretraining: 8.3 % of test rows in part" in said.split("The line")[0]  # beside the score
     measured = read_json(tmp_path / "out" / "manifest.json")["overlap"]["library"]["test"]
     assert (measured["ngram"], measured["rows"], measured["flagged"]) == (6, 12, True)
 
