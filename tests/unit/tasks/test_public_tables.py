@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from bertline.foundation.errors import DataError
+from bertline.foundation.validation import validate
 from bertline.tasks.build import build_task
+from bertline.tasks.config import TaskConfig
+from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest
+from bertline.tasks.stored_rows import TextRows
 from bertline.tasks.table_source import hub_rows
 
+ROOT = Path(__file__).parents[3]
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
 needs_glue = [
     pytest.mark.shared_data,
@@ -35,22 +42,12 @@ class TestGlue:
         assert manifest["labels"] == ["0", "1"]
         assert manifest["pair"] is True
         assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == 3668 + 408
-        texts = read_rows(tmp_path / "mrpc", "train").texts
+        texts = read_rows(tmp_path / "mrpc", "train", TextRows).texts
         assert any('"' in text for text in texts)
         with pytest.raises(DataError, match=r"train\.tsv:\d+.*quoting"):
             build_task("mrpc", task(table_source(
                 GLUE / "MRPC", train_file="train.tsv", text_column="#1 String", label_column="Quality",
             )), python_docs, tmp_path / "quoted")  # fmt: skip
-
-    def test_cola_has_no_header(self, tmp_path, task, table_source, python_docs):
-        source = table_source(
-            GLUE / "CoLA" / "glue", train_file="train.tsv", dev_file="dev.tsv", quoting=False, header=False,
-            text_column=3, label_column=1,
-        )  # fmt: skip
-        build_task("cola", task(source, metric="matthews"), python_docs, tmp_path / "cola")
-        manifest = read_task_manifest(tmp_path / "cola")
-        assert manifest["labels"] == ["0", "1"]
-        assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == 8551 + 1043
 
     def test_the_unlabelled_test_rows_of_rte_are_refused(self, tmp_path, task, table_source, python_docs):
         source = table_source(
@@ -61,10 +58,102 @@ class TestGlue:
             build_task("rte", task(source), python_docs, tmp_path / "rte")
 
 
+@dataclass(frozen=True)
+class _Shipped:
+    task: TaskConfig
+
+
+def shipped(name, path, **source):
+    """The task of `conf/task/NAME.yaml` with its files elsewhere."""
+    section = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "task" / f"{name}.yaml"))
+    section["source"] |= {"path": str(path), **source}
+    return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task
+
+
+# Rows as published: train, dev and test files together (a row that stands in two of them is kept once, and counted).
+PUBLISHED = {
+    "sst2": ("glue/SST-2", {}, 67_349 + 872, 872),
+    "cola": ("glue/CoLA/glue", {}, 8_551 + 1_043, 1_043),
+    "mrpc": ("glue/MRPC", {}, 3_668 + 408 + 1_725, 1_725),
+    "rte": ("glue/RTE", {}, 2_490 + 277, 277),
+    "wnli": ("glue/WNLI", {}, 635 + 71, 71),
+    "qnli": ("glue/QNLI_share", {"train_file": "dev_share.tsv", "test_file": None}, 4_001, None),
+    "stsb": ("glue/STS-B", {}, 5_749 + 1_500 + 1_379, 1_379),
+    "sick": ("sick", {}, 4_500 + 500 + 4_927, 4_927),
+    "sick_relatedness": ("sick", {}, 4_500 + 500 + 4_927, 4_927),
+    "trec": ("trec", {}, 5_452 + 500, 500),
+}
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}")
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_shipped_task_reads_its_public_files_whole(tmp_path, python_docs, name):
+    folder, source, num_rows, num_test_rows = PUBLISHED[name]
+    build_task(name, shipped(name, GLUE.parent / folder, **source), python_docs, tmp_path / name)
+    manifest = read_task_manifest(tmp_path / name)
+    assert sum(manifest["counts"].values()) + sum(manifest["dropped"].values()) == num_rows
+    if num_test_rows is not None:
+        assert manifest["counts"]["test"] == num_test_rows
+    assert sum(manifest["dropped"].values()) < 0.01 * num_rows
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not GLUE.is_dir(), reason=f"the public data sets are not at {GLUE}")
+def test_the_authors_own_release_of_cola_has_two_tests(tmp_path, python_docs):
+    task = shipped(
+        "cola", GLUE / "CoLA" / "raw", train_file="in_domain_train.tsv", test_file="in_domain_dev.tsv",
+        extra_tests={"out_of_domain": "out_of_domain_dev.tsv"},
+    )  # fmt: skip
+    build_task("cola", task, python_docs, tmp_path / "cola")
+    counts = read_task_manifest(tmp_path / "cola")["counts"]
+    assert (counts["test"], counts["test_out_of_domain"]) == (527, 516)
+
+
+# The first lines of files as GLUE's download has them.
+MNLI_HEADER = (
+    "index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse",
+    "sentence2_parse", "sentence1", "sentence2",
+)  # fmt: skip
+MNLI_LABELS = ("contradiction", "entailment", "neutral")
+
+
+def write_mnli(path, num_rows, num_labels):
+    header = [*MNLI_HEADER, *(f"label{number}" for number in range(1, num_labels + 1)), "gold_label"]
+    with path.open("w") as handle:
+        handle.write("\t".join(header) + "\n")
+        for row in range(num_rows):
+            label = MNLI_LABELS[row % 3]
+            texts = [f'A "premise {path.name} {row}', f"hypothesis {row}"]
+            handle.write("\t".join([*(f"{row}" for _ in range(8)), *texts, *[label] * (num_labels + 1)]) + "\n")
+
+
+def test_mnli_is_read_with_both_of_its_dev_files(tmp_path, python_docs):
+    for name, num_rows, num_labels in (("train", 90, 1), ("dev_matched", 12, 5), ("dev_mismatched", 15, 5)):
+        write_mnli(tmp_path / f"{name}.tsv", num_rows, num_labels)
+    build_task("mnli", shipped("mnli", tmp_path), python_docs, tmp_path / "out")
+    counts = read_task_manifest(tmp_path / "out")["counts"]
+    assert counts["test"] == 12 and counts["test_mismatched"] == 15 and counts["train"] + counts["dev"] == 90
+    assert read_rows(tmp_path / "out", "test_mismatched", TextRows).texts[0] == 'A "premise dev_mismatched.tsv 0'
+
+
+def test_questions_of_qqp_with_a_line_end_are_left_out_and_counted(tmp_path, python_docs):
+    header = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+    rows = "".join(f"{n}\t{n}\t{n}\tWhat is {n}?\tWho is {n}?\t{n % 2}\n" for n in range(60))
+    broken = "99\t1\t2\tWhat is\n it?\tWho?\t1\n"
+    (tmp_path / "train.tsv").write_text(header + rows + broken)
+    (tmp_path / "dev.tsv").write_text(header + rows.replace("What", "Where"))
+    build_task("qqp", shipped("qqp", tmp_path), python_docs, tmp_path / "out")
+    manifest = read_task_manifest(tmp_path / "out")
+    assert manifest["dropped"] == {"too_few_fields": 2}
+    assert sum(manifest["counts"].values()) == 120
+
+
 def hub_config(name, **changes):
     fields = {
         "kind": "hub", "name": str(name), "revision": "main", "subset": None, "train_split": "train",
-        "dev_split": None, "test_split": None, "text_column": "text", "text_pair_column": None,
+        "dev_split": None, "test_split": None, "extra_tests": {}, "on_bad_row": "error",
+        "text_column": "text", "text_pair_column": None,
         "label_column": "label",
     }  # fmt: skip
     return HubSourceConfig(**{**fields, **changes})
@@ -75,10 +164,31 @@ def test_a_dataset_is_read_by_column_names(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     rows = [{"text": f"text {number}", "label": number % 2} for number in range(10)]
     (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = hub_rows(hub_config(tmp_path / "data"))
+    source = hub_rows(hub_config(tmp_path / "data"), OneLabel)
     assert [(row.text, row.label) for row in source.train[:2]] == [("text 0", "0"), ("text 1", "1")]
     assert source.dev is source.test is None
     with pytest.raises(DataError, match="no column 'words'.*'text', 'label'"):
-        hub_rows(hub_config(tmp_path / "data", text_column="words"))
+        hub_rows(hub_config(tmp_path / "data", text_column="words"), OneLabel)
     with pytest.raises(DataError, match="split 'validation'"):
-        hub_rows(hub_config(tmp_path / "data", dev_split="validation"))
+        hub_rows(hub_config(tmp_path / "data", dev_split="validation"), OneLabel)
+
+
+def test_class_numbers_of_a_dataset_get_their_names_and_unlabelled_rows_are_bad_rows(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features({
+        "text": datasets.Value("string"),
+        "label": datasets.ClassLabel(names=["no", "yes"]),
+        "topics": datasets.List(datasets.ClassLabel(names=["art", "sport"])),
+    })  # fmt: skip
+    rows = {"text": ["one", "two", "three"], "label": [1, 0, -1], "topics": [[0, 1], [], [1]]}
+    data = datasets.Dataset.from_dict(rows, features=features)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *arguments, **options: data)
+    config = hub_config("somewhere/some", on_bad_row="skip", extra_tests={"other": "other"})
+    source = hub_rows(config, OneLabel)
+    assert [row.label for row in source.train] == ["yes", "no"]
+    assert [row.id for row in source.extra_tests["other"]] == ["other:1", "other:2"]
+    assert source.dropped == {"unknown_label": 2}
+    several = hub_rows(hub_config("somewhere/some", label_column="topics"), SeveralLabels)
+    assert [row.label for row in several.train] == [("art", "sport"), (), ("sport",)]
+    with pytest.raises(DataError, match=r"some/train:3.*set it to null"):
+        hub_rows(hub_config("somewhere/some"), OneLabel)
