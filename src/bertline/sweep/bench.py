@@ -14,6 +14,7 @@ from bertline.finetuning.kinds.choose import task_kind
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
+from bertline.sweep.store import StudyStore
 from bertline.tasks.config import TaskConfig
 from bertline.tasks.storage import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
@@ -54,6 +55,14 @@ class Bench:
         self.runtime = _runtime_of_a_worker(plan.job.runtime)
         self.machine = _machine_of_a_worker(self.runtime, plan.job.sweep.precision, worker)
         self._arms: dict[Arm, ArmBench] = {}
+        self._store: StudyStore | None = None
+
+    @property
+    def store(self) -> StudyStore:
+        """The studies, opened when they are first asked for."""
+        if self._store is None:
+            self._store = StudyStore(self.job.studies_url)
+        return self._store
 
     def arm(self, arm: Arm) -> ArmBench:
         """An arm, read when it is first asked for."""

@@ -11,6 +11,7 @@ import json
 import shutil
 import statistics
 import time
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.finetune import FineTuningResult, fine_tune
+from bertline.finetuning.progress import DivergedError
+from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
@@ -30,7 +33,7 @@ from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.workers import Workers
+from bertline.sweep.workers import Work, Workers
 from bertline.tasks.storage import SplitName
 
 _OUTCOME, _READING = "outcome.json", "reading.json"
@@ -102,13 +105,18 @@ def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], worke
     left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / _OUTCOME).exists()]
     # The longest first, so that no worker is left alone with it at the end.
     left.sort(key=lambda repetition: -(repetition.num_train_rows or 0))
-    for message in workers.map_unordered(_train, left):
-        say(f"{plan.job.task_name}, {message}")
+    workers.work_through(_Pieces(plan, [Work(_train, repetition) for repetition in left]))
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
-    """The repetitions of the configuration with the best mean on dev, for each arm; of equal ones the first."""
-    metric = plan.job.task.metric
+    """The repetitions of the configuration with the best mean on dev, for each arm; of equal ones the first.
+
+    A configuration that diverged with any seed does not stand.
+
+    Raises:
+        MachineError: None of an arm's stands.
+    """
+    job, metric = plan.job, plan.job.task.metric
     chosen: dict[Arm, list[Repetition]] = {}
     for arm in plan.arms:
         by_candidate: dict[int, list[Repetition]] = {}
@@ -116,9 +124,15 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
             if repetition.arm == arm:
                 by_candidate.setdefault(repetition.candidate, []).append(repetition)
         means = {
-            candidate: statistics.fmean(repetition.outcome(plan.job)["dev"][metric] for repetition in seeds)
+            candidate: statistics.fmean(repetition.outcome(job)["dev"][metric] for repetition in seeds)
             for candidate, seeds in by_candidate.items()
+            if not any(repetition.outcome(job)["diverged"] for repetition in seeds)
         }
+        if not means:
+            raise MachineError(
+                f"{job.task_name}: each of the best configurations of {arm} diverged with some seed (its loss is not "
+                "finite). Lower the rates of sweep.space, or repeat more of the best (sweep.num_best)."
+            )
         chosen[arm] = by_candidate[max(means, key=lambda candidate: (means[candidate], -candidate))]
     return chosen
 
@@ -132,13 +146,12 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
     """Score the winners' models on the test splits, each once, and give up the models that nobody needs any more."""
     kept = best_seed(plan, chosen["encoder"])
     left = [
-        (repetition, repetition == kept)
+        Work(_read_test, (repetition, repetition == kept))
         for seeds in chosen.values()
         for repetition in seeds
         if not (repetition.folder(plan.job) / TEST / _READING).exists()
     ]
-    for message in workers.map_unordered(_read_test, left):
-        say(f"{plan.job.task_name}, {message}")
+    workers.work_through(_Pieces(plan, left))
     for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != kept.folder(plan.job):
             shutil.rmtree(model)
@@ -147,6 +160,36 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
 def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
     """Bring events.jsonl up to what has ended."""
     EventsLog(plan.job.run_folder / "events.jsonl").add_missing(_events(plan, repetitions))
+
+
+class _Pieces:
+    """Work that is known beforehand; a piece whose worker died is put back."""
+
+    def __init__(self, plan: PlannedSweep, pieces: Sequence[Work]) -> None:
+        self._plan = plan
+        self._waiting = deque(pieces)
+        self._num_open = len(pieces)
+        self._losses: Counter[int] = Counter()
+
+    def take(self) -> Work | None:
+        return self._waiting.popleft() if self._waiting else None
+
+    def is_finished(self) -> bool:
+        return self._num_open == 0
+
+    def done(self, work: Work, result: str) -> None:
+        self._num_open -= 1
+        say(f"{self._plan.job.task_name}, {result}")
+
+    def lost(self, work: Work) -> None:
+        self._losses[id(work)] += 1
+        if self._losses[id(work)] > self._plan.job.sweep.max_retries:
+            raise MachineError(
+                f"{self._plan.job.task_name}: a run of one of the best configurations took its process with it "
+                f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
+                "workers (runtime.sweep_workers) or on a larger machine: it goes on where it was."
+            )
+        self._waiting.appendleft(work)
 
 
 def _is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
@@ -163,8 +206,17 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         num_train_rows=repetition.num_train_rows,
         seed=seed_for(job.sweep.seed, "repetition", repetition.seed),
     )
-    result = fine_tune(run)
+    size = f", {repetition.num_train_rows} rows" if repetition.kind == "label_efficiency" else ""
+    place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
+    name = f"{repetition.arm}{size}{place}, seed {repetition.seed}"
+    try:
+        result = fine_tune(run)
+    except DivergedError as error:
+        with folder_written_atomically(repetition.folder(job)) as folder:
+            write_json(folder / _OUTCOME, {"diverged": True, "time_s": time.monotonic() - started})
+        return f"{name}: {error}"
     outcome: dict[str, Any] = {
+        "diverged": False,
         "dev": result.dev_scores,
         "curve": [[check.share, check.scores[job.task.metric]] for check in result.checks],
         "calibration": result.calibration,
@@ -179,9 +231,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
             shown = f"{outcome['test'][job.task.metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
         write_json(folder / _OUTCOME, outcome)
-    size = f", {repetition.num_train_rows} rows" if repetition.kind == "label_efficiency" else ""
-    place = f", configuration {repetition.candidate + 1}" if job.sweep.num_best > 1 else ""
-    return f"{repetition.arm}{size}{place}, seed {repetition.seed}: {shown} in {outcome['time_s']:.0f} s"
+    return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 
 def _test_scores(bench: Bench, arm: ArmBench, result: FineTuningResult) -> dict[str, float]:
@@ -230,24 +280,26 @@ def _loaded(bench: Bench, arm: ArmBench, folder: Path) -> nn.Module:
 
 
 def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[dict[str, Any]]:
-    job = plan.job
     for repetition in repetitions:
-        if not (repetition.folder(job) / _OUTCOME).exists():
-            continue
-        outcome = repetition.outcome(job)
-        metrics = {f"dev/{name}": value for name, value in outcome["dev"].items()}
-        if repetition.kind == "label_efficiency":
-            metrics |= {f"test/{name}": value for name, value in outcome["test"].items()}
-        elif (repetition.folder(job) / TEST / _READING).exists():
-            for split, scores in repetition.reading(job)["scores"].items():
-                metrics |= {f"{split}/{name}": value for name, value in scores.items()}
-        yield {
-            "arm": repetition.arm,
-            "kind": repetition.kind,
-            "number": repetition.number,
-            "state": "COMPLETE",
-            "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
-            "metrics": metrics,
-            "curve": outcome["curve"],
-            "time_s": outcome["time_s"],
-        }
+        if (repetition.folder(plan.job) / _OUTCOME).exists():
+            outcome = repetition.outcome(plan.job)
+            yield {
+                "arm": repetition.arm,
+                "kind": repetition.kind,
+                "number": repetition.number,
+                "state": "FAIL" if outcome["diverged"] else "COMPLETE",
+                "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
+                "metrics": {} if outcome["diverged"] else _figures(plan.job, repetition),
+                "curve": outcome.get("curve", []),
+                "time_s": outcome["time_s"],
+            }
+
+
+def _figures(job: SweepJob, repetition: Repetition) -> dict[str, float]:
+    outcome = repetition.outcome(job)
+    by_split: dict[str, dict[str, float]] = {"dev": outcome["dev"]}
+    if repetition.kind == "label_efficiency":
+        by_split["test"] = outcome["test"]
+    elif (repetition.folder(job) / TEST / _READING).exists():
+        by_split |= repetition.reading(job)["scores"]
+    return {f"{split}/{name}": value for split, scores in by_split.items() for name, value in scores.items()}

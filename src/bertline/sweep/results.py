@@ -178,9 +178,11 @@ def _candidates(job: SweepJob, repetitions: Sequence[Repetition]) -> list[dict[s
     points: dict[int, tuple[Params, list[float]]] = {}
     for repetition in repetitions:
         scores = points.setdefault(repetition.candidate, (repetition.params, []))[1]
-        scores.append(repetition.outcome(job)["dev"][job.task.metric])
+        outcome = repetition.outcome(job)
+        if not outcome["diverged"]:
+            scores.append(outcome["dev"][job.task.metric])
     return [
-        {"params": params, "dev_mean": statistics.fmean(dev), "dev_std": spread(dev), "dev": dev}
+        {"params": params, "dev_mean": statistics.fmean(dev) if dev else None, "dev_std": spread(dev), "dev": dev}
         for params, dev in points.values()
     ]
 
@@ -213,6 +215,8 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
             if arm != "reference_encoder":
                 found[train_rows, arm] = [seed.reading(job)["scores"]["test"][metric] for seed in seeds]
     for repetition in outcomes.others:
+        if repetition.outcome(job)["diverged"]:
+            continue
         scores = found.setdefault((repetition.num_train_rows or train_rows, repetition.arm), [])
         scores.append(repetition.outcome(job)["test"][metric])
     for baseline in outcomes.baselines:

@@ -8,10 +8,8 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import scored_baselines
-from bertline.sweep.config import NoPrunerConfig, SweepConfig, TpeSamplerConfig
-from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
+from bertline.sweep.job import PlannedSweep, SweepJob, planned
 from bertline.sweep.repetitions import (
-    Repetition,
     candidates_over_seeds,
     label_efficiency,
     read_tests,
@@ -21,17 +19,20 @@ from bertline.sweep.repetitions import (
 )
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points
-from bertline.sweep.study import ENDED, open_study
-from bertline.sweep.trials import run_trials
+from bertline.sweep.trials import opened_studies, run_trials, workers_matter
 from bertline.sweep.workers import started_workers
 
 __all__ = ["SweepJob", "run_sweep"]
 
 
-def run_sweep(job: SweepJob) -> dict[str, float]:
+def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
     """Tune, repeat and compare on one task, or go on where a killed sweep was.
 
     Finished trials and repetitions are in the store and the run folder and are not run again.
+
+    Args:
+        job: The sweep.
+        in_process: Do the work in this process instead of in `runtime.sweep_workers` others.
 
     Returns:
         Headline figures: the encoder's mean and spread on test beside the baselines.
@@ -42,8 +43,11 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         raise MachineError(cannot_write(job.run_folder, error)) from error
     planned_points(job.sweep, job.task)  # a space that cannot be is found before any work
     plan = planned(job)
-    with started_workers(plan) as workers:
-        candidates = candidates_over_seeds(plan, run_trials(plan, workers))
+    studies = opened_studies(plan)
+    if note := note_of(plan):
+        say(f"{job.task_name}: {note}")
+    with started_workers(plan, in_process=in_process) as workers:
+        candidates = candidates_over_seeds(plan, run_trials(studies, workers))
         run_repetitions(plan, candidates, workers)
         chosen = winners(plan, candidates)
         read_tests(plan, chosen, workers)
@@ -51,29 +55,29 @@ def run_sweep(job: SweepJob) -> dict[str, float]:
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
         run_repetitions(plan, others, workers)
         sync_repetition_events(plan, others)
-    outcomes = _outcomes(plan, candidates, chosen, others)
-    result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=_note(job))
+    with studies.store.reached():
+        trials = studies.trials()
+    baselines = scored_baselines(plan)
+    outcomes = Outcomes(trials=trials, candidates=candidates, winners=chosen, others=others, baselines=baselines)
+    result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=note)
     say(_summary(result))
     return headline(result)
 
 
-def workers_matter(sweep: SweepConfig) -> bool:
-    """Whether the result depends on how many workers share the trials, and on when each of them ends."""
-    return isinstance(sweep.sampler, TpeSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
-
-
-def _outcomes(
-    plan: PlannedSweep, candidates: list[Repetition], chosen: dict[Arm, list[Repetition]], others: list[Repetition]
-) -> Outcomes:
-    trials = {arm: open_study(plan.job.run_folder, arm, plan.job.sweep).get_trials(states=ENDED) for arm in plan.arms}
-    return Outcomes(
-        trials=trials, candidates=candidates, winners=chosen, others=others, baselines=scored_baselines(plan)
-    )
-
-
-def _note(job: SweepJob) -> str:
+def note_of(plan: PlannedSweep) -> str:
     """What a reader of the result should know, in sentences; empty where there is nothing."""
-    return ""
+    sweep = plan.job.sweep
+    sentences = []
+    if workers_matter(sweep):
+        sentences.append(
+            "Trials were proposed or stopped in view of those that had ended before, so another number of workers may "
+            "find another configuration."
+        )
+    if plan.starts["encoder"].weights == "pretrained" and plan.fine_tuning.num_epochs == 0:
+        sentences.append("The encoder is scored as it is; nothing is random, so there is one run and no spread.")
+    elif sweep.num_seeds == 1:
+        sentences.append("One seed was run, so the spread over seeds is not known.")
+    return " ".join(sentences)
 
 
 def _summary(result: dict[str, Any]) -> str:

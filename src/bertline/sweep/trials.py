@@ -5,121 +5,248 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import optuna
+import torch
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.finetune import DevCheck, fine_tune
+from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
-from bertline.foundation.progress import say
+from bertline.foundation.files import write_atomically
+from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.sweep.bench import Bench
+from bertline.sweep.config import NoPrunerConfig, SweepConfig, TpeSamplerConfig
 from bertline.sweep.events import EventsLog
-from bertline.sweep.job import Arm, PlannedSweep
+from bertline.sweep.job import Arm, PlannedSweep, SweepJob
+from bertline.sweep.pruning import checks_of, may_prune_at, step_of
 from bertline.sweep.space import Params, planned_points, space_of, suggest
+from bertline.sweep.store import StudyStore
 from bertline.sweep.study import (
+    CURVE,
     ENDED,
-    STEPS,
     best_trials,
-    give_running_trials_a_heartbeat,
-    is_finished,
+    has_trials,
     open_study,
     plan_trials,
-    run_waiting_trials,
+    requeue,
+    slot_of,
+    take_over,
+    take_trial,
     trial_event,
+    try_again,
 )
-from bertline.sweep.workers import Workers
-
-_LOOK_AGAIN_S = 1.0
+from bertline.sweep.workers import Work, Workers
 
 
-def run_trials(plan: PlannedSweep, workers: Workers) -> dict[Arm, list[Params]]:
+@dataclass(frozen=True, slots=True)
+class TrialWork:
+    """A trial that was taken for a worker."""
+
+    arm: Arm
+    trial_id: int
+    number: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Studies:
+    """The studies of one sweep, a study an arm."""
+
+    plan: PlannedSweep
+    store: StudyStore
+    by_arm: dict[Arm, optuna.Study] = field(default_factory=dict)
+
+    def trials(self) -> dict[Arm, list[FrozenTrial]]:
+        """All that have ended."""
+        return {arm: study.get_trials(states=ENDED) for arm, study in self.by_arm.items()}
+
+    def sync_events(self) -> None:
+        """Bring events.jsonl up to the studies."""
+        EventsLog(self.plan.job.run_folder / "events.jsonl").add_missing(self._events())
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        for arm, study in self.by_arm.items():
+            for trial in study.get_trials(deepcopy=False, states=ENDED):
+                yield trial_event(arm, trial, self.plan.job.task.metric)
+
+
+def study_name(job: SweepJob, arm: Arm) -> str:
+    """Task, fingerprint of the run and arm: another configuration, or another encoder, is another study."""
+    return f"{job.task_name}/{job.run_folder.name}/{arm}"
+
+
+def workers_matter(sweep: SweepConfig) -> bool:
+    """Whether the result depends on how many workers share the trials, and on when each of them ends."""
+    return isinstance(sweep.sampler, TpeSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
+
+
+def opened_studies(plan: PlannedSweep) -> Studies:
+    """Open the store and the studies, and queue what is planned and has not been run.
+
+    Raises:
+        MachineError: The store cannot be reached.
+    """
+    job = plan.job
+    store = StudyStore(job.studies_url, on_stale=lambda study, trial: _requeue_silent(job, study, trial))
+    studies = Studies(plan, store)
+    owner = _owner(job)
+    with store.reached():
+        for arm in plan.arms:
+            study = open_study(store, study_name(job, arm), job.sweep)
+            study.set_user_attr("workers_matter", workers_matter(job.sweep))
+            take_over(store, study, owner, max_retries=job.sweep.max_retries)
+            plan_trials(store, study, planned_points(job.sweep, job.task))
+            studies.by_arm[arm] = study
+        studies.sync_events()
+    return studies
+
+
+def run_trials(studies: Studies, workers: Workers) -> dict[Arm, list[Params]]:
     """Run all planned trials of all arms, or what is left of them, and choose the best points of each arm on dev.
 
     Raises:
-        MachineError: Not one trial of an arm finished.
+        MachineError: Not one trial of an arm finished, or the store went away.
     """
-    job = plan.job
-    studies = {arm: open_study(job.run_folder, arm, job.sweep) for arm in plan.arms}
-    for study in studies.values():
-        give_running_trials_a_heartbeat(study)
-        plan_trials(study, planned_points(job.sweep, job.task))
-    sync_trial_events(plan)
-    while not all(is_finished(study) for study in studies.values()):
-        workers.run_everywhere(work_on_trials)
-        # What still runs now belongs to a process that was killed; its heartbeat runs out in a few seconds.
-        if not all(is_finished(study) for study in studies.values()):
-            time.sleep(_LOOK_AGAIN_S)
-    sync_trial_events(plan)
-    chosen: dict[Arm, list[Params]] = {}
-    for arm, study in studies.items():
-        best = best_trials(study, job.sweep.num_best)
-        if not best:
-            raise MachineError(
-                f"{job.task_name}: no trial of {arm} finished. See the messages above, and run the stage again."
-            )
-        chosen[arm] = [dict(trial.params) for trial in best]
-        say(f"{job.task_name}, {arm}: best dev {job.task.metric} {best[0].value:.3f} with {json.dumps(best[0].params)}")
+    job = studies.plan.job
+    with studies.store.reached():
+        workers.work_through(_Trials(studies, _owner(job)))
+        studies.sync_events()
+        chosen: dict[Arm, list[Params]] = {}
+        for arm, study in studies.by_arm.items():
+            best = best_trials(study, job.sweep.num_best)
+            if not best:
+                raise MachineError(
+                    f"{job.task_name}: no trial of {arm} finished. See the messages above, and run the stage again."
+                )
+            chosen[arm] = [dict(trial.params) for trial in best]
+            point = json.dumps(best[0].params)
+            say(f"{job.task_name}, {arm}: best dev {job.task.metric} {best[0].value:.3f} with {point}")
     return chosen
 
 
-def work_on_trials(bench: Bench, worker: int) -> None:
-    """What one worker does: take trials of the first arm until none is left, then of the next."""
-    job = bench.job
-    for arm in bench.plan.arms:
-        study = open_study(job.run_folder, arm, job.sweep, worker=worker)
-        run_waiting_trials(
-            study,
-            job.run_folder / ".claim.lock",
-            _objective(bench, arm),
-            after=lambda: sync_trial_events(bench.plan),
-        )
+class _Trials:
+    """The waiting trials as work: those of the first arm, then those of the next."""
+
+    def __init__(self, studies: Studies, owner: str) -> None:
+        self._studies = studies
+        self._owner = owner
+        self._job = studies.plan.job
+
+    def take(self) -> Work | None:
+        for arm, study in self._studies.by_arm.items():
+            trial = take_trial(self._studies.store, study, self._owner)
+            if trial is not None:
+                return Work(run_trial, TrialWork(arm, trial._trial_id, trial.number, slot_of(trial)))
+        return None
+
+    def is_finished(self) -> bool:
+        for study in self._studies.by_arm.values():
+            if has_trials(study, TrialState.RUNNING):
+                self._studies.store.fail_silent_trials(study)
+            if has_trials(study, TrialState.WAITING, TrialState.RUNNING):
+                return False
+        return True
+
+    def done(self, work: Work, result: str) -> None:
+        say(f"{self._job.task_name}, {work.argument.arm}, trial {work.argument.number}: {result}")
+        self._studies.sync_events()
+
+    def lost(self, work: Work) -> None:
+        study = self._studies.by_arm[work.argument.arm]
+        store, max_retries = self._studies.store, self._job.sweep.max_retries
+        try_again(store, study, store.storage.get_trial(work.argument.trial_id), max_retries=max_retries)
+        self._studies.sync_events()
 
 
-def sync_trial_events(plan: PlannedSweep) -> None:
-    """Bring events.jsonl up to the studies."""
-    EventsLog(plan.job.run_folder / "events.jsonl").add_missing(_events(plan))
+def run_trial(bench: Bench, work: TrialWork) -> str:
+    """Run one trial that was taken, and tell its study; returns what there is to say.
+
+    Raises:
+        MachineError: The store went away.
+    """
+    job, store = bench.job, bench.store
+    with store.reached():
+        draw = f"{work.slot}/{work.number}"
+        study = open_study(store, study_name(job, work.arm), job.sweep, draw=draw)
+        study.get_trials(deepcopy=False)  # Optuna's cache must have seen a trial before it can be written to
+        trial = optuna.Trial(study, work.trial_id)
+        with store.beating(work.trial_id):
+            try:
+                return _run(bench, work.arm, study, trial)
+            except UpdateFinishedTrialError:
+                # This machine was silent for so long (asleep, cut off) that another one took the trial for dead.
+                return "came too late, and is tried again elsewhere"
 
 
-def _events(plan: PlannedSweep) -> Iterator[dict[str, Any]]:
-    for arm in plan.arms:
-        study = open_study(plan.job.run_folder, arm, plan.job.sweep)
-        for trial in study.get_trials(deepcopy=False, states=ENDED):
-            yield trial_event(arm, trial, plan.job.task.metric)
+def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> str:
+    job, metric = bench.job, bench.job.task.metric
+    params = suggest(trial, space_of(job.sweep, job.task))
+    point = json.dumps(params)
+    started = time.monotonic()
+    # The seed is a function of the point: the same point gives the same score in any study, order or process.
+    seed = seed_for(job.sweep.seed, "trial", json.dumps(params, sort_keys=True))
+    run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=checks_of(job.sweep.pruner))
+    curve: list[list[float]] = []
+    try:
+        score = fine_tune(run, on_check=report_and_prune(trial, job.sweep, metric, curve)).dev_scores[metric]
+    except optuna.TrialPruned:
+        trial.set_user_attr(CURVE, curve)
+        study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
+        return f"pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})"
+    except (DivergedError, torch.OutOfMemoryError) as error:
+        # It would happen again: such a point has no score, and the others go on.
+        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        reason = str(error).partition("\n")[0]
+        warn(f"{job.task_name}, {arm}, trial {trial.number}: {reason}")
+        return f"failed ({point})"
+    except Exception:
+        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        raise
+    trial.set_user_attr(CURVE, curve)
+    study.tell(trial, score, skip_if_finished=True)
+    return f"{score:.3f} on dev in {time.monotonic() - started:.0f} s ({point})"
 
 
-def _objective(bench: Bench, arm: Arm) -> Callable[[optuna.Trial], float]:
-    job = bench.job
-    space = space_of(job.sweep, job.task)
-
-    def objective(trial: optuna.Trial) -> float:
-        params = suggest(trial, space)
-        started = time.monotonic()
-        # The seed is a function of the point: the same point gives the same score in any study, order or process.
-        seed = seed_for(job.sweep.seed, "trial", json.dumps(params, sort_keys=True))
-        run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed)
-        report = report_and_prune(trial, job.task.metric)
-        try:
-            score = fine_tune(run, on_check=report).dev_scores[job.task.metric]
-        except optuna.TrialPruned:
-            say(f"{job.task_name}, {arm}, trial {trial.number}: pruned ({json.dumps(params)})")
-            raise
-        took = time.monotonic() - started
-        say(f"{job.task_name}, {arm}, trial {trial.number}: {score:.3f} on dev in {took:.0f} s ({json.dumps(params)})")
-        return score
-
-    return objective
-
-
-def report_and_prune(trial: optuna.Trial, metric: str) -> Callable[[DevCheck], None]:
-    """A callback that tells the study the dev score of each epoch, and ends a trial that the pruner gives up.
+def report_and_prune(
+    trial: optuna.Trial, sweep: SweepConfig, metric: str, curve: list[list[float]]
+) -> Callable[[DevCheck], None]:
+    """A callback that tells the study the scores its pruner judges by, and ends a trial that the pruner gives up.
 
     (The callback of optuna-integration imports another Lightning package than the one used here.)
+
+    Args:
+        trial: That runs.
+        sweep: With the pruner.
+        metric: The score that counts.
+        curve: Gets `[share of the schedule, score]` of each look.
     """
 
     def on_check(check: DevCheck) -> None:
-        trial.report(check.scores[metric], round(check.share * STEPS))
-        if trial.should_prune():
+        curve.append([check.share, check.scores[metric]])
+        step = step_of(sweep.pruner, check)
+        if step is None:
+            return
+        trial.report(check.scores[metric], step)
+        if may_prune_at(check) and trial.should_prune():
             raise optuna.TrialPruned
 
     return on_check
+
+
+def _requeue_silent(job: SweepJob, study: optuna.Study, trial: FrozenTrial) -> None:
+    warn(f"{study.study_name}, trial {trial.number}: not heard of for a minute; it is tried again")
+    requeue(study, trial, max_retries=job.sweep.max_retries)
+
+
+def _owner(job: SweepJob) -> str:
+    """What this run folder signs its trials with, so that it knows them again after it was killed."""
+    path = job.run_folder / "owner"
+    if not path.exists():
+        write_atomically(path, uuid4().hex)
+    return path.read_text(encoding="utf-8")

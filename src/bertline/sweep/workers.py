@@ -1,87 +1,291 @@
-"""The processes of a sweep, each with the data ready."""
+"""The processes of a sweep, each with the data ready; one that dies is started again, and what it was at is given back.
+
+A sweep runs for hours, and a process may be killed for reasons of its own (memory, a scheduler, a person). The
+process that supervises does no work that could kill it: it hands out pieces of work, one at a time, and so it knows at
+once what a dead worker had in its hands.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from typing import TypeVar
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Protocol
 
-from bertline.foundation.errors import MachineError
+from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.orphans import end_with_parent
+from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench
 from bertline.sweep.job import PlannedSweep
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+MAX_DEATHS = 10
+"""So many workers may die without one piece of work being finished in between."""
+_LOOK_AGAIN_S = 1.0
+_LAST_WORDS_S = 10.0
 
-_bench: Bench | None = None
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A piece of work: a function of a module, which is called with the bench and the argument."""
+
+    function: Callable[[Bench, Any], Any]
+    argument: Any
 
 
-class Workers:
-    """Runs functions of `(bench, ...)` in this process, or in `runtime.sweep_workers` processes beside it."""
+class Source(Protocol):
+    """Where work comes from, and where it goes when it is done or lost. Called by the supervisor only."""
 
-    def __init__(self, plan: PlannedSweep, executor: ProcessPoolExecutor | None) -> None:
-        self._number = plan.job.runtime.sweep_workers
-        self._executor = executor
-        self._own_bench = Bench(plan) if executor is None else None
+    def take(self) -> Work | None:
+        """The next piece of work; None where there is none now."""
+        ...
 
-    def run_everywhere(self, function: Callable[[Bench, int], None]) -> None:
-        """Run a function once a worker, with the worker's number."""
-        for _ in self.map_unordered(function, range(self._number if self._executor else 1)):
-            pass
+    def is_finished(self) -> bool:
+        """Whether none will come any more."""
+        ...
 
-    def map_unordered(self, function: Callable[[Bench, Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Results as they come.
+    def done(self, work: Work, result: Any) -> None:
+        """A piece of work came to its end."""
+        ...
+
+    def lost(self, work: Work) -> None:
+        """The process that was at a piece of work is gone."""
+        ...
+
+
+class Workers(Protocol):
+    """Whoever does the work."""
+
+    def work_through(self, source: Source) -> None:
+        """Work until the source is finished."""
+        ...
+
+
+class ThisProcess:
+    """Does all work itself: without a second process to start, and without anyone who would notice its death."""
+
+    def __init__(self, plan: PlannedSweep) -> None:
+        self._bench = Bench(plan)
+
+    def work_through(self, source: Source) -> None:
+        """See `Workers`."""
+        while True:
+            work = source.take()
+            if work is not None:
+                source.done(work, work.function(self._bench, work.argument))
+            elif source.is_finished():
+                return
+            else:
+                time.sleep(_LOOK_AGAIN_S)
+
+
+class WorkerProcesses:
+    """`runtime.sweep_workers` processes, started when there is work for the first time."""
+
+    def __init__(self, plan: PlannedSweep) -> None:
+        self._members = [_Member(plan, number) for number in range(plan.job.runtime.sweep_workers)]
+        self._deaths = 0
+
+    def work_through(self, source: Source) -> None:
+        """See `Workers`.
 
         Raises:
-            MachineError: A worker was killed. What had finished is kept; run the stage again and it goes on.
+            MachineError: Workers die and nothing gets done.
+            Exception: What a piece of work raised.
         """
-        if self._executor is None:
-            assert self._own_bench is not None
-            for item in items:
-                yield function(self._own_bench, item)
-            return
-        futures = [self._executor.submit(_with_bench, function, item) for item in items]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        except BrokenProcessPool as error:
+        while True:
+            self._hand_out(source)
+            if not any(member.work for member in self._members) and source.is_finished():
+                return
+            self._listen(source)
+
+    def close(self) -> None:
+        """End all processes: the idle ones by themselves, the busy ones at once."""
+        for member in self._members:
+            member.dismiss()
+        for member in self._members:
+            member.end()
+
+    def _hand_out(self, source: Source) -> None:
+        for member in self._members:
+            if member.work is None and (work := _next(source, member)) is not None:
+                member.give(work)
+
+    def _listen(self, source: Source) -> None:
+        running = [member for member in self._members if member.process is not None]
+        if not running:
+            time.sleep(_LOOK_AGAIN_S)
+        ready = wait([h for member in running for h in (member.connection, member.sentinel)], timeout=_LOOK_AGAIN_S)
+        for member in running:
+            # What a dead worker had said before it died is heard first.
+            if member.connection in ready or member.sentinel in ready:
+                self._hear(member, source)
+
+    def _hear(self, member: _Member, source: Source) -> None:
+        answer = member.answer()
+        match answer:
+            case None:
+                if not member.alive:
+                    self._bury(member, source)
+            case ("ready", _):
+                member.ready = True
+            case ("done", result):
+                work, member.work = member.work, None
+                assert work is not None
+                self._deaths = 0
+                source.done(work, result)
+            case (_, error):
+                raise error
+
+    def _bury(self, member: _Member, source: Source) -> None:
+        how, work = member.buried(), member.work
+        member.work = None
+        if work is not None:
+            source.lost(work)
+        self._deaths += 1
+        if self._deaths >= MAX_DEATHS:
             raise MachineError(
-                "A worker of the sweep died, most likely for lack of memory. What had finished is kept: run the stage "
-                "again and it goes on, with fewer workers if need be (runtime.sweep_workers)."
-            ) from error
-        finally:
-            for future in futures:
-                future.cancel()
+                f"{self._deaths} workers of the sweep died one after the other without finishing anything (the last "
+                f"{how}), most likely for lack of memory. What had finished is kept: run the stage again and it goes "
+                "on, with fewer workers if need be (runtime.sweep_workers)."
+            )
+        warn(f"worker {member.number} of the sweep {how}; it is started again")
+        member.start()
+
+
+class _Member:
+    """One process and the pipe to it."""
+
+    def __init__(self, plan: PlannedSweep, number: int) -> None:
+        self.number = number
+        self.process: SpawnProcess | None = None
+        self.work: Work | None = None
+        self.ready = False
+        self._plan = plan
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """Of a running process."""
+        assert self._connection is not None
+        return self._connection
+
+    @property
+    def sentinel(self) -> int:
+        """Becomes ready when the process has ended."""
+        assert self.process is not None
+        return self.process.sentinel
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.is_alive()
+
+    def start(self) -> None:
+        """Start the process; it says when it is ready."""
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_serve, args=(self._plan, self.number, theirs), name=f"sweep-{self.number}", daemon=True
+        )
+        self.process.start()
+        theirs.close()  # else the pipe would not end with the process
+        self.ready = False
+
+    def give(self, work: Work) -> None:
+        """Send a piece of work; if the process has just died, it is found dead with it."""
+        self.work = work
+        with suppress(OSError):
+            self.connection.send(work)
+
+    def answer(self) -> tuple[str, Any] | None:
+        """What the process says; None where it says nothing."""
+        try:
+            return self.connection.recv() if self.connection.poll() else None
+        except (EOFError, OSError):
+            self._wait_for_end()
+            return None
+
+    def buried(self) -> str:
+        """Clear away a process that has ended, and say how it ended."""
+        assert self.process is not None
+        self.process.join()
+        code = self.process.exitcode or 0
+        self.connection.close()
+        self.process = None
+        return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
+
+    def dismiss(self) -> None:
+        """Let the process end."""
+        if self.process is not None:
+            if self.work is not None or not self.ready:
+                self.process.terminate()
+            self.connection.close()
+
+    def end(self) -> None:
+        """Wait until the process is gone; one that does not listen is killed."""
+        if self.process is not None:
+            self._wait_for_end()
+            self.process = None
+
+    def _wait_for_end(self) -> None:
+        assert self.process is not None
+        self.process.join(_LAST_WORDS_S)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
 
 
 @contextmanager
-def started_workers(plan: PlannedSweep) -> Iterator[Workers]:
-    """Start the workers of a sweep; one worker is this process itself."""
-    if plan.job.runtime.sweep_workers == 1:
-        yield Workers(plan, None)
+def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers]:
+    """The workers of a sweep.
+
+    Args:
+        plan: Of the sweep.
+        in_process: Do all work in this process, whatever `runtime.sweep_workers` says.
+    """
+    if in_process:
+        yield ThisProcess(plan)
         return
-    executor = ProcessPoolExecutor(
-        plan.job.runtime.sweep_workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_prepare,
-        initargs=(plan,),
-    )
+    workers = WorkerProcesses(plan)
     try:
-        yield Workers(plan, executor)
+        yield workers
     finally:
-        executor.shutdown(wait=True, cancel_futures=True)
+        workers.close()
 
 
-def _prepare(plan: PlannedSweep) -> None:
-    global _bench
+def _next(source: Source, member: _Member) -> Work | None:
+    """Work for a member that is ready; one that does not run is started, if there is a reason to."""
+    if member.process is None and not source.is_finished():
+        member.start()
+    return source.take() if member.ready and member.process is not None else None
+
+
+def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
+    """The life of a worker."""
     end_with_parent()
-    _bench = Bench(plan)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which ends its workers
+    try:
+        bench = Bench(plan, worker=number)
+        connection.send(("ready", None))
+        while True:
+            work = connection.recv()
+            connection.send(("done", work.function(bench, work.argument)))
+    except EOFError:
+        return  # dismissed
+    except Exception as error:
+        if not isinstance(error, BertlineError):
+            traceback.print_exc()
+        _send_error(connection, error)
 
 
-def _with_bench(function: Callable[[Bench, Item], Result], item: Item) -> Result:
-    assert _bench is not None
-    return function(_bench, item)
+def _send_error(connection: Connection, error: Exception) -> None:
+    try:
+        connection.send(("failed", error))
+    except Exception:  # not every exception can be sent
+        connection.send(("failed", RuntimeError(f"{type(error).__name__}: {error}")))

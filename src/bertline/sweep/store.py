@@ -1,0 +1,176 @@
+"""The database that the studies of all tasks are in: SQLite on one machine, PostgreSQL where several share a study."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+import sqlalchemy
+from optuna.storages import RDBStorage
+from optuna.trial import FrozenTrial
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from bertline.foundation.errors import BertlineError, ConfigError, MachineError
+from bertline.foundation.seeds import seed_for
+from bertline.sweep.events import locked
+
+URL_VARIABLE = "BERTLINE_STUDIES_URL"
+# A trial whose process has been silent for so long is taken for dead and tried again. This is for other machines: that
+# a process of this one died is known at once.
+_HEARTBEAT_S, _GRACE_S = 10, 60
+_SQLITE_WAIT_S = 60
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+class StudyStore:
+    """One database, opened by one process.
+
+    Args:
+        url: As in `tracking.studies_url`; the environment variable BERTLINE_STUDIES_URL stands before it.
+        on_stale: Called with a trial that another machine left and that has just been failed for its silence.
+
+    Raises:
+        ConfigError: The address is none, or is of another kind of database.
+        MachineError: The database cannot be reached.
+    """
+
+    def __init__(self, url: str, *, on_stale: Callable[[optuna.Study, FrozenTrial], None] | None = None) -> None:
+        self._url = _parsed(os.environ.get(URL_VARIABLE) or url)
+        self._file = _sqlite_file(self._url)
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self.reached():
+            # For locks alone, each on a connection that ends with it.
+            self._locks = sqlalchemy.create_engine(self._url, poolclass=sqlalchemy.pool.NullPool)
+            # Two processes that make the tables at once would fail.
+            with self.exclusive("tables"), _without_experimental_warnings():
+                self.storage = RDBStorage(
+                    self._url.render_as_string(hide_password=False),
+                    engine_kwargs=self._engine_settings(),
+                    heartbeat_interval=_HEARTBEAT_S,
+                    grace_period=_GRACE_S,
+                    heartbeat_stale_trial_callback=on_stale,
+                )
+
+    @property
+    def shown(self) -> str:
+        """The address without its password."""
+        return self._url.render_as_string(hide_password=True)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Hold a lock among all processes that use this database; one that is killed lets go of it."""
+        if self._file is not None:
+            with locked(self._file.with_name(f".{self._file.name}.lock")):
+                yield
+            return
+        key = seed_for("bertline studies", name) - 2**63
+        with self._locks.connect() as connection:
+            connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), {"key": key})
+            try:
+                yield
+            finally:
+                connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), {"key": key})
+
+    def study(self, name: str, sampler: optuna.samplers.BaseSampler, pruner: optuna.pruners.BasePruner) -> optuna.Study:
+        """Open a study, or make it."""
+        return optuna.create_study(
+            study_name=name,
+            storage=self.storage,
+            sampler=sampler,
+            pruner=pruner,
+            direction="maximize",
+            load_if_exists=True,
+        )
+
+    @contextmanager
+    def beating(self, trial_id: int) -> Iterator[None]:
+        """Tell the database every few seconds that a trial's process is alive, until the block ends."""
+        stop = threading.Event()
+
+        def beat() -> None:
+            while not stop.wait(_HEARTBEAT_S):
+                # A server that is away for a moment is asked again; if it stays away, the trial itself finds out.
+                try:
+                    self.storage.record_heartbeat(trial_id)
+                except (SQLAlchemyError, optuna.exceptions.StorageInternalError):
+                    continue
+
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def fail_silent_trials(self, study: optuna.Study) -> None:
+        """Fail the trials whose process has not been heard of, and hand them to `on_stale`."""
+        with _without_experimental_warnings():
+            optuna.storages.fail_stale_trials(study)
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Say which database went away, and how to go on, without its password."""
+        try:
+            yield
+        except (ImportError, SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+            raise self._unreachable(error) from None  # the chain would show the address
+
+    def _unreachable(self, error: Exception) -> BertlineError:
+        if isinstance(error, ImportError):
+            return MachineError(
+                "tracking.studies_url is a PostgreSQL database, and psycopg is not installed. "
+                "Install it: pip install 'bertline[postgresql]'"
+            )
+        cause = error.__cause__ or error
+        reason = str(getattr(cause, "orig", None) or cause).strip().partition("\n")[0]
+        if self._url.password:
+            reason = reason.replace(str(self._url.password), "***")
+        return MachineError(
+            f"the studies at {self.shown} cannot be read or written ({reason}). What had finished is kept: when the "
+            "database can be reached, run the stage again and it goes on."
+        )
+
+    def _engine_settings(self) -> dict[str, Any]:
+        if self._file is not None:
+            return {"connect_args": {"timeout": _SQLITE_WAIT_S}}
+        return {"pool_pre_ping": True}  # a connection that a server has closed meanwhile is opened again
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigError(
+            "tracking.studies_url is not an address of a database. Give sqlite:///FILE or postgresql://HOST/DATABASE."
+        ) from None  # the value may have a password in it
+    match parsed.get_backend_name():
+        case "sqlite" if parsed.database not in (None, "", ":memory:"):
+            return parsed
+        case "postgresql" | "postgres":
+            return parsed.set(drivername="postgresql+psycopg")
+        case other:
+            raise ConfigError(
+                f"tracking.studies_url is of the kind {other!r}; expected sqlite:///FILE or postgresql://HOST/DATABASE."
+            )
+
+
+def _sqlite_file(url: URL) -> Path | None:
+    return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+
+
+@contextmanager
+def _without_experimental_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # Heartbeats are marked experimental; `tests/contracts` and the tests that kill hold them.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
