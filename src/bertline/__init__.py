@@ -12,8 +12,8 @@ __all__ = ["__version__", "load"]
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
-    """Open a finished encoder or fine-tuned model; see `bertline.inference.model.load`."""
+    """Open a finished encoder or fine-tuned model; see `bertline.inference.loading.load`."""
     # Imported on use: `import bertline` must stay quick and must not need torch.
-    from bertline.inference.model import load as load_model
+    from bertline.inference.loading import load as load_model
 
     return load_model(name_or_folder, revision=revision, device=device)

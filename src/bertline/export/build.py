@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.export.card import classifier_card, encoder_card
+from bertline.export.agreement import checked_texts
+from bertline.export.card import encoder_card, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.facts import CardFacts, read_card_facts
-from bertline.export.verification import verify_classifier, verify_encoder
+from bertline.export.onnx_export import OnnxRequest, export_onnx
+from bertline.export.sentence_transformers import write_sentence_transformer
+from bertline.export.verification import CHECKED_TEXTS, verify_model
+from bertline.export.views import Architecture, architecture_in
+from bertline.finetuning.task_file import FinishedTask, write_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import (
     folder_written_atomically,
@@ -18,12 +23,15 @@ from bertline.foundation.files import (
     write_atomically,
 )
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.modeling.huggingface import load_classifier, load_pretraining_model, read_labels, save_model
+from bertline.foundation.progress import say
+from bertline.modeling.huggingface import load_pretraining_model, read_config, save_model
+from bertline.tasks.config import RegressionTaskConfig, RetrievalTaskConfig
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 ENCODER = "encoder"
+_WEIGHTS = "model.safetensors"
 
 
 def build_export(
@@ -34,59 +42,122 @@ def build_export(
     line_facts: Mapping[str, Any],
     out: Path,
 ) -> dict[str, float | int]:
-    """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer and model card, verified.
+    """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer, ONNX files and model card, verified.
 
     Args:
-        config: Names, licence, tolerance.
+        config: Names, licence, formats, tolerances.
         pretrain_folder: The encoder with its pretraining heads.
         sweep_folders: The sweep's artifact of each task, with the winner in `best/`.
         line_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage, each where it is known.
         out: Is replaced when everything has passed.
 
     Returns:
-        For each folder its largest difference from transformers' logits and its size.
+        For each folder its largest difference from transformers' logits, that of its ONNX file, the agreement of its
+        int8 file, and its size.
 
     Raises:
         ConfigError: A task has the encoder's name.
-        ArtifactError: An artifact is missing, or transformers computes something else; `out` stays as it was.
+        ArtifactError: An artifact is missing, or transformers or ONNX computes something else; `out` stays as it was.
     """
     if ENCODER in sweep_folders:
         raise ConfigError(f"a task is named {ENCODER!r}, which is the folder of the encoder itself. Rename the task.")
     facts = read_card_facts(config, pretrain_folder, sweep_folders, line_facts)
     exported: dict[str, dict[str, Any]] = {}
     with folder_written_atomically(out) as folder:
-        _write_encoder(facts, pretrain_folder, folder / ENCODER)
-        exported[ENCODER] = _verified(folder / ENCODER, verify_encoder, config)
+        exported[ENCODER] = _export_encoder(facts, pretrain_folder, sweep_folders, folder / ENCODER)
         for task, sweep_folder in sweep_folders.items():
-            _write_classifier(facts, task, sweep_folder / "best", folder / task)
-            exported[task] = _verified(folder / task, verify_classifier, config)
+            exported[task] = _export_task(facts, task, sweep_folder, folder / task)
         content = {
             "models": exported,
             "logits_tolerance": config.logits_tolerance,
-            "versions": versions_of("safetensors", "tokenizers", "torch", "transformers"),
+            "onnx_tolerance": config.onnx_tolerance,
+            "versions": versions_of("safetensors", "tokenizers", "torch", "transformers", "onnx", "onnxruntime"),
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
-    return {
-        f"{name}/{key}": model[key] for name, model in exported.items() for key in ("max_logits_difference", "bytes")
-    }
+    return {f"{name}/{key}": value for name, model in exported.items() for key, value in _headline(model).items()}
 
 
-def _write_encoder(facts: CardFacts, source: Path, target: Path) -> None:
+def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, Path], target: Path) -> dict[str, Any]:
     save_model(load_pretraining_model(source), target)
     copy_tokenizer(source, target, max_length=facts.encoder_max_length)
-    write_atomically(target / "README.md", encoder_card(facts))
+    difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)
+    # The encoder has no rows of its own; those of a task are real text.
+    predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
+    rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
+    max_length = facts.encoder_max_length or facts.model.max_position_embeddings
+    onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
+    write_atomically(target / "README.md", encoder_card(facts, onnx, _weight_bytes(target)))
+    return _manifest_entry(target, difference, onnx)
 
 
-def _write_classifier(facts: CardFacts, task: str, source: Path, target: Path) -> None:
-    labels = read_labels(source)
-    save_model(load_classifier(source), target, id2label=dict(enumerate(labels)))
-    copy_tokenizer(source, target, max_length=facts.task_max_length(task))
-    write_atomically(target / "README.md", classifier_card(facts, task, labels))
+def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) -> dict[str, Any]:
+    finished, source = facts.tasks[task], sweep_folder / "best"
+    kind = finished.kind
+    kind.save_model(kind.load_model(source), target)
+    max_length = facts.task_max_length(task)
+    copy_tokenizer(source, target, max_length=max_length)
+    write_task_file(target, kind, finished.calibration)
+    _add_sentence_transformer(finished, target)
+    architecture = architecture_in(target)
+    labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
+    difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
+    graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
+    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length)
+    write_atomically(target / "README.md", task_card(facts, task, onnx, _weight_bytes(target)))
+    return _manifest_entry(target, difference, onnx)
 
 
-def _verified(folder: Path, verify: Callable[..., float], config: ExportConfig) -> dict[str, Any]:
+def _add_sentence_transformer(finished: FinishedTask, target: Path) -> None:
+    """Models that give a text a vector are also folders of the sentence-transformers package."""
+    config: Any = finished.kind.config
+    if isinstance(config, RetrievalTaskConfig):
+        similarity, prompts = config.similarity, {"query": config.query_prefix, "document": config.document_prefix}
+    elif isinstance(config, RegressionTaskConfig) and config.head == "cosine":
+        similarity, prompts = "cosine", {}
+    else:
+        return
+    write_sentence_transformer(
+        target,
+        max_length=config.max_length,
+        hidden_size=read_config(target)[0].hidden_size,
+        pooling=config.pooling,
+        similarity=similarity,
+        prompts=prompts,
+    )
+
+
+def _onnx(
+    config: ExportConfig, folder: Path, architecture: Architecture, predictions: Path, max_length: int
+) -> dict[str, Any] | None:
+    if not config.onnx:
+        return None
+    say(f"export: {folder.name}: ONNX")
+    texts, text_pairs = checked_texts(predictions, CHECKED_TEXTS)
+    request = OnnxRequest(
+        folder=folder, architecture=architecture, max_length=max_length, texts=texts, text_pairs=text_pairs
+    )
+    return export_onnx(request, config)
+
+
+def _weight_bytes(folder: Path) -> int:
+    return (folder / _WEIGHTS).stat().st_size
+
+
+def _manifest_entry(folder: Path, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
-        "max_logits_difference": verify(folder, tolerance=config.logits_tolerance),
+        "max_logits_difference": difference,
+        "onnx": onnx,
         "bytes": size_of_path(folder),
-        "sha256": {path.name: sha256_of_file(path) for path in sorted(folder.iterdir())},
+        "sha256": {path.relative_to(folder).as_posix(): sha256_of_file(path) for path in files},
     }
+
+
+def _headline(model: Mapping[str, Any]) -> dict[str, float | int]:
+    figures = {name: model[name] for name in ("max_logits_difference", "bytes")}
+    files: Mapping[str, Any] = (model["onnx"] or {}).get("files", {})
+    if "onnx" in files:
+        figures["onnx_max_difference"] = files["onnx"]["max_difference"]
+    if "onnx_int8" in files:
+        figures["int8_agreement"] = files["onnx_int8"]["agreement"]
+    return figures

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from bertline.export.card_sections import (
     data,
     fine_tuning_settings,
+    formats,
     limits,
+    more_scores,
     origin,
     pretraining_scores,
     task_data,
@@ -19,13 +21,21 @@ from bertline.export.card_sections import (
     what_it_is,
 )
 from bertline.export.facts import CardFacts
+from bertline.export.usage import Usage
 
 _ENCODER_SECTIONS = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain")
 
 
-def encoder_card(facts: CardFacts) -> str:
-    """README.md of the encoder."""
+def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
+    """README.md of the encoder.
+
+    Args:
+        facts: Of the line.
+        onnx: What `export_onnx` measured; None where there is no ONNX file.
+        torch_bytes: Size of the weights.
+    """
     name = facts.export.model_name
+    own_tasks = [task for task in facts.results if facts.start_of(task) is None]
     use = f"""```python
 from transformers import pipeline
 
@@ -46,45 +56,42 @@ model.embed(["One text.", "Another text."])  # one vector each
         _section("Use", use),
         _section("Data", data(facts)),
         _section("Training", training_settings(facts)),
-        _section("Scores", pretraining_scores(facts), *(task_scores(facts, task) for task in facts.results)),
+        _section("Scores", pretraining_scores(facts), *(task_scores(facts, task) for task in own_tasks)),
+        _section("Formats", formats(onnx, torch_bytes)),
         _section("Limits", limits(facts)),
         _section("Where it comes from", origin(facts, _ENCODER_SECTIONS)),
     )
 
 
-def classifier_card(facts: CardFacts, task: str, labels: Sequence[str]) -> str:
-    """README.md of a task's winner."""
+def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
+    """README.md of a task's winner; arguments as for `encoder_card`."""
     name = f"{facts.export.model_name}-{task}"
-    pair = task in facts.pair_tasks
-    texts = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
-    inputs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
-    use = f"""```python
-from transformers import pipeline
-
-classify = pipeline("text-classification", model="{name}")  # the folder that this file lies in
-classify({inputs})
-```
-
-```python
-import bertline
-
-bertline.load("{name}").predict({texts})
-```"""
-    kind = "pairs of texts" if pair else "texts"
-    what = (
-        f"Sorts {kind} into {len(labels)} classes: {', '.join(f'`{label}`' for label in labels)}. "
-        f"Fine-tuned from {facts.export.model_name}. {what_it_is(facts)}"
-    )
+    usage, other_start = facts.usages[task], facts.start_of(task)
+    use = "\n\n".join(f"```python\n{snippet.replace('NAME', name)}\n```" for snippet in usage.snippets)
+    tags = list(dict.fromkeys(["bert", usage.tag, *(["sentence-transformers"] if _has_vectors(usage) else [])]))
+    # What the line's own encoder is and has read says nothing of a model that came from elsewhere.
+    if other_start is None:
+        what = f"{usage.what} Fine-tuned from {facts.export.model_name}. {what_it_is(facts)}"
+        read_before = ("The encoder was pretrained before on:", data(facts))
+        sections: tuple[str, ...] = _ENCODER_SECTIONS
+    else:
+        what = f"{usage.what} Fine-tuned from {other_start} by bertline."
+        read_before, sections = ("", ""), ()
     return _card(
-        _front_matter(facts, task=task, tags=["bert", "text-classification"], pipeline="text-classification"),
+        _front_matter(facts, task=task, tags=tags, pipeline=usage.tag if usage.pipeline else None),
         f"# {name}\n\n{what}",
         _section("Use", use),
-        _section("Data", task_data(facts, task), "The encoder was pretrained before on:", data(facts)),
+        _section("Data", task_data(facts, task), *(read_before if read_before[1] else ())),
         _section("Training", fine_tuning_settings(facts, task)),
-        _section("Scores", task_scores(facts, task)),
+        _section("Scores", task_scores(facts, task), more_scores(facts, task)),
+        _section("Formats", formats(onnx, torch_bytes)),
         _section("Limits", task_limits(facts, task)),
-        _section("Where it comes from", origin(facts, (*_ENCODER_SECTIONS, f"tasks.{task}", "sweep"))),
+        _section("Where it comes from", origin(facts, (*sections, f"tasks.{task}", "sweep"))),
     )
+
+
+def _has_vectors(usage: Usage) -> bool:
+    return usage.tag == "sentence-similarity"
 
 
 def _card(front_matter: str, *parts: str) -> str:
@@ -97,7 +104,7 @@ def _section(title: str, *paragraphs: str) -> str:
     return "\n\n".join((f"## {title}", *known)) if known else ""
 
 
-def _front_matter(facts: CardFacts, *, task: str | None, tags: list[str], pipeline: str) -> str:
+def _front_matter(facts: CardFacts, *, task: str | None, tags: list[str], pipeline: str | None) -> str:
     """The card's metadata for the Hugging Face hub. JSON is YAML, and quotes what needs it."""
     name = facts.export.model_name
     metadata: dict[str, Any] = {
@@ -107,8 +114,13 @@ def _front_matter(facts: CardFacts, *, task: str | None, tags: list[str], pipeli
         "pipeline_tag": pipeline,
         "tags": [*tags, "bertline"],
     }
-    if facts.hub_start is not None:
-        metadata["base_model"] = facts.hub_start
+    if pipeline is None:
+        del metadata["pipeline_tag"]
+    start = facts.hub_start
+    if task is not None and (other := facts.start_of(task)) is not None:
+        start = other.strip("`").split("@")[0] if other.startswith("`") else None
+    if start is not None:
+        metadata["base_model"] = start
     if task is not None:
         result = facts.results[task]
         score = {
@@ -117,7 +129,7 @@ def _front_matter(facts: CardFacts, *, task: str | None, tags: list[str], pipeli
             "name": "test mean",
         }
         entry = {
-            "task": {"type": pipeline},
+            "task": {"type": facts.usages[task].tag},
             "dataset": {"name": task, "type": task, "split": "test"},
             "metrics": [score],
         }

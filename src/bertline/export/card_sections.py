@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertline.export.card_tables import column_names, score_rows, table
+from bertline.export.card_tables import column_names, interval, metric_rows, onnx_rows, score_rows, table
 from bertline.export.facts import CardFacts
 from bertline.foundation.manifests import versions_of
 
@@ -89,24 +89,82 @@ def pretraining_scores(facts: CardFacts) -> str:
 def task_scores(facts: CardFacts, task: str) -> str:
     """A task's scores beside their baselines."""
     result = facts.results[task]
-    rows_of = result["rows"]
+    rows_of, seeds = result["rows"], result["arms"]["encoder"]["seeds"]
+    finished = [trial for trial in result["arms"]["encoder"]["trials"] if trial["state"] != "FAIL"]
     intro = (
-        f"`{task}`, {result['metric']}: mean ± standard deviation over {result['num_seeds']} seeds, "
+        f"`{task}`, {result['metric']}: mean ± standard deviation over {len(seeds)} seeds, "
         f"{rows_of['train']:,} training rows. The configuration was chosen on {rows_of['dev']:,} dev rows among "
-        f"{result['num_trials']} trials; the {rows_of['test']:,} test rows were read once."
+        f"{len(finished)} trials; the {rows_of['test']:,} test rows were read once."
     )
-    return f"{intro}\n\n{table(column_names(), score_rows(result))}{_comparison(result)}"
+    parts = (table(column_names(), score_rows(result)), _degenerate(result), _comparisons(result))
+    return "\n\n".join((intro, *(part for part in parts if part)))
 
 
-def _comparison(result: Mapping[str, Any]) -> str:
-    comparison = result.get("comparison")
-    if not comparison or result["arms"].get("random_weights") is None:
+def more_scores(facts: CardFacts, task: str) -> str:
+    """Every metric of the task's model, on every test."""
+    names, rows = metric_rows(facts.results[task])
+    more = len(names) > 2 or len(rows) > 1
+    return f"All metrics of this model's configuration:\n\n{table(names, rows)}" if rows and more else ""
+
+
+def _degenerate(result: Mapping[str, Any]) -> str:
+    arms = [arm for arm in result["arms"].values() if arm is not None and arm.get("num_degenerate")]
+    told = [f"{arm['num_degenerate']} of {len(arm['seeds'])} runs of {arm['title']}" for arm in arms]
+    return f"Degenerate (the same output for every row): {', '.join(told)}." if told else ""
+
+
+def _comparisons(result: Mapping[str, Any]) -> str:
+    """The encoder against each of the others, paired over the test rows."""
+    titles = {
+        **{name: arm["title"] for name, arm in result["arms"].items() if arm is not None},
+        **{name: baseline["title"] for name, baseline in result["baselines"].items()},
+    }
+    lines = []
+    for name, comparison in (result.get("comparisons") or {}).items():
+        verdict = "better" if comparison["better"] else "not shown to be better"
+        details = f"{interval(comparison['interval'])}, p = {comparison['p_value']:.3g}"
+        lines.append(f"- {titles.get(name, name)}: {comparison['difference']:+.3f} ({details}): {verdict}")
+    paragraphs = ["On the same test rows, against:\n\n" + "\n".join(lines)] if lines else []
+    if (pretraining := result.get("comparison")) and result["arms"].get("random_weights") is not None:
+        verdict = "more" if pretraining["beats_random_weights"] else "not more"
+        paragraphs.append(
+            f"Pretraining is worth {pretraining['difference']:+.3f} on test, {verdict} than chance would give "
+            f"(threshold {pretraining['threshold']:.3f}, two pooled standard deviations)."
+        )
+    return "\n\n".join(paragraphs)
+
+
+_AGREEMENT = {
+    "label": "the share of texts with the same label",
+    "labels": "the share of decisions, a label and a text each, that are the same",
+    "score": "Spearman's correlation of the scores",
+    "token": "the share of tokens with the same likeliest label or piece",
+    "token_score": "Spearman's correlation of the tokens' scores",
+    "span": "the share of texts with the same start and end",
+    "vector": "Spearman's correlation of the cosines of every two texts' mean vectors",
+}
+
+
+def formats(onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
+    """ONNX files beside the original: size, latency, difference."""
+    if onnx is None:
         return ""
-    verdict = "more" if comparison["beats_random_weights"] else "not more"
-    return (
-        f"\n\nPretraining is worth {comparison['difference']:+.3f} on test, {verdict} than chance would give "
-        f"(threshold {comparison['threshold']:.3f}, two pooled standard deviations)."
-    )
+    names, rows = onnx_rows(onnx, torch_bytes)
+    sentences = [
+        f"Agreement with the PyTorch model, measured on {onnx['num_texts']} texts, is {_AGREEMENT[onnx['decision']]}."
+    ]
+    if "latency_ms" in onnx:
+        sentences.append(
+            f"Latency: median of several runs, every sequence {onnx['max_length']} tokens long, on {onnx['machine']}."
+        )
+    if "onnx_int8" in onnx["files"]:
+        sentences.append(
+            "The int8 file quantises activations with one scale for a whole batch, so its numbers depend a little on "
+            "which texts are together in it."
+        )
+    if refused := onnx.get("refused_int8"):
+        sentences.append(f"An int8 file was made and left out: it agreed to {refused['agreement']:.3f} only.")
+    return f"{table(names, rows)}\n\n{' '.join(sentences)}"
 
 
 def task_data(facts: CardFacts, task: str) -> str:
@@ -125,9 +183,7 @@ def fine_tuning_settings(facts: CardFacts, task: str) -> str:
         (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
         for key, value in best.items()
     ]
-    length = facts.task_max_length(task)
-    if length is not None:
-        rows.append(("longest sequence", f"{length} tokens"))
+    rows.append(("longest sequence", f"{facts.task_max_length(task)} tokens"))
     return (
         f"The best configuration on dev; these are the weights of its best seed.\n\n{table(['setting', 'value'], rows)}"
     )
@@ -139,30 +195,30 @@ def limits(facts: CardFacts) -> str:
 
 
 def task_limits(facts: CardFacts, task: str) -> str:
-    """What the classifier is not for."""
+    """What a task's model is not for."""
     result = facts.results[task]
     sentences = [
-        "Every input gets one of the labels above, also one that fits none of them.",
-        "The probabilities are those of the softmax; they have not been calibrated.",
+        *facts.usages[task].limits,
         f"The scores hold for texts like the test rows of `{task}`; measure on your own before relying on them.",
     ]
     if (result.get("comparison") or {}).get("beats_random_weights") is False:
         sentences.insert(0, "The pretrained encoder was not shown to beat random weights on this task.")
-    return _bullets([*sentences, *_limit_sentences(facts, facts.task_max_length(task))])
+    own = facts.start_of(task) is None
+    return _bullets([*sentences, *_limit_sentences(facts, facts.task_max_length(task), own_encoder=own)])
 
 
-def _limit_sentences(facts: CardFacts, max_length: int | None) -> list[str]:
+def _limit_sentences(facts: CardFacts, max_length: int | None, *, own_encoder: bool = True) -> list[str]:
     sentences = []
     if max_length is not None:
         sentences.append(
             f"Reads at most {max_length} tokens, the longest it was trained on: the tokenizer is set to cut there."
         )
-    if facts.corpus.get("source") == "python_docs":
+    if own_encoder and facts.corpus.get("source") == "python_docs":
         sentences.append(
             "Has read the documentation of a few Python packages and nothing else; it is no model of a language."
         )
     words = facts.corpus.get("counts", {}).get("train", {}).get("words")
-    if words is not None and facts.start_from is None:
+    if own_encoder and words is not None and facts.start_from is None:
         sentences.append(f"Its corpus has {words:,} running words; that of the original BERT has 3,300,000,000.")
     sentences.append(
         "Repeats the biases and mistakes of the text it was trained on. It gives vectors and guesses, not facts."

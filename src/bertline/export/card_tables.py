@@ -20,21 +20,65 @@ def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def column_names() -> list[str]:
     """The columns of `score_rows`."""
-    return ["", "dev", "test"]
+    return ["", "dev", "test", "95 % interval of test"]
 
 
 def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
     """The scores of a sweep's result.json: this model's configuration, then what it is measured against."""
-    rows = [_arm("**this encoder, fine-tuned**", result["arms"]["encoder"])]
-    if result["arms"].get("random_weights") is not None:
-        rows.append(_arm("the same from random weights", result["arms"]["random_weights"]))
-    names = {"tfidf_logistic_regression": "TF-IDF and logistic regression", "majority": "the most frequent class"}
-    for key, name in names.items():
-        if key in result["baselines"]:
-            baseline = result["baselines"][key]
-            rows.append([name, f"{baseline['dev']:.3f}", f"{baseline['test']:.3f}"])
+    arms = result["arms"]
+    first = {"encoder": "**this model's configuration**"}
+    rows = [
+        [
+            first.get(name, arm["title"]),
+            *(f"{arm[f'{split}_mean']:.3f} ± {arm[f'{split}_std']:.3f}" for split in ("dev", "test")),
+            interval(arm.get("test_interval")),
+        ]
+        for name, arm in arms.items()
+        if arm is not None
+    ]
+    for baseline in result["baselines"].values():
+        scores = [f"{baseline[split]:.3f}" for split in ("dev", "test")]
+        rows.append([baseline["title"], *scores, interval(baseline.get("test_interval"))])
     return rows
 
 
-def _arm(name: str, arm: Mapping[str, Any]) -> list[str]:
-    return [name, *(f"{arm[f'{split}_mean']:.3f} ± {arm[f'{split}_std']:.3f}" for split in ("dev", "test"))]
+def metric_rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Every metric of the winning configuration on every test: column names, and a row a metric."""
+    scores: Mapping[str, Mapping[str, Mapping[str, float]]] = result["arms"]["encoder"].get("scores", {})
+    splits = [split for split in result.get("test_splits", ["test"]) if split in scores]
+    metrics = list(dict.fromkeys(metric for split in splits for metric in scores[split]))
+    rows = [[metric, *(_spread(scores[split].get(metric)) for split in splits)] for metric in metrics]
+    return ["metric", *splits], rows
+
+
+def onnx_rows(onnx: Mapping[str, Any], torch_bytes: int) -> tuple[list[str], list[list[str]]]:
+    """The formats of a folder: size, latency, and how near they are to the original."""
+    latency: Mapping[str, Mapping[str, float]] = onnx.get("latency_ms", {})
+    batches = list(latency.get("torch", {}))
+    names = ["file", "MB", *(f"ms, batch of {size}" for size in batches), "largest difference", "agreement"]
+    rows = [["`model.safetensors` (PyTorch)", _megabytes(torch_bytes), *_milliseconds(latency, "torch"), "", ""]]
+    for name, file in onnx["files"].items():
+        measured = [f"{file['max_difference']:.1e}", f"{file['agreement']:.4f}"]
+        rows.append([f"`{file['file']}`", _megabytes(file["bytes"]), *_milliseconds(latency, name), *measured])
+    return names, rows
+
+
+def interval(bounds: Sequence[float] | None) -> str:
+    """Lower and upper end, or nothing.
+
+    >>> interval([0.8123, 0.9])
+    '0.812 to 0.900'
+    """
+    return f"{bounds[0]:.3f} to {bounds[1]:.3f}" if bounds else ""
+
+
+def _spread(score: Mapping[str, float] | None) -> str:
+    return f"{score['mean']:.3f} ± {score['std']:.3f}" if score else ""
+
+
+def _milliseconds(latency: Mapping[str, Mapping[str, float]], name: str) -> list[str]:
+    return [f"{value:.3g}" for value in latency.get(name, {}).values()]
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.3g}"

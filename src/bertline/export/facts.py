@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from bertline.export.config import ExportConfig
+from bertline.export.usage import Usage, is_pair, usage_of
+from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.modeling.config import ModelConfig
@@ -40,8 +41,10 @@ class CardFacts:
     results: Mapping[str, Mapping[str, Any]]
     """result.json of each task's sweep."""
 
-    pair_tasks: frozenset[str]
-    """The tasks whose rows are pairs of texts."""
+    tasks: Mapping[str, FinishedTask]
+    """What task.json beside each winner says."""
+    usages: Mapping[str, Usage]
+    """What each task's model does."""
 
     @property
     def start_from(self) -> str | None:
@@ -52,9 +55,16 @@ class CardFacts:
     def hub_start(self) -> str | None:
         """The same where it is a name on the hub; a folder's name says nothing to a reader."""
         name = self.start_from
-        if name is None or Path(name).exists():
+        return name if name is not None and _is_hub_name(name) else None
+
+    def start_of(self, task: str) -> str | None:
+        """What a task's model was fine-tuned from, where that is not the line's own encoder: words for a reader."""
+        start = self.tasks[task].kind.config.start_from
+        if start is None:
             return None
-        return name if re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name) else None
+        if start == "random":
+            return "random weights"
+        return f"`{start}`" if _is_hub_name(start) else "another checkpoint"
 
     @property
     def encoder_max_length(self) -> int | None:
@@ -67,9 +77,9 @@ class CardFacts:
             return None
         return min(self.model.max_position_embeddings, max(phase["max_length"] for phase in phases))
 
-    def task_max_length(self, task: str) -> int | None:
-        """The sequence length that a classifier was fine-tuned and scored with."""
-        return self.params.get("tasks", {}).get(task, {}).get("max_length")
+    def task_max_length(self, task: str) -> int:
+        """The sequence length that a model was fine-tuned and scored with."""
+        return self.tasks[task].kind.config.max_length
 
 
 def read_card_facts(
@@ -80,6 +90,8 @@ def read_card_facts(
     Raises:
         ArtifactError: The encoder's folder or a sweep's result.json is missing.
     """
+    tasks = {task: _finished(folder / "best") for task, folder in sweep_folders.items()}
+    pairs = {task: is_pair(tasks[task].kind.config, sweep_folders[task] / "predictions.parquet") for task in tasks}
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("metrics") or line_facts.get("metrics", {}).get("pretrain", {})
@@ -95,13 +107,17 @@ def read_card_facts(
         training=training,
         precision=manifest.get("training", {}).get("resolved", {}).get("precision"),
         results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
-        pair_tasks=frozenset(task for task, folder in sweep_folders.items() if _has_pairs(folder)),
+        tasks=tasks,
+        usages={task: usage_of(finished, pair=pairs[task]) for task, finished in tasks.items()},
     )
 
 
-def _has_pairs(sweep_folder: Path) -> bool:
-    path = sweep_folder / "predictions.parquet"
-    if not path.exists():
-        return False
-    pairs = pq.read_table(path, columns=["text_pair"])["text_pair"]
-    return pairs.null_count < len(pairs)
+def _is_hub_name(name: str) -> bool:
+    return not Path(name).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?", name) is not None
+
+
+def _finished(folder: Path) -> FinishedTask:
+    finished = read_task_file(folder)
+    if finished is None:
+        raise ArtifactError(f"{folder / TASK_FILE} is missing; {folder} was written by an older bertline. Sweep again.")
+    return finished

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,8 @@ import torch
 import transformers
 from torch import Tensor
 
+from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view
 from bertline.foundation.errors import ArtifactError
-from bertline.modeling.huggingface import load_classifier, load_pretraining_model, read_labels
 from bertline.tokenization.tokenizer import Tokenizer
 
 # Accents, capitals, punctuation, digits, Chinese characters, control and unknown ones, a blank, an overlong word.
@@ -26,48 +27,51 @@ CHECKED_TEXTS = (
     "",
 )
 _MAX_SEQUENCE = 64
+_AUTO_CLASSES: dict[Architecture, str] = {
+    "BertModel": "AutoModel",
+    "BertForPreTraining": "AutoModelForPreTraining",
+    "BertForMaskedLM": "AutoModelForMaskedLM",
+    "BertForSequenceClassification": "AutoModelForSequenceClassification",
+    "BertForTokenClassification": "AutoModelForTokenClassification",
+    "BertForQuestionAnswering": "AutoModelForQuestionAnswering",
+}
 
 
-def verify_encoder(folder: Path, *, tolerance: float) -> float:
-    """Hold a folder's `BertForPreTraining` to transformers': MLM logits at all positions, and NSP logits.
+def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float) -> float:
+    """Hold a folder to transformers' class for it: every output at every real position, and the names of labels.
+
+    Args:
+        folder: With model and tokenizer.
+        labels: What the labels must be called, by number; None where the model has none.
+        tolerance: Largest absolute difference of two logits that passes.
 
     Returns:
-        The largest absolute difference of two logits.
+        The largest absolute difference.
 
     Raises:
-        ArtifactError: A difference above the tolerance, other token ids, or weights missing on one side.
+        ArtifactError: A difference above the tolerance, other token ids or labels, or weights missing on one side.
     """
     verify_tokenizer(folder)
-    reference = _reference(transformers.BertForPreTraining, folder)
-    model = load_pretraining_model(folder).eval()
+    architecture = architecture_in(folder)
+    reference = _reference(getattr(transformers, _AUTO_CLASSES[architecture]), folder)
+    if labels is not None:
+        theirs = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
+        if theirs != tuple(labels):
+            raise ArtifactError(f"{folder}: transformers reads the labels {theirs}, bertline {tuple(labels)}.")
     inputs = _inputs(folder)
-    positions = torch.arange(inputs["input_ids"].shape[1]).expand_as(inputs["input_ids"])
     with torch.no_grad():
         expected = reference(**inputs)
-        found = model(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"], positions)
+        found = load_view(folder, architecture)(*(inputs[name] for name in INPUT_NAMES))
     real = inputs["attention_mask"].bool()
     return max(
-        _held(folder, "MLM", found.mlm_logits[real], expected.prediction_logits[real], tolerance),
-        _held(folder, "NSP", found.nsp_logits, expected.seq_relationship_logits, tolerance),
+        _held(folder, name, _without_padding(ours, real), _without_padding(expected[name], real), tolerance)
+        for name, ours in zip(OUTPUT_NAMES[architecture], found, strict=True)
     )
 
 
-def verify_classifier(folder: Path, *, tolerance: float) -> float:
-    """Hold a folder's classifier to transformers' `AutoModelForSequenceClassification`: logits and label names.
-
-    Returns and raises as `verify_encoder`.
-    """
-    verify_tokenizer(folder)
-    reference = _reference(transformers.AutoModelForSequenceClassification, folder)
-    labels = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
-    if labels != read_labels(folder):
-        raise ArtifactError(f"{folder}: transformers reads the labels {labels}, bertline {read_labels(folder)}.")
-    inputs = _inputs(folder)
-    with torch.no_grad():
-        expected = reference(**inputs).logits
-        model = load_classifier(folder).eval()
-        found = model(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"])
-    return _held(folder, "classification", found, expected, tolerance)
+def _without_padding(values: Tensor, real: Tensor) -> Tensor:
+    """[B, S, ...] at the real positions; [B, ...] as it is."""
+    return values[real] if values.shape[:2] == real.shape else values
 
 
 def verify_tokenizer(folder: Path) -> None:
@@ -118,7 +122,7 @@ def _held(folder: Path, name: str, found: Tensor, expected: Tensor, tolerance: f
     # `not <=` also refuses NaN.
     if not difference <= tolerance:
         raise ArtifactError(
-            f"{folder}: {name} logits differ from transformers' by {difference:.2e}, over export.logits_tolerance = "
+            f"{folder}: {name} differ from transformers' by {difference:.2e}, over export.logits_tolerance = "
             f"{tolerance:.0e}. Nothing was exported."
         )
     return difference

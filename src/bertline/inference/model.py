@@ -1,4 +1,4 @@
-"""The one door to a finished model: fill blanks, embed, classify, look inside.
+"""A finished model in use: fill blanks, embed, predict, search, look inside.
 
 Shapes: n texts, H hidden size, S positions, B sequences of a batch.
 """
@@ -6,32 +6,27 @@ Shapes: n texts, H hidden size, S positions, B sequences of a batch.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Literal, NamedTuple, assert_never
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertline.finetuning.encoding import scoring_batches
-from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.foundation.files import read_json
-from bertline.inference.encoding import encode_texts
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel, EncodedInDetail
-from bertline.modeling.huggingface import (
-    architecture_of,
-    load_classifier,
-    load_encoder,
-    load_pretraining_model,
-    read_labels,
-)
-from bertline.tokenization.resolve import resolve_folder
+from bertline.finetuning.encoding import encode_texts, scoring_batches
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.errors import ArtifactError, DataError
+from bertline.inference.served.base import ServedTask, require_texts
+from bertline.inference.served.rankings import Hit, ServedRetrieval, hits
+from bertline.inference.served.texts import Prediction, ServedClassification
+from bertline.modeling.bert import BertForPreTraining, BertModel, EncodedInDetail
+from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer
 
+__all__ = ["Attentions", "Guess", "Hit", "LoadedModel", "Prediction", "TokenVectors"]
+
 Pooling = Literal["mean", "cls"]
-# Without gradients and in fp32 the fused kernel is never slower.
-_ATTENTION: Literal["sdpa"] = "sdpa"
+Role = Literal["query", "document"]
 
 
 class Guess(NamedTuple):
@@ -39,15 +34,6 @@ class Guess(NamedTuple):
 
     token: str
     probability: float
-
-
-class Prediction(NamedTuple):
-    """What a classifier says of a text."""
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-    """Of every label, in the order of the labels."""
 
 
 class Attentions(NamedTuple):
@@ -70,29 +56,70 @@ class LoadedModel:
     """A model with its tokenizer, ready for use; computes in fp32, without dropout.
 
     Args:
-        model: On its device.
+        model: On its device; its encoder is itself or its submodule `bert`.
         tokenizer: The model's own.
         max_length: Most tokens of a sequence; longer texts are cut.
-        labels: Names of a classifier's labels by number, empty for an encoder.
+        task: What it was fine-tuned for; None for an encoder.
         name: For messages.
     """
 
     def __init__(
-        self,
-        model: BertModel | BertForPreTraining | BertForSequenceClassification,
-        tokenizer: Tokenizer,
-        *,
-        max_length: int,
-        labels: tuple[str, ...],
-        name: str,
+        self, model: nn.Module, tokenizer: Tokenizer, *, max_length: int, task: ServedTask | None, name: str
     ) -> None:
-        self.model = model.eval()
-        self.encoder: BertModel = model if isinstance(model, BertModel) else model.bert
+        self.model: Any = model.eval()
+        self.encoder: BertModel = model if isinstance(model, BertModel) else self.model.bert
         self.tokenizer = tokenizer
         self.max_length = max_length
-        self.labels = labels
+        self.task = task
         self.name = name
         self.device: torch.device = next(model.parameters()).device
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of a task's labels by number; empty without."""
+        return () if self.task is None else tuple(self.task.kind.labels)
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of task the model was fine-tuned for (`classification`, ...); None for an encoder."""
+        return None if self.task is None else str(self.task.kind.config.kind)
+
+    def predict(self, *inputs: Any, **named: Any) -> list[Any]:
+        """What the task says of each input, by the computation that evaluation scored.
+
+        | kind | inputs | of each |
+        |---|---|---|
+        | classification | texts, text_pairs or none | `Prediction`; with several labels `LabelsPrediction` |
+        | regression | texts, text_pairs or none | a float |
+        | token_classification | texts or lists of words | a list of `Entity` |
+        | question_answering | questions, contexts | `Answer` |
+        | reranking | queries, candidates (lists) | a list of `Ranked`, the best first |
+        | retrieval | queries, documents, top_k | a list of `Hit`, the best first |
+        | summarisation | texts or lists of sentences | `Summary` |
+        | fill_mask | texts | `TextScore` |
+
+        Raises:
+            DataError: An input of another form.
+            ArtifactError: The model has no task.
+        """
+        if self.task is None:
+            raise self._cannot("classify or answer", "task", "artifacts/export/TASK")
+        return self.task.predict(*inputs, **named)
+
+    def search(self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10) -> list[list[Hit]]:
+        """The nearest documents of each query, the best first.
+
+        A retrieval model encodes both sides as it was trained to; any other model compares mean vectors by cosine.
+
+        Raises:
+            DataError: There are no documents.
+        """
+        if isinstance(self.task, ServedRetrieval):
+            return self.task.predict(queries, documents, top_k)
+        if not len(documents):
+            raise DataError("documents is empty; give at least one to search in.")
+        index = VectorIndex.of(_unit(self.embed(documents)))
+        return hits(*index.search(_unit(self.embed(queries)), top_k))
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """The likeliest pieces for each `[MASK]` of a text, likeliest first, blank by blank.
@@ -121,56 +148,57 @@ class LoadedModel:
             for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
         ]
 
-    def embed(self, texts: Sequence[str], pooling: Pooling = "mean", batch_size: int = 32) -> NDArray[np.float32]:
+    def embed(
+        self,
+        texts: Sequence[str],
+        pooling: Pooling | None = None,
+        batch_size: int = 32,
+        *,
+        role: Role | None = None,
+    ) -> NDArray[np.float32]:
         """One vector for each text, [n, H].
 
         Args:
             texts: Longer ones are cut to what the model reads.
             pooling: `mean` averages the last layer over all real positions ([CLS] and [SEP] among them), `cls` takes
-                it at the first.
+                it at the first. None is what the model was fine-tuned with, and `mean` for any other.
             batch_size: Texts that go through the model at once.
+            role: For a retrieval model, what the texts are: each side has its prefix and its length.
         """
-        return self.text_vectors(texts, pooling, batch_size=batch_size)[0]
+        return self.text_vectors(texts, pooling, batch_size=batch_size, role=role)[0]
 
     def text_vectors(
-        self, texts: Sequence[str], pooling: Pooling = "mean", *, batch_size: int = 32
+        self, texts: Sequence[str], pooling: Pooling | None = None, *, batch_size: int = 32, role: Role | None = None
     ) -> tuple[NDArray[np.float32], int]:
         """As `embed`, with the number of texts that were cut."""
-        encoded = encode_texts(texts, None, self.tokenizer, max_length=self.max_length)
-        vectors = np.zeros((len(encoded.rows), self.encoder.config.hidden_size), dtype=np.float32)
-        for indices, batch in scoring_batches(encoded.rows, batch_size=batch_size):
+        config: Any = None if self.task is None else self.task.kind.config
+        how: Any = pooling or getattr(config, "pooling", "mean")
+        if how not in get_args(Pooling):
+            raise DataError(f"pooling is {how!r}; expected mean or cls.")
+        read, max_length = require_texts(texts, "texts"), self.max_length
+        if isinstance(self.task, ServedRetrieval) and role is not None:
+            prefix = config.query_prefix if role == "query" else config.document_prefix
+            read = [prefix + text for text in read]
+            max_length = config.query_max_length if role == "query" else max_length
+        sequences = encode_texts(read, None, self.tokenizer, max_length=max_length)
+        vectors = np.zeros((len(sequences), self.encoder.config.hidden_size), dtype=np.float32)
+        for indices, batch in scoring_batches(sequences, batch_size=batch_size):
             input_ids, token_type_ids, attention_mask = self._on_device(batch)
             with torch.no_grad():
                 hidden_states = self.encoder(input_ids, token_type_ids, attention_mask).hidden_states
-            vectors[indices] = _pooled(hidden_states, attention_mask, pooling).cpu().numpy()
-        return vectors, encoded.num_truncated
-
-    def predict(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None, batch_size: int = 32
-    ) -> list[Prediction]:
-        """The likeliest label of each text, or of each pair of texts.
-
-        Raises:
-            ArtifactError: The model is not a classifier.
-        """
-        probabilities, _ = self.label_probabilities(texts, text_pairs, batch_size=batch_size)
-        return [
-            Prediction(self.labels[best], float(row[best]), dict(zip(self.labels, row.tolist(), strict=True)))
-            for row, best in zip(probabilities, probabilities.argmax(1), strict=True)
-        ]
+            vectors[indices] = pooled(hidden_states, attention_mask, how).cpu().numpy()
+        # Only a sequence that fills all the room can have lost tokens; the few of them are counted again whole.
+        full = [read[i] for i in np.flatnonzero(sequences.lengths == max_length)]
+        return vectors, sum(len(ids) + 2 > max_length for ids in self.tokenizer.encode_literally(full))
 
     def label_probabilities(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None, *, batch_size: int = 32
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> tuple[NDArray[np.float32], int]:
-        """Probabilities [n, labels] in the order of the texts, and how many texts were cut."""
-        if not isinstance(self.model, BertForSequenceClassification):
+        """A classifier's probabilities [n, labels] in the order of the texts, and how many texts were cut."""
+        if not isinstance(self.task, ServedClassification):
             raise self._cannot("classify", "classifier", "artifacts/export/TASK")
-        encoded = encode_texts(texts, text_pairs, self.tokenizer, max_length=self.max_length)
-        probabilities = np.zeros((len(encoded.rows), len(self.labels)), dtype=np.float32)
-        for indices, batch in scoring_batches(encoded.rows, batch_size=batch_size):
-            with torch.no_grad():
-                probabilities[indices] = self.model(*self._on_device(batch)).softmax(-1).cpu().numpy()
-        return probabilities, encoded.num_truncated
+        probabilities = self.task.probabilities(texts, text_pairs)
+        return probabilities, self.task.cut(list(texts), None if text_pairs is None else list(text_pairs))
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
         """The tokens of a text (or pair) and the attention probabilities of every layer and head."""
@@ -213,80 +241,5 @@ class LoadedModel:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")
 
 
-def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
-    """Open a model with its tokenizer.
-
-    Args:
-        name_or_folder: A folder of bertline (`artifacts/pretrain`, `artifacts/export/TASK`, a run's `latest`), any
-            folder with a BERT checkpoint in Hugging Face's format, or a name on the Hugging Face hub.
-        revision: Commit, tag or branch of a hub name.
-        device: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:1`, `mps`.
-
-    Raises:
-        DataError: Neither a folder nor a name that can be reached.
-        ArtifactError: Not a BERT checkpoint, or not a whole one.
-        MachineError: The device is not there.
-    """
-    folder = resolve_folder(name_or_folder, revision)
-    chosen = _device(device)
-    architecture = architecture_of(folder)
-    tokenizer = Tokenizer.load(folder)
-    model: BertModel | BertForPreTraining | BertForSequenceClassification
-    labels: tuple[str, ...] = ()
-    match architecture:
-        case "BertForSequenceClassification":
-            model, labels = load_classifier(folder, attention=_ATTENTION), read_labels(folder)
-        case "BertForPreTraining":
-            model = load_pretraining_model(folder, attention=_ATTENTION)
-        case "BertModel":
-            model = load_encoder(folder, attention=_ATTENTION)
-        case _:
-            assert_never(architecture)
-    encoder = model if isinstance(model, BertModel) else model.bert
-    if tokenizer.vocab_size > encoder.vocab_size:
-        raise ArtifactError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} pieces, the model {encoder.vocab_size}. "
-            "They are not from the same training; copy the folder again."
-        )
-    return LoadedModel(
-        model.to(chosen),
-        tokenizer,
-        max_length=min(encoder.config.max_position_embeddings, _tokenizer_max_length(folder)),
-        labels=labels,
-        name=name_or_folder,
-    )
-
-
-def _tokenizer_max_length(folder: Path) -> int:
-    """What the folder says of its longest sequence: positions that were never trained are no use to anyone."""
-    path = folder / "tokenizer_config.json"
-    declared = read_json(path).get("model_max_length") if path.is_file() else None
-    return int(declared) if declared else 1 << 30
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    # PyTorch has a different error for each kind of device that is not there.
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise MachineError(
-            f"device {name!r} cannot be used here ({str(error).splitlines()[0]}). Use auto or cpu."
-        ) from error
-    return device
-
-
-def _pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Pooling) -> Tensor:
-    """[B, S, H] and [B, S] to [B, H]."""
-    match pooling:
-        case "mean":
-            weights = attention_mask[..., None].to(hidden_states.dtype)
-            return (hidden_states * weights).sum(1) / weights.sum(1)
-        case "cls":
-            return hidden_states[:, 0]
-        case _:
-            raise DataError(f"pooling is {pooling!r}; expected mean or cls.")
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

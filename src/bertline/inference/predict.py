@@ -1,25 +1,28 @@
-"""A classifier or an encoder over a file of any size."""
+"""A task's model or an encoder over a file of any size."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.progress import progress
 from bertline.inference.model import LoadedModel
-from bertline.inference.row_files import TEXT_COLUMN, Row, format_of, read_rows, rows_written_atomically
+from bertline.inference.row_files import Row, format_of, read_rows, rows_written_atomically
+from bertline.inference.served.base import FileColumns, InputColumn, ServedTask
+from bertline.inference.served.rankings import SearchedDocuments, ServedRetrieval
 from bertline.tasks.table_files import Record
 
-LABEL_COLUMN = "predicted"
-PROBABILITY_COLUMN = "probability"
+__all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "predict_file"]
+
 VECTOR_COLUMN = "vector"
 
 # Rows that are in memory at once: enough to sort by length within, a few megabytes.
@@ -27,13 +30,16 @@ _ROWS_TOGETHER = 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FileColumns:
-    """Which columns of the input are read. `.txt` files have the one column `text`."""
+class DocumentsFile:
+    """The documents that a retrieval model searches; their vectors are held in memory."""
 
-    text: str = TEXT_COLUMN
-    text_pair: str | None = None
-    """The second text, for a task of pairs."""
-    encoding: str = "utf-8"
+    path: Path
+    id_column: str = "id"
+    """A text or a number; where the file has no such column (as a `.txt`), documents are numbered from 0."""
+    text_column: str = "text"
+    title_column: str = "title"
+    """Read before the text, where the file has it."""
+    top_k: int = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +48,16 @@ class PredictedFile:
 
     num_rows: int
     num_truncated: int
-    """Texts that lost tokens because they are longer than the model reads."""
+    """Inputs that lost tokens because they are longer than the model reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Filling:
+    """What is read of each row and what is added to it."""
+
+    inputs: list[InputColumn]
+    schema: pa.Schema
+    fill: Callable[..., tuple[list[Row], int]]
 
 
 def predict_file(
@@ -52,29 +67,47 @@ def predict_file(
     *,
     columns: FileColumns | None = None,
     batch_size: int = 32,
-    output: Literal["labels", "vectors"] = "labels",
+    output: Literal["predictions", "vectors"] = "predictions",
+    documents: DocumentsFile | None = None,
 ) -> PredictedFile:
     """Read rows, add what the model says of each, and write them, in constant memory.
 
-    All columns of the input stay. `labels` adds `predicted` (the likeliest label) and `probability`; `vectors` adds
-    `vector` (the mean over the tokens). The formats are told by the endings: .txt (a line is a text), .csv, .tsv,
-    .jsonl, each also with .gz, and .parquet. The output appears under its name when it is complete, and not before.
+    All columns of the input stay. Added are, by the kind of task: `predicted` and `probability` (classification;
+    lists with several labels), `predicted` (regression), `entities` (token classification: a list of type, text,
+    start, end, score), `answer`, `answer_start` and `score` (question answering), `document_ids` and `scores`
+    (retrieval), `order` and `scores` (re-ranking), `summary` and `sentences` (summarisation). `vectors` adds
+    `vector`. Lists stand in .csv and .tsv as JSON. The formats are told by the endings: .txt (a line is a text),
+    .csv, .tsv, .jsonl, each also with .gz, and .parquet. The output appears under its name when it is complete, and
+    not before.
+
+    Args:
+        model: With a task, or any for `vectors`.
+        source: The input.
+        target: The output.
+        columns: Which columns are read.
+        batch_size: Texts that go through the model at once, for `vectors`; a task has its own.
+        output: What is added.
+        documents: What a retrieval model searches.
 
     Raises:
         DataError: No rows, a missing column, a text that is no string, a malformed or undecodable line: named by
             file and line. An output column that the input already has.
-        ArtifactError: The model is not a classifier.
+        ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
     columns = columns or FileColumns()
     if target.exists() and source.exists() and target.samefile(source):
         raise DataError(f"{target} is the input itself. Choose another name for the output.")
-    added = [LABEL_COLUMN, PROBABILITY_COLUMN] if output == "labels" else [VECTOR_COLUMN]
+    if output == "vectors":
+        filling = _vectors(model, columns, batch_size)
+    else:
+        task = _task_of(model, documents, columns)
+        filling = _Filling(task.file_inputs(columns), task.output_schema(), task.file_outputs)
     num_rows = num_truncated = 0
     records = progress(read_rows(source, encoding=columns.encoding), description=f"{target.name}: rows")
-    with rows_written_atomically(target, schema=_schema(source, target, output)) as append:
+    with rows_written_atomically(target, schema=_schema(source, target, filling.schema)) as append:
         for chunk in _chunks(records):
-            rows, truncated = _with_output(model, chunk, columns, added, batch_size)
+            rows, truncated = _with_output(chunk, filling)
             append(rows)
             num_rows += len(rows)
             num_truncated += truncated
@@ -83,26 +116,60 @@ def predict_file(
     return PredictedFile(num_rows=num_rows, num_truncated=num_truncated)
 
 
-def _with_output(
-    model: LoadedModel, chunk: list[Record], columns: FileColumns, added: list[str], batch_size: int
-) -> tuple[list[Row], int]:
-    for name in added:
+def _vectors(model: LoadedModel, columns: FileColumns, batch_size: int) -> _Filling:
+    def fill(texts: list[str]) -> tuple[list[Row], int]:
+        vectors, truncated = model.text_vectors(texts, batch_size=batch_size)
+        return [{VECTOR_COLUMN: vector.tolist()} for vector in vectors], truncated
+
+    schema = pa.schema([(VECTOR_COLUMN, pa.list_(pa.float32()))])
+    return _Filling([InputColumn(columns.text, "text")], schema, fill)
+
+
+def _task_of(model: LoadedModel, documents: DocumentsFile | None, columns: FileColumns) -> ServedTask:
+    task = model.task
+    if task is None:
+        raise ArtifactError(
+            f"{model.name} cannot classify or answer: it has no task. Load artifacts/export/TASK instead, or ask for "
+            "vectors (task_name=embed)."
+        )
+    if not isinstance(task, ServedRetrieval):
+        if documents is not None:
+            raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
+        return task
+    if documents is None:
+        raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
+    return _searching(task, documents, columns.encoding)
+
+
+def _searching(task: ServedRetrieval, documents: DocumentsFile, encoding: str) -> SearchedDocuments:
+    ids: list[str] = []
+    vectors: list[np.ndarray] = []
+    records = progress(read_rows(documents.path, encoding=encoding), description=f"{documents.path.name}: documents")
+    for chunk in _chunks(records):
+        texts = []
+        for record in chunk:
+            text = _cell(record, InputColumn(documents.text_column, "text"))
+            title = record.values.get(documents.title_column) or ""
+            texts.append(f"{title} {text}".strip())
+            identity = record.values.get(documents.id_column)
+            ids.append(str(len(ids)) if identity is None else str(identity))
+        vectors.append(task.document_vectors(texts))
+    if not ids:
+        raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
+    return SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
+
+
+def _with_output(chunk: list[Record], filling: _Filling) -> tuple[list[Row], int]:
+    for name in filling.schema.names:
         if taken := next((record for record in chunk if name in record.values), None):
             raise DataError(f"{taken.where}: the input already has a column {name!r}. Rename it.")
-    texts = [_text(record, columns.text) for record in chunk]
-    pair_column = columns.text_pair
-    pairs = None if pair_column is None else [_text(record, pair_column) for record in chunk]
-    rows = [{str(key): value for key, value in record.values.items()} for record in chunk]
-    if added == [VECTOR_COLUMN]:
-        vectors, truncated = model.text_vectors(texts, batch_size=batch_size)
-        return [{**row, VECTOR_COLUMN: vector.tolist()} for row, vector in zip(rows, vectors, strict=True)], truncated
-    probabilities, truncated = model.label_probabilities(texts, pairs, batch_size=batch_size)
-    best = probabilities.argmax(1)
-    scores = probabilities[np.arange(len(best)), best]
-    return [
-        {**row, LABEL_COLUMN: model.labels[label], PROBABILITY_COLUMN: float(score)}
-        for row, label, score in zip(rows, best, scores, strict=True)
-    ], truncated
+    inputs = [[_cell(record, column) for record in chunk] for column in filling.inputs]
+    added, truncated = filling.fill(*inputs)
+    rows = [
+        {**{str(key): value for key, value in record.values.items()}, **more}
+        for record, more in zip(chunk, added, strict=True)
+    ]
+    return rows, truncated
 
 
 def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
@@ -110,17 +177,35 @@ def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
         yield chunk
 
 
-def _text(record: Record, column: str) -> str:
-    if column not in record.values:
+def _cell(record: Record, column: InputColumn) -> Any:
+    if column.name not in record.values:
         found = ", ".join(str(name) for name in record.values)
-        raise DataError(f"{record.where}: no column {column!r}; found {found}. Name the column that has the text.")
-    text = record.values[column]
-    if not isinstance(text, str):
-        raise DataError(f"{record.where}: column {column!r} is {text!r}; expected a text. Mend or drop the row.")
-    return text
+        raise DataError(
+            f"{record.where}: no column {column.name!r}; found {found}. Name the column that has the {column.holds}."
+        )
+    value = record.values[column.name]
+    if column.holds == "texts" and isinstance(value, str):
+        value = _list_in(value, value)
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    fits = {"text": isinstance(value, str), "texts": is_list, "text or texts": is_list or isinstance(value, str)}
+    if not fits[column.holds]:
+        expected = {"text": "a text", "texts": "a list of texts (in CSV as JSON)"}.get(
+            column.holds, "a text or a list of texts"
+        )
+        raise DataError(
+            f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Mend or drop the row."
+        )
+    return value
 
 
-def _schema(source: Path, target: Path, output: Literal["labels", "vectors"]) -> pa.Schema | None:
+def _list_in(text: str, otherwise: Any) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return otherwise
+
+
+def _schema(source: Path, target: Path, added: pa.Schema) -> pa.Schema | None:
     """The output's Parquet schema where the input has one, so that types stay as they are."""
     if {format_of(source), format_of(target)} != {"parquet"} or not source.is_file():
         return None
@@ -128,6 +213,6 @@ def _schema(source: Path, target: Path, output: Literal["labels", "vectors"]) ->
         schema = pq.read_schema(source)
     except pa.ArrowInvalid as error:
         raise DataError(f"{source} is not a whole Parquet file ({error}). Copy it again.") from error
-    if output == "vectors":
-        return schema.append(pa.field(VECTOR_COLUMN, pa.list_(pa.float32())))
-    return schema.append(pa.field(LABEL_COLUMN, pa.string())).append(pa.field(PROBABILITY_COLUMN, pa.float64()))
+    for field in added:
+        schema = schema.append(field)
+    return schema

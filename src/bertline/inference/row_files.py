@@ -133,9 +133,14 @@ def _csv_appender(handle: IO[str], kind: RowFormat, path: Path) -> WriteRows:
         for row in rows:
             assert writer is not None
             _require_columns(row, list(writer.fieldnames), path)
-            writer.writerow(row)
+            writer.writerow({name: _in_a_field(value) for name, value in row.items()})
 
     return append
+
+
+def _in_a_field(value: Any) -> Any:
+    """Lists and mappings as JSON; other values are written as they are."""
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
 
 
 def _parquet_appender(handle: IO[bytes], schema: pa.Schema | None, path: Path, stack: ExitStack) -> WriteRows:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
+from bertline.tasks.config import ClassificationTaskConfig
+from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -65,37 +67,90 @@ def line(tmp_path: Path) -> SmallLine:
     initialize(classifier, CONFIG, seed=2)
     save_model(classifier, sweep / "best", id2label={0: "no match", 1: "match"})
     save_tokenizer(tokenizer, sweep / "best")
+    write_task_file(sweep / "best", task_kind(task_config(max_length=48), ["no match", "match"]), {})
     (sweep / "result.json").write_text(json.dumps(result()))
-    pq.write_table(pa.table({"text": ["a"], "text_pair": ["b"]}), sweep / "predictions.parquet")
     return SmallLine(pretrain, {"docs_match": sweep}, facts())
 
 
+def task_config(**changes: Any) -> ClassificationTaskConfig:
+    """Pairs, two classes."""
+    fields: dict[str, Any] = {
+        "kind": "classification",
+        "source": DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=2, num_test_rows=2),
+        "labels": None,
+        "multi_label": False,
+        "metric": "accuracy",
+        "long_texts": "truncate",
+        "window_overlap": 8,
+        "window_pooling": "mean",
+    }
+    return ClassificationTaskConfig(**{**base_fields(), **fields, **changes})
+
+
+def base_fields() -> dict[str, Any]:
+    """What every kind of task has."""
+    return {
+        "max_length": 48,
+        "num_train_rows": None,
+        "label_efficiency_rows": (),
+        "dev_fraction": 0.1,
+        "test_fraction": 0.1,
+        "split_seed": 1,
+        "start_from": None,
+        "num_trials": None,
+        "space": {},
+        "fine_tuning": {},
+    }
+
+
 def result() -> dict[str, Any]:
-    def arm(test: float) -> dict[str, Any]:
+    def arm(title: str, test: float, num_degenerate: int = 0) -> dict[str, Any]:
         return {
+            "title": title,
             "best_params": {"learning_rate": 3e-4, "batch_size": 32},
+            "trials": [{"number": number, "state": "COMPLETE"} for number in range(6)] + [{"state": "FAIL"}],
+            "seeds": [{"seed": seed, "test": test} for seed in range(5)],
             "dev_mean": test + 0.01,
             "dev_std": 0.011,
             "test_mean": test,
             "test_std": 0.012,
+            "test_interval": [test - 0.02, test + 0.02],
+            "scores": {"test": {"accuracy": {"mean": test, "std": 0.012}, "macro_f1": {"mean": 0.611, "std": 0.013}}},
+            "num_degenerate": num_degenerate,
         }
 
+    def baseline(title: str, dev: float, test: float) -> dict[str, Any]:
+        return {"title": title, "dev": dev, "test": test, "test_interval": [test - 0.01, test + 0.01], "settings": {}}
+
     return {
+        "format_version": 2,
         "task": "docs_match",
+        "task_kind": "classification",
         "metric": "accuracy",
         "labels": ["no match", "match"],
-        "num_trials": 6,
-        "num_seeds": 5,
         "rows": {"train": 8000, "dev": 900, "test": 1800},
-        "arms": {"encoder": arm(0.621), "random_weights": arm(0.532)},
+        "test_splits": ["test"],
+        "start": "line",
+        "arms": {
+            "encoder": arm("this encoder, fine-tuned", 0.621),
+            "random_weights": arm("the same from random weights", 0.532, num_degenerate=2),
+        },
         "baselines": {
-            "majority": {"dev": 0.5, "test": 0.501},
-            "tfidf_logistic_regression": {"dev": 0.55, "test": 0.563, "best_params": {"C": 1.0}},
+            "majority": baseline("the most frequent class", 0.5, 0.501),
+            "tfidf_logistic_regression": baseline("TF-IDF and logistic regression", 0.55, 0.563),
+        },
+        "comparisons": {
+            "random_weights": {"difference": 0.089, "interval": [0.05, 0.12], "p_value": 0.001, "better": True},
+            "tfidf_logistic_regression": {
+                "difference": 0.058,
+                "interval": [-0.01, 0.1],
+                "p_value": 0.09,
+                "better": False,
+            },
         },
         "comparison": {"difference": 0.089, "threshold": 0.024, "beats_random_weights": True},
         "label_efficiency": [],
-        "confusion_matrix": [[1, 0], [0, 1]],
-        "examples": {"confident_errors": []},
+        "data_hash": "d" * 64,
     }
 
 

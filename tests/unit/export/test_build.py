@@ -24,7 +24,18 @@ from bertline.modeling.huggingface import load_pretraining_model
 from bertline.tokenization.tokenizer import Tokenizer
 
 EXPORT = ExportConfig(
-    model_name="tiny-docs", license="apache-2.0", language="en", register=False, alias="latest", logits_tolerance=1e-4
+    model_name="tiny-docs",
+    license="apache-2.0",
+    language="en",
+    register=False,
+    alias="current",
+    champion_alias="champion",
+    logits_tolerance=1e-4,
+    onnx=False,  # see test_onnx.py; a graph takes seconds
+    onnx_tolerance=1e-4,
+    int8=False,
+    int8_min_agreement=0.9,
+    measure_latency=False,
 )
 
 
@@ -53,7 +64,7 @@ def test_every_folder_stands_on_its_own(line: Any, tmp_path: Path) -> None:
 def test_the_manifest_holds_digests_and_differences(line: Any, tmp_path: Path) -> None:
     figures = export(line, tmp_path / "out")
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert (manifest["kind"], manifest["format_version"]) == ("export", 1)
+    assert (manifest["kind"], manifest["format_version"]) == ("export", 2)
     for name in ("encoder", "docs_match"):
         model = manifest["models"][name]
         assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "vocab.txt"} <= set(model["sha256"])
@@ -160,14 +171,14 @@ def test_weights_that_transformers_computes_otherwise_are_not_exported(
     out.mkdir()
     (out / "old").write_text("stays")
 
-    def a_little_off(folder: Path) -> BertForPreTraining:
-        model = load_pretraining_model(folder)
+    def a_little_off(folder: Path, **options: Any) -> BertForPreTraining:
+        model = load_pretraining_model(folder, **options)
         with torch.no_grad():
             model.mlm_head.bias[7] += 1e-3
         return model
 
-    monkeypatch.setattr("bertline.export.verification.load_pretraining_model", a_little_off)
-    with pytest.raises(ArtifactError, match=r"MLM logits differ .* Nothing was exported"):
+    monkeypatch.setattr("bertline.export.views.load_pretraining_model", a_little_off)
+    with pytest.raises(ArtifactError, match=r"prediction_logits differ .* Nothing was exported"):
         export(line, out)
     assert [path.name for path in out.iterdir()] == ["old"]
     assert not list(tmp_path.glob(".out*"))
@@ -180,7 +191,7 @@ def test_nan_weights_are_not_exported(line: Any, tmp_path: Path) -> None:
     weights = load_file(path)
     weights["bert.pooler.dense.bias"] = torch.full_like(weights["bert.pooler.dense.bias"], torch.nan)
     save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(ArtifactError, match="NSP logits differ"):
+    with pytest.raises(ArtifactError, match="seq_relationship_logits differ"):
         export(line, tmp_path / "out")
 
 

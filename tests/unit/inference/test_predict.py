@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.inference.model import LoadedModel, load
+from bertline.inference.loading import load
+from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
@@ -170,10 +171,10 @@ def test_memory_does_not_grow_with_the_file(
     model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The model itself is left out: PyTorch's memory is not Python's, and it would take most of the test's time.
-    def constant(texts: list[str], pairs: None, batch_size: int) -> tuple[np.ndarray, int]:
-        return np.ones((len(texts), 3), dtype=np.float32), 0
+    def constant(texts: list[str], pairs: None) -> np.ndarray:
+        return np.ones((len(texts), 3), dtype=np.float32)
 
-    monkeypatch.setattr(model, "label_probabilities", constant)
+    monkeypatch.setattr(model.task, "probabilities", constant)
 
     def peak(num_rows: int) -> int:
         source = tmp_path / f"{num_rows}.txt.gz"

@@ -1,0 +1,174 @@
+"""How far an ONNX file is from the model it was made of: largest difference, and whether decisions stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+from torch import Tensor
+
+from bertline.export.onnx_files import open_session
+from bertline.export.views import INPUT_NAMES, ModelView
+from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
+from bertline.tokenization.tokenizer import Tokenizer
+
+Decision = Literal["label", "labels", "score", "token", "token_score", "span", "vector"]
+"""What is compared: the likeliest label of a text; each label of several; the order of texts by a score; the likeliest
+label or piece of each token; the order of tokens by a score; both ends of an answer; the order of pairs of texts by
+the cosine of their vectors."""
+
+_NUM_TEXTS = 256
+_BATCH_SIZE = 16
+# Columns of a predictions table that say what came out, not what went in.
+_NO_INPUTS = ("id", "gold", "predicted", "score", "correct")
+Outputs = list[tuple[NDArray[np.float32], ...]]
+"""A tuple of output arrays a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """One file beside the PyTorch model in fp32."""
+
+    max_difference: float
+    """Between two output numbers of real tokens."""
+    decisions: float
+    """Share of equal decisions (0 to 1), or, for `score`, `token_score` and `vector`, Spearman's correlation."""
+
+
+def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[str], list[str] | None]:
+    """Texts (and second texts) that a task's test rows hold, as many as a check needs.
+
+    Args:
+        predictions: The sweep's predictions.parquet, where there is one; its input columns are found by their type.
+        fallback: Texts to take where there is none.
+    """
+    if not predictions.exists():
+        return list(fallback), None
+    table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
+    inputs = [_as_texts(table[name]) for name in table.column_names if _holds_input(table, name)]
+    if not inputs:
+        return list(fallback), None
+    return inputs[0], inputs[1] if len(inputs) > 1 else None
+
+
+def _holds_input(table: pa.Table, name: str) -> bool:
+    kind = table.schema.field(name).type
+    is_text = pa.types.is_string(kind) or (pa.types.is_list(kind) and pa.types.is_string(kind.value_type))
+    return is_text and name not in _NO_INPUTS and not name.endswith(("_id", "_ids")) and table[name].null_count == 0
+
+
+def _as_texts(column: pa.ChunkedArray) -> list[str]:
+    return [value if isinstance(value, str) else " ".join(value) for value in column.to_pylist()]
+
+
+def encoded_texts(
+    texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int
+) -> Sequences:
+    """The texts as the model takes them."""
+    return encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
+
+
+def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:
+    """What the PyTorch model gives, batch by batch."""
+    with torch.no_grad():
+        return list(_outputs(lambda batch: tuple(x.numpy() for x in view(*(batch[n] for n in INPUT_NAMES))), sequences))
+
+
+def onnx_outputs(path: Path, sequences: Sequences) -> Outputs:
+    """What an ONNX file gives, batch by batch."""
+    session = open_session(path)
+    return list(_outputs(lambda batch: tuple(session.run(None, {n: batch[n].numpy() for n in INPUT_NAMES})), sequences))
+
+
+def _outputs(
+    run: Callable[[dict[str, Tensor]], tuple[NDArray[np.float32], ...]], sequences: Sequences
+) -> Iterator[tuple[NDArray[np.float32], ...]]:
+    for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE):
+        yield run(batch)
+
+
+def compare(found: Outputs, expected: Outputs, sequences: Sequences, decision: Decision) -> Agreement:
+    """Hold one model's outputs to another's; padding, which no decision reads, is left out."""
+    masks = [batch["attention_mask"].numpy().astype(bool) for _, batch in scoring_batches(sequences, batch_size=16)]
+    differences = [
+        np.abs(_real(one, mask) - _real(other, mask)).max()
+        for ours, theirs, mask in zip(found, expected, masks, strict=True)
+        for one, other in zip(ours, theirs, strict=True)
+    ]
+    # NumPy's max keeps NaN, which passes no tolerance.
+    return Agreement(float(np.max(differences)), _decisions(found, expected, masks, decision))
+
+
+def _real(values: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """[B, ...] as it is, [B, S, ...] without padding."""
+    return values[mask] if values.shape[:2] == mask.shape and values.ndim + 1 > mask.ndim else values
+
+
+def _decisions(found: Outputs, expected: Outputs, masks: list[NDArray[np.bool_]], decision: Decision) -> float:
+    match decision:
+        case "label":
+            return _share([(a[0].argmax(-1), b[0].argmax(-1)) for a, b in zip(found, expected, strict=True)])
+        case "labels":
+            return _share([(a[0] > 0, b[0] > 0) for a, b in zip(found, expected, strict=True)])
+        case "token":
+            return _share(
+                [
+                    (a[0][mask].argmax(-1), b[0][mask].argmax(-1))
+                    for a, b, mask in zip(found, expected, masks, strict=True)
+                ]
+            )
+        case "span":
+            return _share([(_span(a, mask), _span(b, mask)) for a, b, mask in zip(found, expected, masks, strict=True)])
+        case "score":
+            return spearman(_joined([a[0] for a in found]), _joined([b[0] for b in expected]))
+        case "token_score":
+            ours, theirs = ([a[0][mask] for a, mask in zip(x, masks, strict=True)] for x in (found, expected))
+            return spearman(_joined(ours), _joined(theirs))
+        case "vector":
+            return spearman(_cosines(found, masks), _cosines(expected, masks))
+
+
+def _share(pairs: list[tuple[NDArray, NDArray]]) -> float:
+    return float(np.mean(np.concatenate([np.ravel(a == b) for a, b in pairs])))
+
+
+def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """[B]: start and end in one number, so that a span is equal or it is not."""
+    start, end = (np.where(mask, logits, -np.inf).argmax(-1) for logits in outputs)
+    return start * mask.shape[1] + end
+
+
+def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float64]:
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
+
+
+def _cosines(outputs: Outputs, masks: list[NDArray[np.bool_]]) -> NDArray[np.float64]:
+    """The cosine of every two texts' mean-pooled vectors."""
+    pooled = []
+    for (hidden_states, *_), mask in zip(outputs, masks, strict=True):
+        weights = mask[..., None].astype(np.float64)
+        pooled.append((hidden_states * weights).sum(1) / weights.sum(1))
+    vectors = np.concatenate(pooled)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]
+
+
+def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Rank correlation; 1 where all values on both sides are the same, for then nothing is in another order.
+
+    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 30.0]))
+    1.0
+    """
+    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
+    norms = [float(np.sqrt((rank**2).sum())) for rank in ranks]
+    if not any(norms):
+        return 1.0
+    return float((ranks[0] * ranks[1]).sum() / (norms[0] * norms[1])) if all(norms) else 0.0

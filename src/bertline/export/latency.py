@@ -1,0 +1,83 @@
+"""How long a batch takes on this machine's CPU; for cards and manifests, never for a decision."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from bertline.export.onnx_files import open_session
+from bertline.export.views import INPUT_NAMES, ModelView
+
+BATCH_SIZES = (1, 32)
+_RUNS = 7
+_MIN_RUNS = 3
+# A large model at full length would hold the line up for minutes: what is slow needs fewer repetitions.
+_ENOUGH_S = 3.0
+
+
+def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int) -> dict[str, dict[str, float]]:
+    """Median milliseconds a full batch takes, every sequence `max_length` long, after one run to warm up.
+
+    Args:
+        view: The PyTorch model, measured as `torch`.
+        files: Name to ONNX file.
+        max_length: Tokens of each sequence.
+
+    Returns:
+        `{"torch": {"1": 12.3, "32": 210.0}, ...}`: name to batch size to milliseconds. Runs of the formats take
+        turns, so that a busy moment of the machine falls on all of them.
+    """
+    sessions = {name: open_session(path) for name, path in files.items()}
+    measured: dict[str, dict[str, float]] = {"torch": {}, **{name: {} for name in files}}
+    for batch_size in BATCH_SIZES:
+        ids = torch.arange(batch_size * max_length).remainder(view_vocabulary(view)).reshape(batch_size, max_length)
+        tensors = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+        arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+        runs: dict[str, Callable[[], object]] = {"torch": lambda tensors=tensors: _forward(view, tensors)}  # type: ignore[misc]
+        for name, session in sessions.items():
+            runs[name] = lambda session=session, arrays=arrays: session.run(None, arrays)  # type: ignore[misc]
+        for name, times in _in_turns(runs).items():
+            measured[name][str(batch_size)] = round(1000 * statistics.median(times), 3)
+    return measured
+
+
+def machine_name() -> str:
+    """The processor and how many threads of it were used: a latency means nothing without them."""
+    cpuinfo = Path("/proc/cpuinfo")
+    model = platform.processor() or platform.machine()
+    if cpuinfo.exists():
+        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    threads = torch.get_num_threads()
+    return f"{model}, {threads} {'thread' if threads == 1 else 'threads'}"
+
+
+def view_vocabulary(view: ModelView) -> int:
+    """Pieces of the model's vocabulary."""
+    encoder = getattr(view.model, "bert", view.model)
+    return int(encoder.vocab_size)
+
+
+def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    started = time.perf_counter()
+    for turn in range(_RUNS):
+        if turn >= _MIN_RUNS and time.perf_counter() - started > _ENOUGH_S:
+            break
+        for name, run in runs.items():
+            before = time.perf_counter()
+            run()
+            times[name].append(time.perf_counter() - before)
+    return times
+
+
+def _forward(view: ModelView, tensors: dict[str, torch.Tensor]) -> object:
+    with torch.no_grad():
+        return view(*(tensors[name] for name in INPUT_NAMES))

@@ -1,0 +1,116 @@
+"""A folder's ONNX files, made, held to the PyTorch model, and measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.export.agreement import Decision, compare, encoded_texts, onnx_outputs, torch_outputs
+from bertline.export.config import ExportConfig
+from bertline.export.latency import machine_name, measure_latency
+from bertline.export.onnx_files import FP32, INT8, write_int8, write_onnx
+from bertline.export.views import Architecture, load_view
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.foundation.progress import warn
+from bertline.modeling.huggingface import CONFIG_NAME
+from bertline.tokenization.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OnnxRequest:
+    """What becomes a graph, and what it is checked on."""
+
+    folder: Path
+    """A Hugging Face folder with its tokenizer; gets `onnx/`."""
+    architecture: Architecture
+    """Which outputs the graph has."""
+    max_length: int
+    """Most tokens of a sequence in use; the graph itself takes all positions of the model."""
+    texts: list[str]
+    text_pairs: list[str] | None
+
+
+def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
+    """Write `onnx/model.onnx` and, if asked, `onnx/model_int8.onnx`.
+
+    Returns:
+        For the manifest and the card: of each file its size, its largest difference and its agreement with the
+        PyTorch model; what agreement means here; latencies.
+
+    Raises:
+        ArtifactError: The fp32 file computes something else. (An int8 file below `int8_min_agreement` is left out,
+            with a warning and a line in the card: the others are as good as before.)
+    """
+    folder = request.folder
+    view = load_view(folder, request.architecture)
+    decision = decision_of(folder, request.architecture)
+    sequences = encoded_texts(request.texts, request.text_pairs, Tokenizer.load(folder), max_length=request.max_length)
+    expected = torch_outputs(view, sequences)
+
+    write_onnx(view, folder / FP32, max_length=_positions(folder))
+    fp32 = compare(onnx_outputs(folder / FP32, sequences), expected, sequences, decision)
+    # `not <=` also refuses NaN.
+    if not fp32.max_difference <= config.onnx_tolerance:
+        raise ArtifactError(
+            f"{folder / FP32} differs from the PyTorch model by {fp32.max_difference:.2e}, over export.onnx_tolerance "
+            f"= {config.onnx_tolerance:.0e}. Nothing was exported."
+        )
+    files = {"onnx": folder / FP32}
+    found: dict[str, Any] = {
+        "decision": decision,
+        "num_texts": len(sequences),
+        "files": {"onnx": _facts(FP32, folder, fp32.max_difference, fp32.decisions)},
+    }
+    if config.int8:
+        write_int8(folder / FP32, folder / INT8)
+        int8 = compare(onnx_outputs(folder / INT8, sequences), expected, sequences, decision)
+        facts = _facts(INT8, folder, int8.max_difference, int8.decisions)
+        if int8.decisions >= config.int8_min_agreement:
+            files["onnx_int8"] = folder / INT8
+            found["files"]["onnx_int8"] = facts
+        else:
+            (folder / INT8).unlink()
+            found["refused_int8"] = facts
+            warn(
+                f"{folder.name}: the int8 model agrees with the original to {int8.decisions:.3f}, below "
+                f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
+            )
+    if config.measure_latency:
+        found["latency_ms"] = measure_latency(view, files, max_length=request.max_length)
+        found["machine"] = machine_name()
+        found["max_length"] = request.max_length
+    return found
+
+
+def decision_of(folder: Path, architecture: Architecture) -> Decision:
+    """What a model's outputs are for, and so what two of them must agree in."""
+    settings = read_json(folder / CONFIG_NAME)
+    single = len(settings.get("id2label") or {}) == 1
+    match architecture:
+        case "BertForSequenceClassification":
+            if settings.get("problem_type") == "multi_label_classification":
+                return "labels"
+            return "score" if single else "label"
+        case "BertForTokenClassification":
+            return "token_score" if single else "token"
+        case "BertForQuestionAnswering":
+            return "span"
+        case "BertModel":
+            return "vector"
+        case _:
+            return "token"
+
+
+def _positions(folder: Path) -> int:
+    return int(read_json(folder / CONFIG_NAME)["max_position_embeddings"])
+
+
+def _facts(file: Path, folder: Path, difference: float, decisions: float) -> dict[str, Any]:
+    return {
+        "file": file.as_posix(),
+        "bytes": (folder / file).stat().st_size,
+        "max_difference": difference,
+        "agreement": round(decisions, 6),
+    }

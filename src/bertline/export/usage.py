@@ -1,0 +1,233 @@
+"""What each kind of model does and how it is used, in words and code for its card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.finetuning.task_file import FinishedTask
+from bertline.foundation.errors import ArtifactError
+from bertline.tasks.config import (
+    ClassificationTaskConfig,
+    FillMaskTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RegressionTaskConfig,
+    RerankingTaskConfig,
+    RetrievalTaskConfig,
+    SummarisationTaskConfig,
+    TokenClassificationTaskConfig,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usage:
+    """The kind-specific part of a card."""
+
+    what: str
+    """One sentence: what goes in, what comes out."""
+    tag: str
+    """Of the hub: its `pipeline_tag` where `pipeline` is true."""
+    pipeline: bool
+    """Whether transformers has a pipeline that does this with the folder."""
+    snippets: tuple[str, ...]
+    """Python code, each with `NAME` for the folder."""
+    limits: tuple[str, ...]
+    """What to know before relying on it."""
+
+
+def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
+    """The words for a task's model.
+
+    Args:
+        finished: Its kind, labels and calibration.
+        pair: Whether an input is two texts.
+    """
+    config, labels = finished.kind.config, finished.kind.labels
+    match config:
+        case ClassificationTaskConfig():
+            return _classification(config, labels, pair)
+        case RegressionTaskConfig():
+            return _regression(config)
+        case TokenClassificationTaskConfig():
+            return _token_classification(config, labels)
+        case QuestionAnsweringTaskConfig():
+            return _question_answering(finished.calibration)
+        case RetrievalTaskConfig():
+            return _retrieval(config)
+        case RerankingTaskConfig():
+            return _reranking()
+        case SummarisationTaskConfig():
+            return _summarisation(config)
+        case FillMaskTaskConfig():
+            return _fill_mask()
+        case _:
+            raise ArtifactError(f"the card knows no words for a task of the kind {config.kind!r}.")
+
+
+def _classification(config: ClassificationTaskConfig, labels: tuple[str, ...], pair: bool) -> Usage:
+    inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
+    theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
+    several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
+    named = ", ".join(f"`{label}`" for label in labels)
+    what = f"Sorts {'pairs of texts' if pair else 'texts'} into {len(labels)} classes: {named}."
+    limits = [
+        "Every input gets one of the labels above, also one that fits none of them.",
+        "The probabilities are those of the softmax; they have not been calibrated.",
+    ]
+    if config.multi_label:
+        what = f"Gives {'pairs of texts' if pair else 'texts'} any number of {len(labels)} labels: {named}."
+        limits = ["A label is given from a probability of 0.5 on; the probabilities have not been calibrated."]
+    if config.long_texts == "windows":
+        limits.append(
+            "bertline reads a long text in overlapping windows and pools their scores; transformers cuts it instead."
+        )
+    return Usage(
+        what=what,
+        tag="text-classification",
+        pipeline=True,
+        snippets=(
+            'from transformers import pipeline\n\nclassify = pipeline("text-classification", model="NAME")  '
+            f"# the folder that this file lies in\nclassify({theirs}{several})",
+            f'import bertline\n\nbertline.load("NAME").predict({inputs})',
+        ),
+        limits=tuple(limits),
+    )
+
+
+def _regression(config: RegressionTaskConfig) -> Usage:
+    scale = f"from {config.low:g} to {config.high:g}"
+    ours = 'import bertline\n\nbertline.load("NAME").predict(["One text."], ["Another text."])'
+    if config.head == "cosine":
+        return Usage(
+            what=f"Says how alike two texts are, {scale}, by the cosine of their vectors.",
+            tag="sentence-similarity",
+            pipeline=True,
+            snippets=(
+                f'{ours}\nbertline.load("NAME").embed(["One text.", "Another text."])  # one vector each',
+                "from sentence_transformers import SentenceTransformer\n\n"
+                'model = SentenceTransformer("NAME")  # the folder that this file lies in\n'
+                'model.similarity(*model.encode(["One text.", "Another text."]))  # the cosine itself',
+            ),
+            limits=("What counts as alike is what the annotators of its training pairs took it for.",),
+        )
+    return Usage(
+        what=f"Gives a text, or a pair of texts, a number {scale}.",
+        tag="text-classification",
+        pipeline=True,
+        snippets=(ours,),
+        limits=(
+            "The class of transformers gives a number between about 0 and 1, which bertline puts on the scale.",
+            "Numbers can lie a little outside the scale.",
+        ),
+    )
+
+
+def _token_classification(config: TokenClassificationTaskConfig, labels: tuple[str, ...]) -> Usage:
+    types = sorted({label.split("-", 1)[1] for label in labels if "-" in label})
+    limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
+    if config.head == "crf":
+        limits.append(
+            "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
+            "transformers and the ONNX files give the scores of each token that go into it, not its decision."
+        )
+    return Usage(
+        what=f"Marks in running text: {', '.join(f'`{name}`' for name in types)}.",
+        tag="token-classification",
+        pipeline=config.head != "crf",
+        snippets=(
+            'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
+            "# type, text, start, end, score",
+        ),
+        limits=tuple(limits),
+    )
+
+
+def _question_answering(calibration: dict[str, float]) -> Usage:
+    limits = ["The answer is always words of the context."]
+    if calibration:
+        limits.append(
+            "It gives no answer where the best one falls behind by more than a threshold that was chosen on dev "
+            "(`task.json`)."
+        )
+    else:
+        limits.append("It gives an answer to every question, also where the context has none.")
+    return Usage(
+        what="Finds the answer to a question in a context.",
+        tag="question-answering",
+        pipeline=False,
+        snippets=(
+            'import bertline\n\nbertline.load("NAME").predict(["Who wrote it?"], ["It was written by her."])  '
+            "# text, start, score",
+        ),
+        limits=tuple(limits),
+    )
+
+
+def _retrieval(config: RetrievalTaskConfig) -> Usage:
+    prompts = bool(config.query_prefix or config.document_prefix)
+    query, document = (', prompt_name="query"', ', prompt_name="document"') if prompts else ("", "")
+    return Usage(
+        what="Turns queries and documents into vectors, so that the documents for a query lie near it.",
+        tag="sentence-similarity",
+        pipeline=True,
+        snippets=(
+            'import bertline\n\nmodel = bertline.load("NAME")\n'
+            'model.search(["a question"], ["A document.", "Another one."], top_k=1)\n'
+            'model.embed(["A document."], role="document")  # one vector each',
+            "from sentence_transformers import SentenceTransformer\n\n"
+            'model = SentenceTransformer("NAME")  # the folder that this file lies in\n'
+            f'model.similarity(model.encode(["a question"]{query}), model.encode(["A document."]{document}))',
+        ),
+        limits=("It finds what is nearest, also where no document has the answer.",),
+    )
+
+
+def _reranking() -> Usage:
+    return Usage(
+        what="Puts candidates for a query into a better order; reads query and candidate together.",
+        tag="text-ranking",
+        pipeline=True,
+        snippets=(
+            'import bertline\n\nbertline.load("NAME").predict(["a question"], [["A candidate.", "Another one."]])',
+            "from sentence_transformers import CrossEncoder\n\n"
+            'CrossEncoder("NAME").rank("a question", ["A candidate.", "Another one."])',
+        ),
+        limits=("Scores order the candidates of one query; between queries they mean nothing.",),
+    )
+
+
+def _summarisation(config: SummarisationTaskConfig) -> Usage:
+    return Usage(
+        what=f"Sums a document up by {config.num_sentences} of its own sentences.",
+        tag="summarization",
+        pipeline=False,
+        snippets=('import bertline\n\nbertline.load("NAME").predict(["A long document. With many sentences."])',),
+        limits=(
+            "A summary has whole sentences of the document, nothing else: what they refer to may be left out.",
+            "Each sentence is scored from its own [CLS] (arXiv 1903.10318), which only bertline puts there.",
+        ),
+    )
+
+
+def _fill_mask() -> Usage:
+    return Usage(
+        what="Fills blanks in texts of its domain.",
+        tag="fill-mask",
+        pipeline=True,
+        snippets=(
+            'from transformers import pipeline\n\npipeline("fill-mask", model="NAME")("The word [MASK] is missing.")',
+            'import bertline\n\nbertline.load("NAME").fill_mask("The word [MASK] is missing.", top_k=5)',
+        ),
+        limits=(),
+    )
+
+
+def is_pair(config: Any, predictions: Path) -> bool:
+    """Whether an input of a task is two texts: told by its rows, or by its source where there are none."""
+    import pyarrow.parquet as pq
+
+    if predictions.exists() and "text_pair" in pq.read_schema(predictions).names:
+        pairs = pq.read_table(predictions, columns=["text_pair"])["text_pair"]
+        return bool(pairs.null_count < len(pairs))
+    return getattr(config.source, "text_pair_column", None) is not None or config.source.kind == "docs_match"

@@ -1,0 +1,122 @@
+"""What a folder's model computes, under the names that transformers and ONNX give it.
+
+Shapes: B sequences, S positions, L labels, H hidden size, V pieces of the vocabulary.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
+from bertline.modeling.huggingface import (
+    CONFIG_NAME,
+    load_classifier,
+    load_encoder,
+    load_pretraining_model,
+    load_with_head,
+)
+
+Architecture = Literal[
+    "BertModel",
+    "BertForPreTraining",
+    "BertForMaskedLM",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertForQuestionAnswering",
+]
+
+INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
+OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
+    "BertModel": ("last_hidden_state",),  # [B, S, H]
+    "BertForPreTraining": ("prediction_logits", "seq_relationship_logits"),  # [B, S, V], [B, 2]
+    "BertForMaskedLM": ("logits",),  # [B, S, V]
+    "BertForSequenceClassification": ("logits",),  # [B, L]
+    "BertForTokenClassification": ("logits",),  # [B, S, L]
+    "BertForQuestionAnswering": ("start_logits", "end_logits"),  # [B, S]
+}
+
+
+class ModelView(nn.Module):
+    """A model with the inputs and outputs of transformers' class of that name.
+
+    Args:
+        model: One of ours.
+        architecture: Says which outputs; `BertModel` takes the encoder out of any model.
+    """
+
+    def __init__(self, model: nn.Module, architecture: Architecture) -> None:
+        super().__init__()
+        self.model: Any = model.bert if architecture == "BertModel" and hasattr(model, "bert") else model
+        self.architecture: Architecture = architecture
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
+        """The tensors named by `OUTPUT_NAMES`; all arguments are [B, S]."""
+        match self.architecture:
+            case "BertModel":
+                return (self.model(input_ids, token_type_ids, attention_mask).hidden_states,)
+            case "BertForPreTraining" | "BertForMaskedLM":
+                positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+                output = self.model(input_ids, token_type_ids, attention_mask, positions)
+                if self.architecture == "BertForMaskedLM":
+                    return (output.mlm_logits,)
+                return output.mlm_logits, output.nsp_logits
+            case "BertForQuestionAnswering":
+                logits = self.model(input_ids, token_type_ids, attention_mask)
+                return logits.start, logits.end
+            case _:
+                return (self.model(input_ids, token_type_ids, attention_mask),)
+
+
+def architecture_in(folder: Path) -> Architecture:
+    """The class that a folder's config.json names.
+
+    Raises:
+        ArtifactError: None, or one that is not exported.
+    """
+    named = read_json(folder / CONFIG_NAME).get("architectures") or ["nothing"]
+    if named[0] not in get_args(Architecture):
+        raise ArtifactError(
+            f"{folder / CONFIG_NAME} names {named[0]}; export knows {', '.join(get_args(Architecture))}. "
+            "Make the folder again with bertline."
+        )
+    return named[0]
+
+
+def load_view(folder: Path, architecture: Architecture, *, attention: AttentionKind = "plain") -> ModelView:
+    """Read a folder as the model of this name, in evaluation mode."""
+    model: nn.Module
+    match architecture:
+        case "BertModel":
+            model = load_encoder(folder, attention=attention)
+        case "BertForPreTraining" | "BertForMaskedLM":
+            model = load_pretraining_model(folder, attention=attention)
+        case "BertForSequenceClassification":
+            model = load_classifier(folder, attention=attention)
+        case "BertForTokenClassification":
+            num_labels = len(read_json(folder / CONFIG_NAME)["id2label"])
+            model = load_with_head(
+                folder,
+                lambda config, vocab_size, pad_token_id: BertForTokenClassification(
+                    config,
+                    vocab_size=vocab_size,
+                    pad_token_id=pad_token_id,
+                    num_labels=num_labels,
+                    classifier_dropout=0.0,
+                    attention=attention,
+                ),
+            )
+        case "BertForQuestionAnswering":
+            model = load_with_head(
+                folder,
+                lambda config, vocab_size, pad_token_id: BertForQuestionAnswering(
+                    config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention
+                ),
+            )
+    return ModelView(model.eval(), architecture).eval()

@@ -1,0 +1,97 @@
+"""Fine-tuned folders of others: Hugging Face's classes without a task.json, given the task that their head is for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_file import FinishedTask
+from bertline.foundation.files import read_json
+from bertline.modeling.huggingface import CONFIG_NAME
+from bertline.modeling.weight_files import read_weight_names
+from bertline.tasks.config import (
+    ClassificationTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RerankingTaskConfig,
+    TokenClassificationTaskConfig,
+)
+
+# What the reference code reads questions and answers with (google-research/bert, run_squad.py).
+_MAX_QUESTION_LENGTH = 64
+_MAX_ANSWER_LENGTH = 30
+_DOC_STRIDE = 128
+_IOB2_LABEL = re.compile(r"O|[BI]-.+")
+
+
+def task_of_plain_folder(folder: Path, *, max_length: int) -> FinishedTask | None:
+    """The task of a fine-tuned checkpoint, as far as its config.json tells; None for an encoder (and for tags that
+    name no entities).
+
+    Long texts are cut by classifiers, as elsewhere; taggers and question answering read them in windows. A classifier
+    with one output orders things: it is served as re-ranking.
+
+    Args:
+        folder: A BERT checkpoint.
+        max_length: Most tokens of a sequence.
+    """
+    settings = read_json(folder / CONFIG_NAME)
+    architecture = (settings.get("architectures") or [""])[0]
+    names: dict[str, str] = settings.get("id2label") or {}
+    labels = tuple(names[key] for key in sorted(names, key=int))
+    weights = read_weight_names(folder)
+    # There is no source: nothing will be trained.
+    base: dict[str, Any] = {
+        "source": None,
+        "max_length": max_length,
+        "num_train_rows": None,
+        "label_efficiency_rows": (),
+        "dev_fraction": 0.0,
+        "test_fraction": 0.0,
+        "split_seed": 0,
+        "start_from": None,
+        "num_trials": None,
+        "space": {},
+        "fine_tuning": {},
+    }
+    config: Any
+    if architecture == "BertForSequenceClassification" and "classifier.weight" in weights:
+        if len(labels) == 1:
+            config = RerankingTaskConfig(kind="reranking", num_candidates=1, num_negatives=0, metric="map", **base)
+        else:
+            config = ClassificationTaskConfig(
+                kind="classification",
+                labels=labels,
+                multi_label=settings.get("problem_type") == "multi_label_classification",
+                metric="accuracy",
+                long_texts="truncate",
+                window_overlap=0,
+                window_pooling="mean",
+                **base,
+            )
+    elif (
+        architecture == "BertForTokenClassification"
+        and "classifier.weight" in weights
+        and all(_IOB2_LABEL.fullmatch(label) for label in labels)
+    ):
+        config = TokenClassificationTaskConfig(
+            kind="token_classification",
+            head="softmax",
+            window_overlap=min(_DOC_STRIDE, max_length // 4),
+            metric="entity_f1",
+            **base,
+        )
+    elif architecture == "BertForQuestionAnswering" and "qa_outputs.weight" in weights:
+        question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
+        config = QuestionAnsweringTaskConfig(
+            kind="question_answering",
+            window_overlap=min(_DOC_STRIDE, (max_length - question_length) // 4),
+            max_question_length=question_length,
+            max_answer_length=_MAX_ANSWER_LENGTH,
+            metric="f1",
+            **base,
+        )
+    else:
+        return None
+    return FinishedTask(task_kind(config, labels), {})

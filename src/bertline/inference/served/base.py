@@ -1,0 +1,149 @@
+"""What is common to all tasks that are served: how rows are predicted, and what a file of inputs looks like."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import nn
+
+from bertline.finetuning.kinds.base import Calibration, TaskKind
+from bertline.foundation.errors import DataError
+from bertline.tasks.stored_rows import StoredRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine, Ranks
+
+# One character can become three: a Korean syllable falls into its letters where accents are stripped.
+_MAX_TOKENS_OF_A_CHARACTER = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileColumns:
+    """Which columns of an input file are read; a task reads those of its kind. `.txt` files have only `text`."""
+
+    text: str = "text"
+    text_pair: str | None = None
+    """The second text, for a task of pairs."""
+    question: str = "question"
+    context: str = "context"
+    query: str = "query"
+    candidates: str = "candidates"
+    """A list of texts (in CSV: as JSON)."""
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumn:
+    """A column that a task reads."""
+
+    name: str
+    holds: str
+    """`text`, `texts` (a list) or `text or texts`."""
+
+
+class ServedTask(ABC):
+    """A finished model on its device, with its task.
+
+    Args:
+        kind: Encodes, predicts, and knows the labels.
+        calibration: What dev decided (thresholds).
+        model: On its device, in evaluation mode.
+        tokenizer: The model's own.
+    """
+
+    def __init__(
+        self, kind: TaskKind[Any, Any, Any], calibration: Calibration, model: nn.Module, tokenizer: Tokenizer
+    ) -> None:
+        self.kind: Any = kind
+        self.calibration = calibration
+        self.model = model
+        self.tokenizer = tokenizer
+        # As evaluation does it, but always in fp32: what is served must not depend on the machine.
+        device: torch.device = next(model.parameters()).device
+        self.machine = Machine(device=device, precision="fp32", compile=False, ranks=Ranks())
+
+    @abstractmethod
+    def predict(self, *inputs: Any) -> list[Any]:
+        """What the model says of each input, in their order."""
+
+    @abstractmethod
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        """The columns that are read of a file, in the order of the arguments of `file_outputs`."""
+
+    @abstractmethod
+    def output_schema(self) -> pa.Schema:
+        """The columns that are written beside those of the input."""
+
+    @abstractmethod
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        """The new columns of some rows, and how many inputs lost tokens because they are longer than the model reads.
+
+        Args:
+            inputs: For each column of `file_inputs` its values.
+        """
+
+    def predictions(self, rows: StoredRows) -> Any:
+        """What `TaskKind.predict` gives."""
+        encoded = self.kind.encode(rows, self.tokenizer)
+        return self.kind.predict(self.model, encoded, self.machine)
+
+    def num_cut(self, texts: Sequence[str], text_pairs: Sequence[str] | None, max_length: int) -> int:
+        """How many texts, or pairs, have more tokens than `max_length`, special pieces included."""
+        pairs = [""] * len(texts) if text_pairs is None else text_pairs
+        num_special = 2 if text_pairs is None else 3
+        room = max_length - num_special
+        # Cutting into tokens a second time is spared where a text has too few characters to be too long.
+        long = [
+            i
+            for i, (text, pair) in enumerate(zip(texts, pairs, strict=True))
+            if _MAX_TOKENS_OF_A_CHARACTER * (len(text) + len(pair)) > room
+        ]
+        first = self.tokenizer.encode_literally([texts[i] for i in long])
+        second = self.tokenizer.encode_literally([pairs[i] for i in long])
+        return sum(len(a) + len(b) > room for a, b in zip(first, second, strict=True))
+
+
+def row_ids(count: int) -> list[str]:
+    """Names for rows that have none."""
+    return [str(number) for number in range(count)]
+
+
+def require_texts(values: Any, name: str) -> list[str]:
+    """The values as a list of strings.
+
+    Raises:
+        DataError: One string in place of a list, or something that is no string.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DataError(f"{name}[{index}] is {value!r}; expected a string.")
+    return list(values)
+
+
+def require_lists(values: Any, name: str) -> list[list[str]]:
+    """The values as a list of lists of strings.
+
+    Raises:
+        DataError: Anything else.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of lists of strings.")
+    return [require_texts(value, f"{name}[{index}]") for index, value in enumerate(values)]
+
+
+def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+    """Two lists of strings of equal length.
+
+    Raises:
+        DataError: They are not.
+    """
+    one, other = require_texts(first, names[0]), require_texts(second, names[1])
+    if len(one) != len(other):
+        raise DataError(f"{len(one)} {names[0]} and {len(other)} {names[1]}; expected one of each for each pair.")
+    return one, other

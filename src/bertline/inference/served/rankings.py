@@ -1,0 +1,178 @@
+"""Orders: candidates by a cross-encoder, documents by the nearness of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.finetuning.kinds.retrieval import Retrieval
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.errors import DataError
+from bertline.inference.served.base import (
+    FileColumns,
+    InputColumn,
+    ServedTask,
+    require_lists,
+    require_texts,
+    row_ids,
+)
+from bertline.tasks.stored_rows import CandidateRows, Documents
+
+
+class Ranked(NamedTuple):
+    """A candidate at its place."""
+
+    number: int
+    """Which of the given candidates it is, from 0."""
+    text: str
+    score: float
+
+
+class Hit(NamedTuple):
+    """A document that was found."""
+
+    number: int
+    """Which of the given documents it is, from 0."""
+    score: float
+
+
+class ServedReranking(ServedTask):
+    """Candidates of a query in a better order."""
+
+    def predict(  # type: ignore[override]
+        self, queries: Sequence[str], candidates: Sequence[Sequence[str]]
+    ) -> list[list[Ranked]]:
+        """For each query its candidates, the best first; of equally good ones the first given.
+
+        Raises:
+            DataError: Not one list of candidates for each query.
+        """
+        asked, offered = require_texts(queries, "queries"), require_lists(candidates, "candidates")
+        if len(asked) != len(offered):
+            raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
+        if not any(offered):
+            return [[] for _ in asked]
+        predictions = self.predictions(_candidate_rows(asked, offered))
+        return [
+            [Ranked(int(i), texts[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")]
+            for texts, scores in zip(offered, predictions, strict=True)
+        ]
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.query, "text"), InputColumn(columns.candidates, "texts")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("order", pa.list_(pa.int64())), ("scores", pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        queries, candidates = inputs
+        rows = [
+            {"order": [each.number for each in ranked], "scores": [each.score for each in ranked]}
+            for ranked in self.predict(queries, candidates)
+        ]
+        asked = [query for query, texts in zip(queries, candidates, strict=True) for _ in texts]
+        texts = [text for of_query in candidates for text in of_query]
+        return rows, self.num_cut(asked, texts, self.kind.config.max_length)
+
+
+def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> CandidateRows:
+    nothing = [[0] * len(texts) for texts in candidates]
+    known: dict[str, Any] = {
+        "ids": row_ids(len(queries)),
+        "queries": queries,
+        "candidate_ids": [row_ids(len(texts)) for texts in candidates],
+        "candidates": candidates,
+        "relevances": nothing,
+        "first_scores": [[0.0] * len(texts) for texts in candidates],
+        "all_relevances": nothing,
+    }
+    return CandidateRows(**known)
+
+
+class ServedRetrieval(ServedTask):
+    """The documents for a query, by vectors."""
+
+    kind: Retrieval
+
+    def predict(  # type: ignore[override]
+        self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
+    ) -> list[list[Hit]]:
+        """The best documents for each query, the best first."""
+        return hits(*self.found(queries, VectorIndex.of(self.document_vectors(documents)), top_k))
+
+    def found(
+        self, queries: Sequence[str], index: VectorIndex, top_k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Numbers and scores of the best documents of an index, [n, top_k]."""
+        return index.search(self.query_vectors(queries), top_k)
+
+    def query_vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
+        """[n, H], as they are compared: of length 1 where similarity is the cosine."""
+        encoded = self.kind.encode_queries(require_texts(queries, "queries"), self.tokenizer)
+        return self.kind.vectors(self.model, encoded, self.machine)
+
+    def document_vectors(self, documents: Sequence[str]) -> NDArray[np.float32]:
+        """[n, H], as they are compared.
+
+        Raises:
+            DataError: There are no documents.
+        """
+        texts = require_texts(documents, "documents")
+        if not texts:
+            raise DataError("documents is empty; give at least one to search in.")
+        encoded = self.kind.encode_documents(Documents(row_ids(len(texts)), [""] * len(texts), texts), self.tokenizer)
+        return self.kind.vectors(self.model, encoded, self.machine)
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.query, "text")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("document_ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        raise DataError("a retrieval model searches documents: name them with documents=FILE.")
+
+
+class SearchedDocuments(ServedTask):
+    """A retrieval model with the documents of a file, for a file of queries.
+
+    Args:
+        served: The model.
+        ids: Of the documents.
+        vectors: [documents, H].
+        top_k: How many are found for each query.
+    """
+
+    def __init__(self, served: ServedRetrieval, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
+        super().__init__(served.kind, served.calibration, served.model, served.tokenizer)
+        self._served, self._ids, self._index, self._top_k = served, ids, VectorIndex.of(vectors), top_k
+
+    def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
+        """The best documents for each query."""
+        return hits(*self._served.found(queries, self._index, self._top_k))
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return self._served.file_inputs(columns)
+
+    def output_schema(self) -> pa.Schema:
+        return self._served.output_schema()
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        rows = [
+            {"document_ids": [self._ids[hit.number] for hit in found], "scores": [hit.score for hit in found]}
+            for found in self.predict(inputs[0])
+        ]
+        prefixed = [self.kind.config.query_prefix + query for query in inputs[0]]
+        return rows, self.num_cut(prefixed, None, self.kind.config.query_max_length)
+
+
+def hits(numbers: NDArray[np.int64], scores: NDArray[np.float32]) -> list[list[Hit]]:
+    """Arrays [n, k] of numbers and scores as hits."""
+    return [
+        [Hit(int(number), float(score)) for number, score in zip(*row, strict=True)]
+        for row in zip(numbers, scores, strict=True)
+    ]

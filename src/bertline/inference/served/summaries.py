@@ -1,0 +1,72 @@
+"""Summaries made of a document's own sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bertline.corpus.sentences import split_sentences
+from bertline.foundation.errors import DataError
+from bertline.inference.served.base import FileColumns, InputColumn, ServedTask, require_texts, row_ids
+from bertline.tasks.stored_rows import SummaryRows
+
+
+class Summary(NamedTuple):
+    """The sentences that sum a document up."""
+
+    text: str
+    """The chosen sentences, joined by blanks."""
+    sentences: tuple[str, ...]
+    """The chosen ones, in the document's order."""
+    places: tuple[int, ...]
+    """Which sentences of the document they are, from 0."""
+    scores: tuple[float, ...]
+    """The probability of each chosen sentence."""
+
+
+class ServedSummarisation(ServedTask):
+    """A few sentences of each document."""
+
+    def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Summary]:  # type: ignore[override]
+        """The best sentences of each document.
+
+        Args:
+            texts: Documents, which are split into sentences; or lists of sentences, which stay as they are.
+
+        Raises:
+            DataError: A document without a sentence.
+        """
+        if isinstance(texts, str):
+            raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
+        documents = [self._sentences(value, index) for index, value in enumerate(texts)]
+        if not documents:
+            return []
+        nothing = [[0] * len(sentences) for sentences in documents]
+        rows = SummaryRows(row_ids(len(documents)), documents, [""] * len(documents), nothing)
+        found = []
+        for sentences, scores in zip(documents, self.predictions(rows), strict=True):
+            best = np.sort(np.argsort(-scores, kind="stable")[: self.kind.config.num_sentences])
+            chosen = tuple(sentences[place] for place in best)
+            found.append(Summary(" ".join(chosen), chosen, tuple(best.tolist()), tuple(scores[best].tolist())))
+        return found
+
+    def _sentences(self, value: Any, index: int) -> list[str]:
+        if isinstance(value, str):
+            sentences = [sentence for line in value.splitlines() for sentence in split_sentences(line)]
+        else:
+            sentences = [sentence.strip() for sentence in require_texts(value, f"texts[{index}]") if sentence.strip()]
+        if not sentences:
+            raise DataError(f"texts[{index}] has no sentence; leave empty documents out.")
+        return sentences
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.text, "text or texts")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        return [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(inputs[0])], 0

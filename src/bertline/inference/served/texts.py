@@ -1,0 +1,167 @@
+"""Labels and numbers for texts and pairs of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.finetuning.kinds.multi_label import THRESHOLD
+from bertline.foundation.errors import DataError
+from bertline.inference.served.base import (
+    FileColumns,
+    InputColumn,
+    ServedTask,
+    require_pairs,
+    require_texts,
+    row_ids,
+)
+from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+
+LABEL_COLUMN = "predicted"
+PROBABILITY_COLUMN = "probability"
+
+
+class Prediction(NamedTuple):
+    """What a classifier says of a text."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    """Of every label, in the order of the labels."""
+
+
+class LabelsPrediction(NamedTuple):
+    """What a classifier with several labels says of a text."""
+
+    labels: tuple[str, ...]
+    """Those above the threshold, in the order of the labels; may be empty."""
+    probabilities: dict[str, float]
+    """Of every label; they do not sum to 1."""
+
+
+class _ServedTexts(ServedTask):
+    """A text, or two, in a row."""
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        inputs = [InputColumn(columns.text, "text")]
+        return inputs if columns.text_pair is None else [*inputs, InputColumn(columns.text_pair, "text")]
+
+    def texts_and_pairs(
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None
+    ) -> tuple[list[str], list[str] | None]:
+        """Both checked."""
+        if text_pairs is None:
+            return require_texts(texts, "texts"), None
+        return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
+
+    def cut(self, texts: list[str], text_pairs: list[str] | None) -> int:
+        """How many lost tokens."""
+        if getattr(self.kind.config, "long_texts", "truncate") == "windows":
+            return 0
+        return self.num_cut(texts, text_pairs, self.kind.config.max_length)
+
+
+class ServedClassification(_ServedTexts):
+    """One label a text."""
+
+    def predict(  # type: ignore[override]
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[Prediction]:
+        """The likeliest label of each text, or of each pair of texts."""
+        labels = self.kind.labels
+        probabilities = self.probabilities(texts, text_pairs)
+        return [
+            Prediction(labels[best], float(row[best]), dict(zip(labels, row.tolist(), strict=True)))
+            for row, best in zip(probabilities, probabilities.argmax(1), strict=True)
+        ]
+
+    def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None) -> NDArray[np.float32]:
+        """[n, labels]."""
+        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
+        if not firsts:
+            return np.zeros((0, len(self.kind.labels)), dtype=np.float32)
+        unlabelled = np.zeros(len(firsts), dtype=np.int64)
+        return self.predictions(TextRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([(LABEL_COLUMN, pa.string()), (PROBABILITY_COLUMN, pa.float64())])
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
+        probabilities = self.probabilities(texts, pairs)
+        best = probabilities.argmax(1)
+        rows = [
+            {LABEL_COLUMN: self.kind.labels[label], PROBABILITY_COLUMN: float(row[label])}
+            for label, row in zip(best, probabilities, strict=True)
+        ]
+        return rows, self.cut(texts, pairs)
+
+
+class ServedMultiLabel(_ServedTexts):
+    """Any number of labels a text."""
+
+    def predict(  # type: ignore[override]
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[LabelsPrediction]:
+        """The labels of each text, or of each pair of texts: those from the threshold on that dev chose."""
+        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
+        if not firsts:
+            return []
+        labels = self.kind.labels
+        unlabelled = np.zeros((len(firsts), len(labels)), dtype=np.int64)
+        probabilities = self.predictions(MultiLabelRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
+        threshold = self.calibration.get(THRESHOLD, 0.5)
+        return [
+            LabelsPrediction(
+                tuple(label for label, given in zip(labels, row >= threshold, strict=True) if given),
+                dict(zip(labels, row.tolist(), strict=True)),
+            )
+            for row in probabilities
+        ]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([(LABEL_COLUMN, pa.list_(pa.string())), (PROBABILITY_COLUMN, pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
+        rows = [
+            {LABEL_COLUMN: list(found.labels), PROBABILITY_COLUMN: [found.probabilities[x] for x in found.labels]}
+            for found in self.predict(texts, pairs)
+        ]
+        return rows, self.cut(texts, pairs)
+
+
+class ServedRegression(_ServedTexts):
+    """A number for each text or pair."""
+
+    def predict(  # type: ignore[override]
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
+    ) -> list[float]:
+        """The number of each text, or pair of texts, on the task's own scale.
+
+        Raises:
+            DataError: The head compares two texts, and there is one.
+        """
+        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
+        if self.kind.config.head == "cosine" and seconds is None:
+            raise DataError("this model compares two texts; give text_pairs (in a file: text_pair_column) too.")
+        if not firsts:
+            return []
+        unknown = np.zeros(len(firsts), dtype=np.float64)
+        return self.predictions(NumberRows(row_ids(len(firsts)), firsts, seconds, unknown)).tolist()
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([(LABEL_COLUMN, pa.float64())])
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
+        return [{LABEL_COLUMN: number} for number in self.predict(texts, pairs)], self.cut(texts, pairs)
+
+    def cut(self, texts: list[str], text_pairs: list[str] | None) -> int:
+        if self.kind.config.head == "cosine" and text_pairs is not None:
+            return self.num_cut([*texts, *text_pairs], None, self.kind.config.max_length)
+        return super().cut(texts, text_pairs)
