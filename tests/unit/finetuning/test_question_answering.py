@@ -1,0 +1,408 @@
+"""Windows, labels, the best span, the no-answer threshold: and a small model that learns to answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from transformers import BertForQuestionAnswering
+
+import finetuning_inputs
+import tiny
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.answer_windows import encode_questions, windows_of
+from bertline.finetuning.kinds.base import HeadSettings, LossOptions
+from bertline.finetuning.kinds.question_answering import (
+    NO_ANSWER_THRESHOLD,
+    NO_SPAN,
+    AnswerPredictions,
+    QuestionAnswering,
+    best_spans,
+    given_answers,
+)
+from bertline.modeling.heads import AnswerLogits
+from bertline.sweep.baselines.answers import answer_baselines
+from bertline.tasks.config import QuestionAnsweringTaskConfig
+from bertline.tasks.source_config import SquadSourceConfig
+from bertline.tasks.stored_rows import QuestionRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+
+LETTERS = "abcdefghij"
+TOKENIZER = Tokenizer(
+    Vocabulary(
+        pieces=(*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "cafe", "東", "."), lowercase=True
+    )
+)
+
+
+def config(**changes):
+    fields = {
+        "kind": "question_answering", "metric": "f1", "max_length": 64, "window_overlap": 8, "max_question_length": 6,
+        "max_answer_length": 4, "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.1,
+        "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+        "source": SquadSourceConfig(
+            kind="squad", path="", train_file=None, dev_file=None, test_file=None, on_bad_row="error"
+        ),
+    }  # fmt: skip
+    return QuestionAnsweringTaskConfig(**{**fields, **changes})
+
+
+def rows_of(*triples):
+    """Of (question, context, answer or None)."""
+    questions, contexts, answers = (list(column) for column in zip(*triples, strict=True))
+    return QuestionRows(
+        ids=[str(number) for number in range(len(questions))],
+        titles=["title"] * len(questions),
+        questions=questions,
+        contexts=contexts,
+        answers=[[] if answer is None else [answer] for answer in answers],
+        starts=[[] if right is None else [text.index(right)] for text, right in zip(contexts, answers, strict=True)],
+    )
+
+
+class LooksUp(nn.Module):
+    """Logits that depend on nothing but the piece at a position."""
+
+    def __init__(self, seed=0, **raised):
+        super().__init__()
+        self.table = torch.randn(len(TOKENIZER.pieces), 2, generator=torch.Generator().manual_seed(seed))
+        for letter, value in raised.items():
+            self.table[TOKENIZER.pieces.index(letter)] = value
+
+    def forward(self, input_ids, token_type_ids, attention_mask):
+        return AnswerLogits(*self.table[input_ids].unbind(-1))
+
+
+# ---- windows
+
+
+def reference_windows(num_tokens, room, stride):
+    """The loop of run_squad.py."""
+    spans, start = [], 0
+    while start < num_tokens:
+        length = min(num_tokens - start, room)
+        spans.append((start, length))
+        if start + length == num_tokens:
+            break
+        start += min(length, stride)
+    return spans
+
+
+def reference_is_best(spans, number, position):
+    """Whether no other window has more context around the token (`_check_is_max_context`)."""
+    best_score, best = None, None
+    for each, (start, length) in enumerate(spans):
+        end = start + length - 1
+        if not start <= position <= end:
+            continue
+        score = min(position - start, end - position) + 0.01 * length
+        if best_score is None or score > best_score:
+            best_score, best = score, each
+    return best == number
+
+
+@given(num_tokens=st.integers(1, 90), room=st.integers(2, 30), data=st.data())
+def test_windows_are_those_of_the_reference_code(num_tokens, room, data):
+    overlap = data.draw(st.integers(0, room - 1))
+    windows = windows_of(num_tokens, room, overlap)
+    spans = reference_windows(num_tokens, room, room - overlap)
+    assert [(first, stop - first) for first, stop, _, _ in windows.tolist()] == spans
+    for number, (_, _, best_first, best_stop) in enumerate(windows.tolist()):
+        best = [token for token in range(num_tokens) if reference_is_best(spans, number, token)]
+        assert list(range(best_first, best_stop)) == best
+
+
+def test_a_window_is_laid_out_as_bert_does_and_long_questions_are_cut():
+    encoded = encode_questions(
+        rows_of(("a b", "c d e", "d"), ("a b c d e f g", "j", None)), TOKENIZER, config(max_question_length=3)
+    )
+    batch = encoded.batch(np.arange(2))
+    pieces = [[TOKENIZER.pieces[piece] for piece in ids] for ids in batch["input_ids"].tolist()]
+    assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "c", "d", "e", "[SEP]"]
+    assert pieces[1] == ["[CLS]", "a", "b", "c", "[SEP]", "j", "[SEP]", "[PAD]"]
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1, 1, 0]]
+    assert batch["attention_mask"].sum(1).tolist() == encoded.lengths.tolist() == [8, 7]
+    assert batch["in_context"].nonzero().tolist() == [[0, 4], [0, 5], [0, 6], [1, 5]]
+    assert batch["labels"].tolist() == [[5, 5], [0, 0]]
+
+
+words = st.lists(
+    st.sampled_from(["a", "Cafe", "Café", "CAFE\u0301", "abc", "東東", "b.", "J", "\u200b"]), min_size=1, max_size=40
+)
+
+
+@given(parts=words, data=st.data())
+def test_labels_point_at_the_answer_and_nowhere_else(parts, data):
+    context = " ".join(parts)
+    first = data.draw(st.integers(0, len(parts) - 1))
+    last = data.draw(st.integers(first, min(first + 3, len(parts) - 1)))
+    start = len(" ".join([*parts[:first], ""])) if first else 0
+    answer = " ".join(parts[first : last + 1])
+    rows = QuestionRows(["0"], ["t"], ["a"], [context], [[answer]], [[start]])
+    encoded = encode_questions(rows, TOKENIZER, config(max_length=24, window_overlap=8))
+    wanted = TOKENIZER.encode_literally([answer])[0]
+    batch = encoded.batch(np.arange(len(encoded.rows)))
+    for ids, (begin, end) in zip(batch["input_ids"].tolist(), batch["labels"].tolist(), strict=True):
+        if not wanted:
+            assert (begin, end) == (-1, -1)
+        elif begin:
+            assert ids[begin : end + 1] == wanted
+    holds = [begin > 0 for begin, _ in batch["labels"].tolist()]
+    assert any(holds) == bool(wanted) or len(wanted) > 8  # longer than the overlap, it may stand in no window whole
+
+
+def test_an_answer_without_a_token_is_not_trained_on():
+    kind = QuestionAnswering(config(), ())
+    encoded = kind.encode(rows_of(("a", "b \u200b c", "\u200b"), ("a", "b c", "c")), TOKENIZER)
+    [batch] = kind.training_batches(encoded, batch_size=8, seed=0)
+    assert len(batch["input_ids"]) == 1
+
+
+def test_each_context_is_tokenised_once():
+    encoded = encode_questions(rows_of(*[("a", "b c d", "c")] * 50), TOKENIZER, config())
+    assert len(encoded.contexts.ids) == 3
+
+
+# ---- the best span
+
+
+def brute_force(start, end, in_context, may_start, max_length):
+    best = (NO_SPAN, None)
+    for first in range(len(start)):
+        for last in range(first, min(first + max_length, len(start))):
+            if in_context[first] and in_context[last] and may_start[0] <= first < may_start[1]:
+                score = start[first] + end[last]
+                best = max(best, (score, (first, last)), key=lambda each: each[0])
+    return best
+
+
+@given(
+    logits=st.lists(st.tuples(st.integers(-6, 6), st.integers(-6, 6)), min_size=4, max_size=14),
+    max_length=st.integers(1, 6),
+    data=st.data(),
+)
+def test_the_best_span_is_that_of_trying_all(logits, max_length, data):
+    size = len(logits)
+    first = data.draw(st.integers(1, size - 1))
+    last = data.draw(st.integers(first, size))
+    may_start = sorted(data.draw(st.tuples(st.integers(0, size), st.integers(0, size))))
+    in_context = [first <= place < last for place in range(size)]
+    start, end = (torch.tensor([column], dtype=torch.float32) for column in zip(*logits, strict=True))
+    values, positions = best_spans(
+        AnswerLogits(start, end), torch.tensor([in_context]), torch.tensor([may_start]), max_length=max_length
+    )
+    score, span = brute_force(start[0].tolist(), end[0].tolist(), in_context, may_start, max_length)
+    assert values[0, 0] == score
+    assert values[0, 1] == start[0, 0] + end[0, 0]
+    if span is not None:
+        found = positions[0].tolist()
+        assert start[0, found[0]] + end[0, found[1]] == score and 0 <= found[1] - found[0] < max_length
+        allowed = [0, *(place for place in range(size) if in_context[place])]
+        probability = (
+            start[0, allowed].softmax(0)[allowed.index(found[0])] * end[0, allowed].softmax(0)[allowed.index(found[1])]
+        )
+        torch.testing.assert_close(values[0, 2], probability)
+
+
+contexts = st.lists(st.sampled_from(LETTERS), min_size=1, max_size=70).map(" ".join)
+
+
+@given(contexts=st.lists(contexts, min_size=1, max_size=3), seed=st.integers(0, 99))
+def test_windows_give_the_answer_that_the_whole_context_gives(contexts, seed):
+    rows = rows_of(*[("a b", context, None) for context in contexts])
+    model = LooksUp(seed)
+    whole, windowed = (
+        (kind := QuestionAnswering(config(max_length=length, window_overlap=10), ())).predict(
+            model, kind.encode(rows, TOKENIZER), tiny.machine()
+        )
+        for length in (128, 25)
+    )
+    assert windowed.texts == whole.texts
+    np.testing.assert_array_equal(windowed.starts, whole.starts)
+    np.testing.assert_allclose(windowed.scores, whole.scores)
+    np.testing.assert_allclose(windowed.null_scores, whole.null_scores)
+
+
+@pytest.mark.parametrize("word", ["Café", "CAFE\u0301", "cafe"])
+def test_the_answer_is_cut_from_the_original_text(word):
+    kind = QuestionAnswering(config(), ())
+    context = f"a  b,\n{word}! c"
+    model = LooksUp(cafe=9.0)
+    predictions = kind.predict(model, kind.encode(rows_of(("a", context, word)), TOKENIZER), tiny.machine())
+    assert predictions.texts == [word]
+    assert context[predictions.starts[0] :].startswith(word)
+
+
+def test_a_context_without_tokens_has_no_answer():
+    kind = QuestionAnswering(config(), ())
+    rows = rows_of(("a", "\u200b", None), ("a", "b", "b"))
+    predictions = kind.predict(LooksUp(), kind.encode(rows, TOKENIZER), tiny.machine())
+    assert predictions.texts == ["", "b"]
+    assert np.isfinite(predictions.null_scores).all() and np.isfinite(predictions.scores).all()
+    calibration = kind.calibrate(rows, predictions)
+    assert np.isfinite(calibration[NO_ANSWER_THRESHOLD])
+    assert kind.scores(kind.statistics(rows, predictions, calibration))["f1"] == 1.0
+
+
+# ---- loss
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_the_loss_is_the_mean_cross_entropy_of_both_ends_over_cls_and_context(label_smoothing):
+    kind = QuestionAnswering(config(), ())
+    rows = rows_of(("a b", "c d e", "d e"), ("a", "f g h i j", "j"), ("a b c", "d", None))
+    batch = kind.encode(rows, TOKENIZER).batch(np.arange(3))
+    model = LooksUp()
+    logits = model(batch["input_ids"], None, None)
+    expected = []
+    for row in range(3):
+        allowed = [0, *batch["in_context"][row].nonzero()[:, 0].tolist()]
+        for side, label in zip(logits, batch["labels"][row].tolist(), strict=True):
+            target = torch.tensor(allowed.index(label))
+            expected.append(F.cross_entropy(side[row, allowed], target, label_smoothing=label_smoothing))
+    loss = kind.loss(model, batch, LossOptions(label_smoothing, None))
+    torch.testing.assert_close(loss, torch.stack(expected).mean())
+
+
+# ---- threshold, scores, table
+
+
+def predictions_of(texts, margins):
+    zeros = np.zeros(len(texts))
+    return AnswerPredictions(texts, zeros.astype(np.int64), zeros, np.array(margins, dtype=float), zeros + 0.5)
+
+
+def test_dev_decides_a_threshold_only_where_it_has_questions_without_an_answer():
+    kind = QuestionAnswering(config(), ())
+    answered = rows_of(("a", "b c", "b"), ("a", "b c", "c"))
+    assert kind.calibrate(answered, predictions_of(["b", "c"], [5, 5])) == {}
+    mixed = rows_of(("a", "b c", "b"), ("a", "b c", None), ("a", "b c", "c"))
+    predictions = predictions_of(["b", "c", "b"], [-2.0, 1.0, 0.5])
+    calibration = kind.calibrate(mixed, predictions)
+    assert calibration == {NO_ANSWER_THRESHOLD: -2.0}
+    assert given_answers(predictions, calibration) == ["b", "", ""]
+    assert kind.scores(kind.statistics(mixed, predictions, calibration)) == pytest.approx({
+        "f1": 2 / 3, "exact_match": 2 / 3, "has_answer_f1": 0.5, "has_answer_exact_match": 0.5,
+        "no_answer_f1": 1.0, "no_answer_exact_match": 1.0,
+    })  # fmt: skip
+
+
+def test_the_threshold_is_tuned_for_the_metric_of_the_task():
+    rows = rows_of(("a", "b c d", "b c"), ("a", "b c d", "c d"), ("a", "b", None))
+    predictions = predictions_of(["b", "d", "b"], [0.0, 1.0, 2.0])
+    assert QuestionAnswering(config(metric="f1"), ()).calibrate(rows, predictions)[NO_ANSWER_THRESHOLD] == 1.0
+    assert QuestionAnswering(config(metric="exact_match"), ()).calibrate(rows, predictions)[NO_ANSWER_THRESHOLD] < 0.0
+
+
+def test_the_table_shows_what_is_given_and_how_sure_the_model_is():
+    kind = QuestionAnswering(config(), ())
+    rows = rows_of(("a", "b c", "b"), ("a", "b c", None))
+    table = kind.table(rows, predictions_of(["b c", "c"], [-1.0, 1.0]), {NO_ANSWER_THRESHOLD: 0.0}).to_pydict()
+    assert table["gold"] == ["b", ""]
+    assert table["predicted"] == ["b c", ""]
+    assert table["correct"] == pytest.approx([2 / 3, 1.0])
+    assert table["score"] == pytest.approx([0.5, 1 / (1 + np.exp(-1))])
+    assert {"id", "title", "question", "context"} <= set(table)
+
+
+def test_a_model_that_gives_every_question_the_same_answer_is_degenerate():
+    kind = QuestionAnswering(config(), ())
+    rows = rows_of(("a", "b c", "b"), ("a", "b c", None))
+    assert kind.is_degenerate(rows, predictions_of(["b", "c"], [1.0, 1.0]), {NO_ANSWER_THRESHOLD: 0.0})
+    assert not kind.is_degenerate(rows, predictions_of(["b", "c"], [1.0, 1.0]), {})
+
+
+def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_that_can_be_right():
+    answered = rows_of(("a", "  The cat sat. The dog did not.\nMore.", "cat"), ("a", "A title\nAnd text.", "title"))
+    [first] = answer_baselines(answered, answered, {"test": answered})
+    assert first.predictions["test"].texts == ["The cat sat.", "A title"]
+    assert first.predictions["dev"].starts.tolist() == [2, 0]
+    mixed = rows_of(("a", "b c", "b"), ("a", "b c", None))
+    _, never = answer_baselines(mixed, mixed, {"test": mixed})
+    kind = QuestionAnswering(config(), ())
+    assert never.name == "no_answer"
+    assert kind.scores(kind.statistics(mixed, never.predictions["test"], {}))["no_answer_f1"] == 1.0
+
+
+# ---- training
+
+
+def learnable(num_rows, *, seed, answered=1.0):
+    """The answer is the word that is from the second half of the vocabulary; some contexts have none."""
+    random = np.random.default_rng(seed)
+
+    def row():
+        context = [tiny.WORDS[number] for number in random.integers(0, 20, random.integers(3, 24))]
+        answer = None
+        if random.random() < answered:
+            answer = tiny.WORDS[random.integers(20, 40)]
+            context.insert(int(random.integers(0, len(context))), answer)
+        return tiny.WORDS[random.integers(0, 20)], " ".join(context), answer
+
+    return rows_of(*[row() for _ in range(num_rows)])
+
+
+@pytest.fixture(scope="module")
+def job(encoder_folder):
+    tokenizer = Tokenizer.load(encoder_folder)
+    kind = QuestionAnswering(config(max_length=20, window_overlap=6, max_question_length=2), ())
+
+    def split(num_rows, answered):
+        rows = learnable(num_rows, seed=num_rows, answered=answered)
+        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
+
+    def make(answered):
+        return FineTuningJob(
+            kind=kind,
+            config=finetuning_inputs.fine_tuning(num_epochs=5, learning_rate=1e-2, dropout_prob=0.0),
+            encoder="pretrained",
+            encoder_folder=encoder_folder,
+            train=split(192, answered),
+            dev=split(64, answered),
+            seed=0,
+            machine=tiny.machine(),
+            runtime=tiny.runtime(),
+        )
+
+    return make
+
+
+def test_a_small_model_learns_to_answer_and_is_the_same_after_saving(job, tmp_path):
+    made = job(1.0)
+    result = fine_tune(made)
+    assert result.calibration == {}
+    assert result.dev_scores["f1"] > 0.9
+    made.kind.save_model(result.model, tmp_path)
+    before, after = (
+        made.kind.predict(model, made.dev.encoded, made.machine)
+        for model in (result.model, made.kind.load_model(tmp_path))
+    )
+    assert before.texts == after.texts
+    np.testing.assert_allclose(before.scores, after.scores, rtol=1e-5)
+
+
+def test_a_small_model_learns_where_there_is_no_answer(job):
+    made = job(0.6)
+    result = fine_tune(made)
+    assert NO_ANSWER_THRESHOLD in result.calibration
+    assert result.dev_scores["has_answer_f1"] > 0.8 and result.dev_scores["no_answer_f1"] > 0.8
+
+
+def test_transformers_loads_the_saved_model_with_equal_logits(job, tmp_path):
+    made = job(1.0)
+    model = made.kind.new_model(made.encoder_folder, HeadSettings(dropout_prob=0.1, seed=1, attention="plain"))
+    made.kind.save_model(model, tmp_path)
+    theirs, info = BertForQuestionAnswering.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    batch = made.dev.encoded.batch(np.arange(8))
+    inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    with torch.no_grad():
+        ours, expected = model.eval()(**inputs), theirs.eval()(**inputs)
+    real = batch["attention_mask"] == 1
+    torch.testing.assert_close(ours.start[real], expected.start_logits[real], atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(ours.end[real], expected.end_logits[real], atol=1e-5, rtol=1e-4)
