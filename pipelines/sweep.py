@@ -1,6 +1,6 @@
 """sweep@TASK: the Optuna study of one task, its best configuration over seeds, its baselines (artifacts/sweep/TASK).
 
-    python pipelines/sweep.py task_name=docs_library sweep=paper_grid
+    python pipelines/sweep.py task_name=docs_library sweep=tpe_halving
 
 The work runs in a worker at runs/sweep@TASK/FINGERPRINT. Kill it and run the same command again: it goes on.
 """
@@ -16,7 +16,11 @@ def main(composed: dict[str, Any]) -> None:
     """Sweep, or go on with a sweep that was stopped."""
     with open_stage("sweep", composed) as stage:
         metrics = stage.work()
-        stage.record.log_artifact(stage.folder / "result" / "result.json", contains_text=True)
+        result = stage.folder / "result"
+        for name in ("plots", "trials.csv"):
+            stage.record.log_artifact(result / name, contains_text=False)
+        for name in ("result.json", "predictions.parquet", "errors.html"):
+            stage.record.log_artifact(result / name, contains_text=True)
         stage.finish(metrics)
 
 

@@ -10,32 +10,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pyarrow.parquet as pq
 from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
+from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.comparisons import Comparisons, compared
+from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
+from bertline.sweep.plots import write_plots
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, predictions_file
 from bertline.sweep.space import Params
 from bertline.sweep.study import curve_of, last_dev
-from bertline.sweep.summary import comparison, confident_errors, means, spread
+from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, comparison, confident_errors, means, spread
 from bertline.sweep.trial_tables import write_trials_csv
 from bertline.tasks.storage import read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "sweep"
 FORMAT_VERSION = 2
+_NUM_ERRORS_ON_PAGE = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcomes:
     """All that a sweep found out."""
 
+    studies: Mapping[Arm, optuna.Study]
     trials: Mapping[Arm, Sequence[FrozenTrial]]
     candidates: Sequence[Repetition]
     """The best configurations over seeds."""
@@ -77,7 +83,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
         "details": reading["details"],
-        "examples": {"confident_errors": confident_errors(predictions)},
+        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS)},
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
         "note": note,
@@ -87,6 +93,10 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
+        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE)
+        write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
+        for name, reason in write_plots(folder / "plots", outcomes.studies["encoder"], job.task.metric).items():
+            say(f"{job.task_name}: no plot of the {name.replace('_', ' ')}, as {reason}")
         _write_best(plan, best, folder / "best")
         content = {
             "task": job.task_name,

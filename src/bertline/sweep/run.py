@@ -55,11 +55,17 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
         run_repetitions(plan, others, workers)
         sync_repetition_events(plan, others)
-    with studies.store.reached():
-        trials = studies.trials()
     baselines = scored_baselines(plan)
-    outcomes = Outcomes(trials=trials, candidates=candidates, winners=chosen, others=others, baselines=baselines)
-    result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=note)
+    with studies.store.reached():
+        outcomes = Outcomes(
+            studies=studies.by_arm,
+            trials=studies.trials(),
+            candidates=candidates,
+            winners=chosen,
+            others=others,
+            baselines=baselines,
+        )
+        result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=note)
     say(_summary(result))
     return headline(result)
 

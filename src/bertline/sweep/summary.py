@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-_NUM_CONFIDENT_ERRORS = 20
+NUM_CONFIDENT_ERRORS = 20
+"""In result.json; the page of errors has more."""
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
@@ -62,20 +63,19 @@ def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return {name: {"mean": statistics.fmean(values), "std": spread(values)} for name, values in by_name.items()}
 
 
-def confident_errors(predictions: pa.Table) -> list[dict[str, Any]]:
+def confident_errors(predictions: pa.Table, most: int) -> list[dict[str, Any]]:
     """The wrong predictions that the model was surest of, surest first.
 
     Args:
         predictions: As `TaskKind.table` gives them. Where being right has degrees, below one half is wrong. Long texts
             and lists are cut.
+        most: Gives so many at most.
     """
     verdicts = predictions.select(["score", "correct"]).to_pylist()
     wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < _RIGHT_FROM]
     wrong.sort(key=lambda place: (-(verdicts[place]["score"] or 0.0), float(verdicts[place]["correct"]), place))
     inputs = [name for name in predictions.column_names if name not in _VERDICT and not name.startswith("probability_")]
-    rows = predictions.select(["id", *inputs, "gold", "predicted", "score"]).take(
-        pa.array(wrong[:_NUM_CONFIDENT_ERRORS], pa.int64())
-    )
+    rows = predictions.select(["id", *inputs, "gold", "predicted", "score"]).take(pa.array(wrong[:most], pa.int64()))
     return [{name: _shortened(value) for name, value in row.items()} for row in rows.to_pylist()]
 
 

@@ -31,7 +31,8 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
     [
         "examples=sentence_pairs_static",
         "tokenizer=wordpiece_cased",
-        "sweep=paper_grid",
+        "sweep=default",
+        "sweep=tpe_halving",
         "schedule=cosine",
         "schedule=constant",
         "corpus=text",
