@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import assert_never
 
 from bertline.corpus.config import PythonDocsConfig
-from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
@@ -13,6 +14,7 @@ from bertline.tasks.built import BuiltTask
 from bertline.tasks.classification_data import classification_task
 from bertline.tasks.config import (
     ClassificationTaskConfig,
+    FillMaskTaskConfig,
     QuestionAnsweringTaskConfig,
     RegressionTaskConfig,
     RerankingTaskConfig,
@@ -21,6 +23,7 @@ from bertline.tasks.config import (
     TaskConfig,
     TokenClassificationTaskConfig,
 )
+from bertline.tasks.fill_mask_data import fill_mask_task
 from bertline.tasks.question_data import question_task
 from bertline.tasks.regression_data import regression_task
 from bertline.tasks.reranking_data import reranking_task
@@ -96,8 +99,10 @@ def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_wor
             return summary_task(config)
         case TokenClassificationTaskConfig():
             return token_classification_task(name, config, python_docs, num_workers=num_workers)
+        case FillMaskTaskConfig():
+            return fill_mask_task(config)
         case _:
-            raise ConfigError(f"{config.kind} is not there yet")
+            assert_never(config)
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:

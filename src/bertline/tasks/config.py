@@ -249,6 +249,16 @@ class FillMaskTaskConfig(BaseTaskConfig):
     """Most tokens that are scored in a row: one forward pass each; None scores all."""
     metric: Literal["top1_accuracy", "topk_accuracy", "negative_log_perplexity"]
 
+    def __post_init__(self) -> None:
+        # Not super(): a dataclass with slots is another class than the one that `super` would look for.
+        BaseTaskConfig.__post_init__(self)
+        for name in ("top_k", "max_scored_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, found {value}")
+        if not 0 < self.mask_prob < 1:
+            raise ValueError(f"mask_prob must be above 0 and below 1, found {self.mask_prob}")
+
 
 TaskConfig = (
     ClassificationTaskConfig

@@ -255,6 +255,8 @@ class PlainTextSourceConfig:
     test_file: str | None
     text_column: str
     encoding: str
+    on_bad_row: OnBadRow
+    """A table's empty texts and missing columns; blank lines of a text file are no rows."""
 
 
 def _check_names(extra_tests: dict[str, str]) -> None:

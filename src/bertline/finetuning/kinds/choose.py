@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.fill_mask import FillMask
 from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
 from bertline.finetuning.kinds.regression import Regression
@@ -14,9 +15,9 @@ from bertline.finetuning.kinds.reranking import Reranking
 from bertline.finetuning.kinds.retrieval import Retrieval
 from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
-from bertline.foundation.errors import ConfigError
 from bertline.tasks.config import (
     ClassificationTaskConfig,
+    FillMaskTaskConfig,
     QuestionAnsweringTaskConfig,
     RegressionTaskConfig,
     RerankingTaskConfig,
@@ -44,5 +45,7 @@ def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, A
             return Reranking(config, labels)
         case SummarisationTaskConfig():
             return Summarisation(config, labels)
+        case FillMaskTaskConfig():
+            return FillMask(config, labels)
         case _:
-            raise ConfigError(f"{config.kind} is not there yet")
+            assert_never(config)

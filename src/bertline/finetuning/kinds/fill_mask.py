@@ -1,0 +1,285 @@
+"""Filling blanks with the pretraining head: scored token by token, trained as in pretraining (paper, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy, mask_rows, max_targets
+from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts
+from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.foundation.seeds import seed_for
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.huggingface import load_pretraining_model, load_with_head, save_model
+from bertline.tasks.metrics.fill_mask import STATISTICS, pseudo_perplexity, scores_of
+from bertline.tasks.stored_rows import PlainRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+# Paper, section 3.1: of the targets 80 % show [MASK], 10 % a random piece, 10 % themselves.
+_REPLACE_WITH_MASK_PROB, _REPLACE_WITH_RANDOM_PROB = 0.8, 0.1
+# Tokens that are scored at once: a copy of its sequence goes through the model for each token.
+_TOKENS_OF_A_BATCH = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPassages:
+    """Sequences, and which of their tokens are scored."""
+
+    sequences: Sequences
+    keys: NDArray[np.uint64]
+    """[N] what a row's masks are drawn from: a hash of its id, so that its place among the rows does not matter."""
+    rows: NDArray[np.int64]
+    """[T] the row of each token that is scored, ascending."""
+    positions: NDArray[np.int64]
+    """[T] its position in the sequence."""
+    policy: MaskingPolicy
+    pieces: tuple[str, ...]
+    """Of the vocabulary."""
+
+    @property
+    def gold(self) -> NDArray[np.int64]:
+        """[T] the true pieces."""
+        return self.sequences.input_ids[self.rows, self.positions]
+
+
+@dataclass(frozen=True, slots=True)
+class FilledBlanks:
+    """What a model says of each token when that one alone is masked; T tokens of all rows, in order."""
+
+    rows: NDArray[np.int64]
+    """[T] row of each token."""
+    gold: NDArray[np.int64]
+    """[T] ids of the true pieces."""
+    log_probs: NDArray[np.float32]
+    """[T] of the true pieces, in nats."""
+    ranks: NDArray[np.int64]
+    """[T] how many pieces were held more likely than the true one; 0 is a hit."""
+    guesses: NDArray[np.int64]
+    """[T] ids of the most likely pieces."""
+    guess_probs: NDArray[np.float32]
+    """[T] their probabilities."""
+    pieces: tuple[str, ...]
+    """Of the vocabulary."""
+
+
+class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
+    """Each token masked once, one at a time (pseudo-log-likelihood; Salazar et al., arXiv 1910.14659).
+
+    [UNK] is neither scored nor learnt, as in pretraining. A text longer than `max_length` tokens is cut. Scores of
+    encoders with different vocabularies count different tokens and cannot be compared.
+    """
+
+    rows_class = PlainRows
+
+    def new_model(self, folder: Path, head: HeadSettings) -> BertForPreTraining:
+        return load_with_head(
+            folder,
+            lambda config, vocab_size, pad_token_id: BertForPreTraining(
+                config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=head.attention
+            ),
+            dropout_prob=head.dropout_prob,
+            seed=head.seed,
+        )
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
+        return load_pretraining_model(folder, attention=attention)
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        save_model(model, folder)
+
+    def has_new_head(self, model: nn.Module) -> bool:
+        """The head is pretraining's own; loading warns where a checkpoint lacks it."""
+        return False
+
+    def encode(self, rows: PlainRows, tokenizer: Tokenizer) -> EncodedPassages:
+        sequences = encode_texts(rows.texts, None, tokenizer, max_length=self.config.max_length)
+        is_special = np.zeros(tokenizer.vocab_size, dtype=bool)
+        is_special[list(tokenizer.special_ids)] = True
+        places = [
+            _evenly(np.flatnonzero(~is_special[ids[:length]]), self.config.max_scored_tokens)
+            for ids, length in zip(sequences.input_ids, sequences.lengths, strict=True)
+        ]
+        return EncodedPassages(
+            sequences=sequences,
+            keys=np.array([seed_for("passage", row) for row in rows.ids], dtype=np.uint64),
+            rows=np.repeat(np.arange(len(places)), [len(each) for each in places]),
+            positions=np.concatenate([*places, np.zeros(0, dtype=np.int64)]),
+            policy=MaskingPolicy(
+                mask_prob=self.config.mask_prob,
+                replace_with_mask_prob=_REPLACE_WITH_MASK_PROB,
+                replace_with_random_prob=_REPLACE_WITH_RANDOM_PROB,
+                static=False,
+                vocab_size=tokenizer.vocab_size,
+                pad_id=tokenizer.pad_id,
+                mask_id=tokenizer.mask_id,
+                special_ids=tuple(sorted(tokenizer.special_ids)),
+            ),
+            pieces=tokenizer.pieces,
+        )
+
+    def lengths(self, encoded: EncodedPassages) -> NDArray[np.int64]:
+        return encoded.sequences.lengths
+
+    def training_batches(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> Batches:
+        return _MaskedBatches(encoded, batch_size=batch_size, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """The mean over the targets of the batch; 0 without any."""
+        names = ("input_ids", "token_type_ids", "attention_mask", "masked_positions")
+        logits = model(*(batch[name] for name in names)).mlm_logits
+        labels = batch["masked_labels"].flatten()
+        total = F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            labels,
+            ignore_index=UNUSED_LABEL,
+            reduction="sum",
+            label_smoothing=options.label_smoothing,
+        )
+        return total / (labels != UNUSED_LABEL).sum().clamp(min=1)
+
+    def predict(self, model: nn.Module, encoded: EncodedPassages, machine: Machine) -> FilledBlanks:
+        gold = encoded.gold
+        count = len(gold)
+        log_probs, guess_probs = (np.zeros(count, dtype=np.float32) for _ in range(2))
+        ranks, guesses = (np.zeros(count, dtype=np.int64) for _ in range(2))
+        with evaluating(model, machine) as forward:
+            for chosen, batch in _scored_batches(encoded):
+                on_device = [tensor.to(machine.device) for tensor in batch]
+                logits = forward(*on_device).mlm_logits[:, 0].float()
+                truth = torch.from_numpy(gold[chosen]).to(machine.device)[:, None]
+                of_truth = logits.gather(1, truth)
+                # Of equally likely pieces the one with the lowest id counts as the first, as for `argmax`.
+                before = torch.arange(logits.shape[1], device=logits.device) < truth
+                ranks[chosen] = ((logits > of_truth) | ((logits == of_truth) & before)).sum(1).cpu().numpy()
+                normaliser = logits.logsumexp(1)
+                log_probs[chosen] = (of_truth[:, 0] - normaliser).cpu().numpy()
+                best, best_ids = logits.max(1)
+                guesses[chosen] = best_ids.cpu().numpy()
+                guess_probs[chosen] = (best - normaliser).exp().cpu().numpy()
+        return FilledBlanks(encoded.rows, gold, log_probs, ranks, guesses, guess_probs, encoded.pieces)
+
+    def statistics(
+        self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """[N, 4]: the sum of log probabilities, tokens scored, hits of the first guess and of the first `top_k`."""
+        columns = (
+            predictions.log_probs.astype(np.float64),
+            np.ones(len(predictions.rows)),
+            predictions.ranks == 0,
+            predictions.ranks < self.config.top_k,
+        )
+        totals = np.zeros((len(rows), len(STATISTICS)))
+        for number, column in enumerate(columns):
+            totals[:, number] = np.bincount(predictions.rows, weights=column, minlength=len(rows))
+        return totals
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        return scores_of(statistics)
+
+    def table(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> pa.Table:
+        """`gold` and `predicted` are the pieces in order; `correct` is the share of first guesses that are right."""
+        statistics = self.statistics(rows, predictions, calibration)
+        tokens = np.maximum(statistics[:, 1], 1)
+        sureness = np.bincount(predictions.rows, weights=predictions.guess_probs, minlength=len(rows))
+        bounds = np.searchsorted(predictions.rows, np.arange(len(rows) + 1))
+
+        def pieces(ids: NDArray[np.int64]) -> list[str]:
+            return [" ".join(predictions.pieces[piece] for piece in ids[start:end]) for start, end in pairwise(bounds)]
+
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": rows.texts,
+                "gold": pieces(predictions.gold),
+                "predicted": pieces(predictions.guesses),
+                "score": sureness / tokens,
+                "correct": statistics[:, 2] / tokens,
+                "tokens": statistics[:, 1].astype(np.int64),
+                "log_prob": statistics[:, 0],
+            }
+        )
+
+    def details(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> dict[str, Any]:
+        """`pseudo_perplexity`, for which lower is better, and how many tokens were scored."""
+        statistics = self.statistics(rows, predictions, calibration)
+        return {"pseudo_perplexity": pseudo_perplexity(statistics), "scored_tokens": int(statistics[:, 1].sum())}
+
+    def is_degenerate(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> bool:
+        return len(predictions.guesses) > 1 and len(np.unique(predictions.guesses)) == 1
+
+
+class _MaskedBatches:
+    """Batches with targets that are another choice in each epoch, a function of seed, epoch and row."""
+
+    def __init__(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> None:
+        self._encoded = encoded
+        self._seed = seed
+        self._epoch = -1
+        self._batches = LengthSortedBatches(encoded.sequences.lengths, self._make, batch_size=batch_size, seed=seed)
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._epoch += 1
+        yield from self._batches
+
+    def _make(self, indices: NDArray[np.integer]) -> Batch:
+        encoded = self._encoded
+        batch = encoded.sequences.batch(indices)
+        masked = mask_rows(
+            batch["input_ids"].numpy(),
+            encoded.keys[indices],
+            seed=self._seed,
+            epoch=self._epoch,
+            policy=encoded.policy,
+            # A single passage has one special piece fewer than the pairs that the function counts for.
+            num_columns=max_targets(batch["input_ids"].shape[1] + 1, encoded.policy.mask_prob),
+        )
+        return {
+            **batch,
+            "input_ids": torch.from_numpy(masked.input_ids),
+            "masked_positions": torch.from_numpy(masked.masked_positions),
+            "masked_labels": torch.from_numpy(masked.masked_labels),
+        }
+
+
+def _scored_batches(encoded: EncodedPassages) -> Iterator[tuple[NDArray[np.integer], tuple[Tensor, ...]]]:
+    """Copies of the sequences with one token masked in each: which tokens, and the model's arguments.
+
+    The longest come first, about as many tokens in each batch.
+    """
+    lengths = encoded.sequences.lengths[encoded.rows]
+    order = np.argsort(-lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        chosen = order[start : start + max(1, _TOKENS_OF_A_BATCH // int(lengths[order[start]]))]
+        start += len(chosen)
+        batch = encoded.sequences.batch(encoded.rows[chosen])
+        positions = torch.from_numpy(encoded.positions[chosen])[:, None]
+        masked = batch["input_ids"].scatter(1, positions, encoded.policy.mask_id)
+        yield chosen, (masked, batch["token_type_ids"], batch["attention_mask"], positions)
+
+
+def _evenly(places: NDArray[np.int64], most: int | None) -> NDArray[np.int64]:
+    """At most so many of the places, spread over all of them.
+
+    >>> _evenly(np.arange(10), 4).tolist(), _evenly(np.arange(3), 4).tolist(), _evenly(np.arange(9), 1).tolist()
+    ([1, 3, 6, 8], [0, 1, 2], [4])
+    """
+    if most is None or len(places) <= most:
+        return places
+    return places[((np.arange(most) + 0.5) * len(places) / most).astype(np.int64)]

@@ -1,0 +1,68 @@
+"""Passages without labels: a line each of a text file, or a column of a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.source_config import PlainTextSourceConfig
+from bertline.tasks.table_files import Record, TableLayout, read_records
+
+_TEXT_FILE = ".txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage."""
+
+    id: str
+    """The file and the line (Parquet: the row, from 1)."""
+    text: str
+
+
+def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) -> list[Passage]:
+    """The passages of a `.txt` file, a line each, or of CSV, TSV, JSONL or Parquet (all but Parquet also as `.gz`).
+
+    Blank lines of a text file are passed over; an empty text in a table is a bad row.
+
+    Raises:
+        DataError: Naming file and line of what cannot be read, or of a row that cannot be used.
+    """
+    is_text = path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE)
+    layout = TableLayout(
+        # A text file is a table of one column without a name: no line of it is ever cut into fields.
+        format="tsv" if is_text else "auto",
+        header=not is_text,
+        quoting=not is_text,
+        encoding=config.encoding,
+        max_fields=1 if is_text else None,
+    )
+    found: list[Passage] = []
+    for record in read_records(path, layout, bad_rows):
+        if is_text:
+            text = str(record.values[0]).strip()
+            if text:
+                found.append(Passage(record.where, text))
+            continue
+        try:
+            found.append(Passage(record.where, _text(record, config.text_column)))
+        except BadRow as bad:
+            place = f"{path}:{record.where.rpartition(':')[2]}"
+            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Mend or remove the row."))
+    return found
+
+
+def _text(record: Record, column: str) -> str:
+    if column not in record.values:
+        existing = ", ".join(repr(name) for name in record.values) or "none"
+        raise BadRow(
+            "missing_column", f"there is no column {column!r} (source.text_column); the columns are {existing}"
+        )
+    value: Any = record.values[column]
+    if value is not None and not isinstance(value, str):
+        raise BadRow("wrong_type", f"{column!r} is {value!r}, which is no text")
+    if not value or not value.strip():
+        raise BadRow("empty_text", f"the text in column {column!r} is empty")
+    return value.strip()

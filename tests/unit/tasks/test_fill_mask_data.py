@@ -1,0 +1,121 @@
+"""Passages from text files and tables."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.config import FillMaskTaskConfig
+from bertline.tasks.fill_mask_data import fill_mask_task
+from bertline.tasks.source_config import PlainTextSourceConfig
+
+
+def config(path, source=None, **changes):
+    fields = {
+        "kind": "text", "path": str(path), "train_file": None, "dev_file": None, "test_file": None,
+        "text_column": "text", "encoding": "utf-8-sig", "on_bad_row": "error",
+    }  # fmt: skip
+    task = {
+        "kind": "fill_mask", "source": PlainTextSourceConfig(**{**fields, **(source or {})}), "top_k": 5,
+        "mask_prob": 0.15, "max_scored_tokens": 8, "metric": "top1_accuracy", "max_length": 32,
+        "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+        "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+    }  # fmt: skip
+    return FillMaskTaskConfig(**{**task, **changes})
+
+
+def all_texts(task):
+    return sorted(text for rows in task.splits.values() for text in rows.texts)
+
+
+TEXTS = [f'passage, "number"\t{i} stands here' for i in range(50)]
+
+
+def write(path, texts):
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"text": texts}), path)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
+    elif path.suffix == ".csv":
+        rows = ['"' + text.replace('"', '""') + '"' for text in texts]
+        path.write_text("\n".join(["text", *rows]) + "\n", encoding="utf-8")
+    elif path.suffix == ".gz":
+        path.write_bytes(gzip.compress("\n".join(texts).encode()))
+    else:
+        path.write_text("\ufeff" + "\r\n \r\n".join(texts) + "\r\n\r\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.csv", "a.parquet"])
+def test_the_same_passages_come_out_of_every_format(tmp_path, name):
+    write(tmp_path / name, TEXTS)
+    task = fill_mask_task(config(tmp_path / name))
+    assert all_texts(task) == sorted(TEXTS)
+    assert task.labels == ()
+    assert all(len(rows) >= 5 for rows in task.splits.values())
+    ids = [row for rows in task.splits.values() for row in rows.ids]
+    assert len(set(ids)) == 50 and all(row.startswith(f"{name}:") for row in ids)
+
+
+def test_a_folder_names_its_files_and_what_stands_in_two_splits_is_counted(tmp_path):
+    (tmp_path / "train.txt").write_text("one two\nthree four\nfive six\nFive  six\n")
+    (tmp_path / "test.txt").write_text("Three FOUR\nseven\n")
+    (tmp_path / "dev.txt").write_text("eight\nseven\n")
+    task = fill_mask_task(config(tmp_path, {"train_file": "train.txt", "dev_file": "dev.txt", "test_file": "test.txt"}))
+    assert {split: sorted(rows.texts) for split, rows in task.splits.items()} == {
+        "train": ["Five  six", "five six", "one two"],
+        "dev": ["eight"],
+        "test": ["Three FOUR", "seven"],
+    }
+    assert task.dropped["dev_passage_also_in_test"] == 1
+    assert task.dropped["train_passage_also_in_dev_or_test"] == 1
+
+
+def test_equal_passages_are_on_one_side_and_the_order_is_that_of_the_seed(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join([*TEXTS, *(text.upper() for text in TEXTS)]))
+    task = fill_mask_task(config(tmp_path / "a.txt"))
+    sides = {split: {text.casefold() for text in rows.texts} for split, rows in task.splits.items()}
+    assert not (sides["train"] & sides["test"] or sides["train"] & sides["dev"] or sides["dev"] & sides["test"])
+    assert sum(len(rows) for rows in task.splits.values()) == 100
+    again, other = (fill_mask_task(config(tmp_path / "a.txt", split_seed=seed)) for seed in (0, 1))
+    assert again.splits["train"].ids == task.splits["train"].ids != other.splits["train"].ids
+
+
+def test_only_as_many_train_rows_are_kept_as_anything_needs(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(TEXTS))
+    task = fill_mask_task(config(tmp_path / "a.txt", num_train_rows=10, label_efficiency_rows=(5, 12)))
+    assert len(task.splits["train"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "reason"),
+    [
+        ('{"text": ""}', r"a\.jsonl:3: the text in column 'text' is empty", "empty_text"),
+        ('{"text": null}', r"a\.jsonl:3: the text in column 'text' is empty", "empty_text"),
+        ('{"text": 7}', r"a\.jsonl:3: 'text' is 7, which is no text", "wrong_type"),
+        ('{"body": "x"}', r"a\.jsonl:3: there is no column 'text'.*the columns are 'body'", "missing_column"),
+    ],
+    ids=["empty", "null", "number", "column"],
+)
+def test_bad_rows_are_named_or_counted(tmp_path, line, message, reason):
+    path = tmp_path / "a.jsonl"
+    write(path, TEXTS)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], line, *lines[2:]]))
+    with pytest.raises(DataError, match=message):
+        fill_mask_task(config(path))
+    task = fill_mask_task(config(path, {"on_bad_row": "skip"}))
+    assert task.dropped[reason] == 1
+    assert all_texts(task) == sorted(TEXTS)
+
+
+def test_a_text_in_another_encoding_names_the_line_and_the_key(tmp_path):
+    (tmp_path / "a.txt").write_bytes("eins\nzwei\nMärz\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"a\.txt:3 is not text in utf-8-sig\. Set source\.encoding"):
+        fill_mask_task(config(tmp_path / "a.txt"))
+    task = fill_mask_task(config(tmp_path / "a.txt", {"encoding": "latin-1"}))
+    assert "März" in all_texts(task)
