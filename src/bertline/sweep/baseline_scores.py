@@ -15,6 +15,7 @@ from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.choose import baselines_of
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
+from bertline.tokenization.tokenizer import Tokenizer
 
 _SCORES = "scores.json"
 
@@ -38,7 +39,8 @@ def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Fit and score the baselines, or read what an earlier call wrote."""
     folder = plan.job.run_folder / "baselines"
     if not (folder / _SCORES).exists():
-        _score_into(folder, plan.job, kind_of(plan.job, plan.starts["encoder"]))
+        start = plan.starts["encoder"]
+        _score_into(folder, plan.job, kind_of(plan.job, start), Tokenizer.load(start.folder))
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
@@ -48,15 +50,17 @@ def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     ]
 
 
-def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any]) -> None:
+def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], tokenizer: Tokenizer) -> None:
     read = {name: kind.read(job.task_folder, name) for name in ("train", "dev", *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
-    baselines = baselines_of(kind, train, dev, read)
+    baselines = baselines_of(kind, train, dev, read, tokenizer)
     by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
     for rows in sorted(set(job.task.label_efficiency_rows) | {len(train)}) if job.task.label_efficiency_rows else []:
         fewer = (
-            baselines if rows == len(train) else baselines_of(kind, all_train.first(rows), dev, {"test": read["test"]})
+            baselines
+            if rows == len(train)
+            else baselines_of(kind, all_train.first(rows), dev, {"test": read["test"]}, tokenizer)
         )
         for baseline in fewer:
             by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
