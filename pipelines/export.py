@@ -1,4 +1,4 @@
-"""export: Hugging Face folders with model cards, checked against transformers, registered in MLflow (artifacts/export).
+"""export: Hugging Face folders with ONNX files and cards, checked against transformers, registered (artifacts/export).
 
 python pipelines/export.py export.model_name=my-encoder
 """
@@ -6,6 +6,7 @@ python pipelines/export.py export.model_name=my-encoder
 from typing import Any
 
 from bertline.export.build import build_export
+from bertline.export.facts import standing_of
 from bertline.line.opened import open_stage
 from bertline.line.provenance import git_commit
 from bertline.line.summary import line_facts, line_folders
@@ -29,9 +30,14 @@ def main(composed: dict[str, Any]) -> None:
         if config.register:
             tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
             stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias, tags=tags)
-            for task in folders.sweeps:
-                name = f"{config.model_name}-{task}"
-                stage.tracker.register(name, stage.output / task, alias=config.alias, tags=tags)
+            for task, sweep in folders.sweeps.items():
+                stage.tracker.register(
+                    f"{config.model_name}-{task}",
+                    stage.output / task,
+                    alias=config.alias,
+                    tags=tags,
+                    standing=standing_of(sweep, alias=config.champion_alias),
+                )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""predict: a finished task's classifier, or the encoder's vectors, over a file of any size.
+"""predict: a finished task's model, or the encoder's vectors, over a file of any size.
 
 python pipelines/predict.py task_name=docs_library input=passages.txt output=predictions.jsonl
+python pipelines/predict.py task_name=docs_search input=queries.csv documents=functions.jsonl output=found.jsonl
 python pipelines/predict.py task_name=embed input=passages.csv text_column=body output=vectors.parquet
 """
 
@@ -13,7 +14,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
-from bertline.inference.predict import FileColumns, predict_file
+from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
 from bertline.line.stages import stage_named
 from composition import recipe
 
@@ -29,9 +30,18 @@ def main(asked: dict[str, Any]) -> None:
         model,
         STARTED_IN / asked["input"],
         STARTED_IN / asked["output"],
-        columns=FileColumns(text=asked["text_column"], text_pair=asked["text_pair_column"], encoding=asked["encoding"]),
+        columns=FileColumns(
+            text=asked["text_column"],
+            text_pair=asked["text_pair_column"],
+            question=asked["question_column"],
+            context=asked["context_column"],
+            query=asked["query_column"],
+            candidates=asked["candidates_column"],
+            encoding=asked["encoding"],
+        ),
         batch_size=asked["batch_size"],
-        output="vectors" if asked["task_name"] == "embed" else "labels",
+        output="vectors" if asked["task_name"] == "embed" else "predictions",
+        documents=documents_of(asked),
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
     say(f"{asked['output']}: {done.num_rows:,} rows{cut}")
@@ -45,12 +55,27 @@ def check(asked: dict[str, Any]) -> None:
         codecs.lookup(asked["encoding"])
     except LookupError:
         raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
+    if asked["top_k"] < 1:
+        raise ConfigError(f"top_k must be at least 1, found {asked['top_k']}")
     manifest = Path(stage_named("task_data").output.format(task=asked["task_name"])) / MANIFEST_NAME
     if asked["model_folder"] is None and manifest.exists():
-        pairs = read_json(manifest)["pair"]
-        if pairs != (asked["text_pair_column"] is not None):
+        pairs = read_json(manifest).get("pair")
+        if pairs is not None and pairs != (asked["text_pair_column"] is not None):
             wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
             raise ConfigError(f"task {asked['task_name']} takes {wanted}")
+
+
+def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:
+    """The documents that are searched, where there are any."""
+    if asked["documents"] is None:
+        return None
+    return DocumentsFile(
+        path=STARTED_IN / asked["documents"],
+        id_column=asked["document_id_column"],
+        text_column=asked["document_text_column"],
+        title_column=asked["document_title_column"],
+        top_k=asked["top_k"],
+    )
 
 
 def folder_of(asked: dict[str, Any]) -> Path | str:

@@ -17,6 +17,7 @@ from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.inference.served.base import ServedTask, require_texts
+from bertline.inference.served.blanks import Guess, fill_blanks, sequence_of
 from bertline.inference.served.rankings import Hit, ServedRetrieval, hits
 from bertline.inference.served.texts import Prediction, ServedClassification
 from bertline.modeling.bert import BertForPreTraining, BertModel, EncodedInDetail
@@ -27,13 +28,6 @@ __all__ = ["Attentions", "Guess", "Hit", "LoadedModel", "Prediction", "TokenVect
 
 Pooling = Literal["mean", "cls"]
 Role = Literal["query", "document"]
-
-
-class Guess(NamedTuple):
-    """A piece for a blank."""
-
-    token: str
-    probability: float
 
 
 class Attentions(NamedTuple):
@@ -133,20 +127,7 @@ class LoadedModel:
         """
         if not isinstance(self.model, BertForPreTraining):
             raise self._cannot("fill blanks", "masked language model head", "artifacts/pretrain or an encoder's export")
-        ids = self._sequence_of(text, None)[0]
-        blanks = [position for position, piece in enumerate(ids) if piece == self.tokenizer.mask_id]
-        if not blanks:
-            raise DataError(f"no [MASK] in {text!r}; write [MASK] where a word is missing.")
-        input_ids, token_type_ids = self._tensors(ids, [0] * len(ids))
-        with torch.no_grad():
-            output = self.model(input_ids, token_type_ids, None, torch.tensor([blanks], device=self.device))
-            probabilities = output.mlm_logits[0].softmax(-1)  # [blanks, V]
-        special = torch.tensor(sorted(self.tokenizer.special_ids), device=self.device)
-        best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, self.tokenizer.vocab_size - len(special)))
-        return [
-            [Guess(*guess) for guess in zip(self.tokenizer.tokens(pieces), values, strict=True)]
-            for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        ]
+        return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 
     def embed(
         self,
@@ -212,21 +193,9 @@ class LoadedModel:
         return TokenVectors(tuple(self.tokenizer.tokens(ids)), detail.hidden_states[layer][0].cpu().numpy())
 
     def _in_detail(self, text: str, text_pair: str | None) -> tuple[list[int], EncodedInDetail]:
-        ids, types = self._sequence_of(text, text_pair)
+        ids, types = sequence_of(self.tokenizer, text, text_pair, self.max_length)
         with torch.no_grad():
             return ids, self.encoder.forward_in_detail(*self._tensors(ids, types))
-
-    def _sequence_of(self, text: str, text_pair: str | None) -> tuple[list[int], list[int]]:
-        """Ids and token types of one sequence. `[MASK]` is the mask; cutting could lose it, so too long is an error."""
-        tokenizer = self.tokenizer
-        ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
-        types = [0] * len(ids)
-        if text_pair is not None:
-            ids += [*tokenizer.encode(text_pair), tokenizer.sep_id]
-            types += [1] * (len(ids) - len(types))
-        if len(ids) > self.max_length:
-            raise DataError(f"the text has {len(ids)} tokens; {self.name} reads at most {self.max_length}. Shorten it.")
-        return ids, types
 
     def _tensors(self, ids: list[int], types: list[int]) -> tuple[Tensor, Tensor]:
         return torch.tensor([ids], device=self.device), torch.tensor([types], device=self.device)

@@ -11,6 +11,7 @@ from typing import Any, cast
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say, warn
 from bertline.tracking.addresses import is_local, masked
+from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.feeds import MetricsFeed
 from bertline.tracking.inputs import dataset_inputs
@@ -74,12 +75,16 @@ class MlflowTracker(Tracker):
     def set_line_tags(self, tags: Mapping[str, str]) -> None:
         self.put(lambda: self.store.set_tags(_known(self.run_id), tags))
 
-    def register(self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str]) -> str | None:
+    def register(
+        self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str], standing: Standing | None = None
+    ) -> str | None:
         if not self.outbox.flush() or self.run_id is None:
             warn(f"{name} was not registered: {masked(self._config.uri)} cannot be reached.")
             return None
         try:
-            return register_folder(self.store, self.run_id, name=name, folder=folder, alias=alias, tags=tags)
+            return register_folder(
+                self.store, self.run_id, name=name, folder=folder, alias=alias, tags=tags, standing=standing
+            )
         except Exception as error:
             warn(f"{name} was not registered: {masked(str(error))}")
             return None

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from bertline.foundation.files import sha256_of_path
+from bertline.foundation.progress import say
+from bertline.tracking.champions import Standing, Verdict, challenged
 from bertline.tracking.store import Store
 
 _CONTENT_TAG = "bertline.content"
+# The card has measured latencies, which are others each time.
+_CARD = "README.md"
 
 
-def register_folder(store: Store, run_id: str, *, name: str, folder: Path, alias: str, tags: Mapping[str, str]) -> str:
+def register_folder(
+    store: Store,
+    run_id: str,
+    *,
+    name: str,
+    folder: Path,
+    alias: str,
+    tags: Mapping[str, str],
+    standing: Standing | None = None,
+) -> str:
     """Upload the folder to the run, register it, point the alias at it; return the version.
 
-    Content that is registered already is not uploaded again. The version is the folder itself (config, safetensors,
-    tokenizer, model card), so `mlflow.artifacts.download_artifacts("models:/NAME@ALIAS")` gives what
-    `transformers` and `bertline.load` open; nothing is pickled.
+    Content that is registered already, but for the card, is not uploaded again. The version is the folder itself
+    (config, safetensors, tokenizer, model card), so `mlflow.artifacts.download_artifacts("models:/NAME@ALIAS")` gives
+    what `transformers` and `bertline.load` open; nothing is pickled.
+
+    Args:
+        store: Where.
+        run_id: Takes the files.
+        name: Of the registered model.
+        folder: What is registered.
+        alias: Moves to this version in any case.
+        tags: Of the version.
+        standing: How good it is: its own alias moves here only if the version that has it is beaten.
     """
     client = store.client
-    content = sha256_of_path(folder)
+    content = _content_of(folder)
     try:
         client.create_registered_model(name)
     except MlflowException as error:
@@ -38,4 +62,28 @@ def register_folder(store: Store, run_id: str, *, name: str, folder: Path, alias
         created = client.create_model_version(name, source, run_id=run_id, tags={**tags, _CONTENT_TAG: content})
         version = str(created.version)
     client.set_registered_model_alias(name, alias, version)
+    if standing is not None:
+        verdict = _challenge(client, name, version, standing)
+        for tag, value in standing.tags().items():
+            client.set_model_version_tag(name, version, tag, value)
+        if verdict.wins:
+            client.set_registered_model_alias(name, standing.alias, version)
+        say(f"{name} version {version} {verdict.reason}")
     return version
+
+
+def _challenge(client: MlflowClient, name: str, version: str, standing: Standing) -> Verdict:
+    champion = client.get_registered_model(name).aliases.get(standing.alias)
+    if champion is None:
+        return challenged(standing, None)
+    if str(champion) == version:
+        return Verdict(True, "is the champion already")
+    return challenged(standing, client.get_model_version(name, str(champion)).tags)
+
+
+def _content_of(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name != _CARD and not path.name.startswith("."):
+            digest.update(f"{path.name}\0{sha256_of_path(path)}\n".encode())
+    return digest.hexdigest()

@@ -10,6 +10,7 @@ from typing import Any
 
 from bertline.foundation.progress import warn
 from bertline.tracking.addresses import masked
+from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 
 
@@ -70,10 +71,13 @@ class Tracker:
     def set_line_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the line's run."""
 
-    def register(self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str]) -> str | None:
+    def register(
+        self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str], standing: Standing | None = None
+    ) -> str | None:
         """Make `folder` a version of the registered model `name` with this alias, and return the version.
 
-        The same content again gets the alias, not a second version. None where nothing is recorded.
+        The same content again gets the alias, not a second version. With a `standing`, its alias moves here too if
+        this version beats the one that has it. None where nothing is recorded.
         """
         return None
 

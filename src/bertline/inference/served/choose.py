@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.kinds.fill_mask import FillMask
 from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.question_answering import QuestionAnswering
 from bertline.finetuning.kinds.regression import Regression
@@ -16,6 +17,7 @@ from bertline.finetuning.task_file import FinishedTask
 from bertline.foundation.errors import ArtifactError
 from bertline.inference.served.answers import ServedQuestionAnswering
 from bertline.inference.served.base import ServedTask
+from bertline.inference.served.blanks import ServedFillMask
 from bertline.inference.served.rankings import ServedReranking, ServedRetrieval
 from bertline.inference.served.summaries import ServedSummarisation
 from bertline.inference.served.texts import ServedClassification, ServedMultiLabel, ServedRegression
@@ -31,6 +33,7 @@ _SERVED: dict[type, type[ServedTask]] = {
     Retrieval: ServedRetrieval,
     Reranking: ServedReranking,
     Summarisation: ServedSummarisation,
+    FillMask: ServedFillMask,
 }
 
 

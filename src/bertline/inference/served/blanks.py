@@ -1,0 +1,134 @@
+"""Blanks that are filled, and texts that are scored piece by piece, by the pretraining head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import torch
+
+from bertline.foundation.errors import DataError
+from bertline.inference.served.base import FileColumns, InputColumn, ServedTask, require_texts, row_ids
+from bertline.modeling.bert import BertForPreTraining
+from bertline.tasks.stored_rows import PlainRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+MASK = "[MASK]"
+
+
+class Guess(NamedTuple):
+    """A piece for a blank."""
+
+    token: str
+    probability: float
+
+
+class TextScore(NamedTuple):
+    """How well the model foresees each piece of a text from all the others."""
+
+    pseudo_perplexity: float
+    """Of the pieces that were scored (arXiv 1910.14659); lower is better, nan where there are none."""
+    log_prob: float
+    """Sum over these pieces, in nats."""
+    num_tokens: int
+    accuracy: float
+    """Share of first guesses that are right; nan where there are none."""
+
+
+class ServedFillMask(ServedTask):
+    """Scores of texts; in files blanks are filled too."""
+
+    def predict(self, texts: Sequence[str]) -> list[TextScore]:  # type: ignore[override]
+        """Each piece masked in turn and foreseen. `[MASK]` in a text is a word here; `fill_mask` fills it."""
+        read = require_texts(texts, "texts")
+        if not read:
+            return []
+        rows = PlainRows(row_ids(len(read)), read)
+        predictions = self.predictions(rows)
+        table = self.kind.table(rows, predictions, self.calibration)
+        scores = []
+        for tokens, log_prob, correct in zip(
+            *(table[name].to_pylist() for name in ("tokens", "log_prob", "correct")), strict=True
+        ):
+            perplexity = math.exp(-log_prob / tokens) if tokens else math.nan
+            scores.append(TextScore(perplexity, log_prob, tokens, correct if tokens else math.nan))
+        return scores
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.text, "text")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema(
+            [
+                ("predicted", pa.list_(pa.string())),
+                ("probability", pa.list_(pa.float64())),
+                ("pseudo_perplexity", pa.float64()),
+            ]
+        )
+
+    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+        """The likeliest piece of each blank; a pseudo-perplexity where there is no blank."""
+        (texts,) = inputs
+        max_length = self.kind.config.max_length
+        whole = [text for text in texts if MASK not in text]
+        scores = iter(self.predict(whole))
+        rows = []
+        for text in texts:
+            if MASK in text:
+                guesses = [best[0] for best in fill_blanks(self.model, self.tokenizer, text, 1, max_length)]
+                perplexity = None
+            else:
+                guesses = []
+                perplexity = next(scores).pseudo_perplexity
+                perplexity = None if math.isnan(perplexity) else perplexity
+            rows.append(
+                {
+                    "predicted": [guess.token for guess in guesses],
+                    "probability": [guess.probability for guess in guesses],
+                    "pseudo_perplexity": perplexity,
+                }
+            )
+        return rows, self.num_cut(whole, None, max_length)
+
+
+def fill_blanks(
+    model: BertForPreTraining | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
+) -> list[list[Guess]]:
+    """The likeliest pieces for each `[MASK]` of a text, likeliest first, blank by blank.
+
+    Raises:
+        DataError: No `[MASK]`, or a text longer than the model reads.
+    """
+    ids = sequence_of(tokenizer, text, None, max_length)[0]
+    blanks = [position for position, piece in enumerate(ids) if piece == tokenizer.mask_id]
+    if not blanks:
+        raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
+    device = next(model.parameters()).device
+    input_ids = torch.tensor([ids], device=device)
+    with torch.no_grad():
+        output = model(input_ids, torch.zeros_like(input_ids), None, torch.tensor([blanks], device=device))
+        probabilities = output.mlm_logits[0].softmax(-1)  # [blanks, V]
+    special = torch.tensor(sorted(tokenizer.special_ids), device=device)
+    best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
+    return [
+        [Guess(*guess) for guess in zip(tokenizer.tokens(pieces), values, strict=True)]
+        for pieces, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def sequence_of(tokenizer: Tokenizer, text: str, text_pair: str | None, max_length: int) -> tuple[list[int], list[int]]:
+    """Ids and token types of one sequence. `[MASK]` is the mask; cutting could lose it, so too long is an error.
+
+    Raises:
+        DataError: The text has more tokens than `max_length`.
+    """
+    ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+    types = [0] * len(ids)
+    if text_pair is not None:
+        ids += [*tokenizer.encode(text_pair), tokenizer.sep_id]
+        types += [1] * (len(ids) - len(types))
+    if len(ids) > max_length:
+        raise DataError(f"the text has {len(ids)} tokens; the model reads at most {max_length}. Shorten it.")
+    return ids, types
