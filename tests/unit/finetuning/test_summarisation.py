@@ -1,0 +1,217 @@
+"""A [CLS] for each sentence, groups of sentences, the loss, the choice: and a small model that learns to choose."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+from torch import nn
+
+import finetuning_inputs
+import tiny
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.base import LossOptions
+from bertline.finetuning.kinds.summarisation import NO_LABEL, Summarisation, encode_documents
+from bertline.sweep.baselines.summaries import summary_baselines
+from bertline.tasks.config import SummarisationTaskConfig
+from bertline.tasks.source_config import SummariesSourceConfig
+from bertline.tasks.stored_rows import SummaryRows
+from bertline.tasks.summaries import chosen_sentences
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+
+LETTERS = "abcdefghij"
+TOKENIZER = Tokenizer(Vocabulary(pieces=(*SPECIAL_PIECES, *LETTERS), lowercase=True))
+
+
+def config(**changes):
+    fields = {
+        "kind": "summarisation", "metric": "rouge1", "max_length": 64, "num_sentences": 2, "num_train_rows": None,
+        "label_efficiency_rows": (), "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None,
+        "num_trials": None, "space": {}, "fine_tuning": {},
+        "source": SummariesSourceConfig(
+            kind="summaries", path="", train_file=None, dev_file=None, test_file=None, document_column="document",
+            summary_column="summary", on_bad_row="error",
+        ),
+    }  # fmt: skip
+    return SummarisationTaskConfig(**{**fields, **changes})
+
+
+def rows_of(*documents, summary="a b"):
+    return SummaryRows(
+        ids=[str(number) for number in range(len(documents))],
+        sentences=[list(sentences) for sentences in documents],
+        summaries=[summary] * len(documents),
+        chosen=[chosen_sentences(sentences, summary, most=2) for sentences in documents],
+    )
+
+
+class LooksAtFirstWord(nn.Module):
+    """At each position, a score of the piece that follows: the same wherever a sentence stands."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        self.table = torch.randn(len(TOKENIZER.pieces), generator=torch.Generator().manual_seed(seed))
+
+    def forward(self, input_ids, token_type_ids, attention_mask):
+        return self.table[F.pad(input_ids[:, 1:], (0, 1))][..., None]
+
+
+def test_each_sentence_has_its_own_cls_and_segments_take_turns():
+    encoded = encode_documents(rows_of(["a b", "c", "d e"], ["f"]), TOKENIZER, max_length=64)
+    pieces = [[TOKENIZER.pieces[piece] for piece in ids] for ids in encoded.sequences.input_ids]
+    assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "[CLS]", "c", "[SEP]", "[CLS]", "d", "e", "[SEP]"]
+    assert pieces[1][:4] == ["[CLS]", "f", "[SEP]", "[PAD]"]
+    assert encoded.sequences.token_type_ids[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0]
+    assert [(place, label) for place, label in enumerate(encoded.labels[0].tolist()) if label != NO_LABEL] == [
+        (0, 1), (4, 0), (7, 0),
+    ]  # fmt: skip
+
+
+sentence = st.lists(st.sampled_from(LETTERS), min_size=0, max_size=9).map(" ".join)
+documents = st.lists(st.lists(sentence, min_size=1, max_size=12), min_size=1, max_size=4)
+
+
+@given(documents=documents, max_length=st.integers(3, 30))
+def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more(documents, max_length):
+    encoded = encode_documents(rows_of(*documents), TOKENIZER, max_length=max_length)
+    assert encoded.sequences.lengths.max() <= max_length
+    groups = []
+    for ids, length in zip(encoded.sequences.input_ids.tolist(), encoded.sequences.lengths, strict=True):
+        text = " ".join(TOKENIZER.pieces[piece] for piece in ids[:length])
+        groups.append([part.strip() for part in text.split("[SEP]")[:-1]])
+    wanted = [
+        " ".join(["[CLS]", *each.split()[: max_length - 2]]).strip() for sentences in documents for each in sentences
+    ]
+    assert [each for group in groups for each in group] == wanted
+    assert encoded.is_first.sum() == len(documents) and encoded.is_first[0]
+    for number in range(1, len(groups)):
+        if not encoded.is_first[number]:
+            first_tokens = len(groups[number][0].split()) + 1
+            assert encoded.sequences.lengths[number - 1] + first_tokens > max_length
+
+
+@given(documents=documents, seed=st.integers(0, 50))
+def test_every_sentence_of_a_long_document_gets_the_score_that_it_gets_in_one_piece(documents, seed):
+    rows, model = rows_of(*documents), LooksAtFirstWord(seed)
+    whole, grouped = (
+        (kind := Summarisation(config(max_length=length), ())).predict(
+            model, kind.encode(rows, TOKENIZER), tiny.machine()
+        )
+        for length in (256, 12)
+    )
+    assert [len(scores) for scores in whole] == [len(sentences) for sentences in documents]
+    for one, other in zip(whole, grouped, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_training_sees_the_first_group_of_each_document():
+    kind = Summarisation(config(max_length=8), ())
+    encoded = kind.encode(rows_of(["a b", "c d", "e f"], ["g"]), TOKENIZER)
+    assert len(encoded.sequences) == 3
+    [batch] = kind.training_batches(encoded, batch_size=8, seed=0)
+    assert sorted(batch["input_ids"][:, 1].tolist()) == sorted(TOKENIZER.encode("a g"))
+    assert batch["labels"].shape == batch["input_ids"].shape
+
+
+@pytest.mark.parametrize("weights", [None, (0.5, 3.0)], ids=["even", "weighted"])
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
+def test_the_loss_is_the_mean_over_sentences_whatever_else_is_in_the_batch(weights, label_smoothing):
+    kind = Summarisation(config(), ())
+    rows = rows_of(["a b", "c", "d"], ["b a c d e f"])
+    encoded = kind.encode(rows, TOKENIZER)
+    [batch] = kind.training_batches(encoded, batch_size=8, seed=0)
+    model = LooksAtFirstWord()
+    expected, norm = 0.0, 0.0
+    for sentences, chosen in zip(rows.sentences, rows.chosen, strict=True):
+        for text, label in zip(sentences, chosen, strict=True):
+            score = torch.sigmoid(model.table[TOKENIZER.encode(text)[0]])
+            target = label * (1 - label_smoothing) + label_smoothing / 2
+            weight = 1.0 if weights is None else weights[label]
+            expected += weight * -(target * score.log() + (1 - target) * (1 - score).log())
+            norm += weight
+    options = LossOptions(label_smoothing, None if weights is None else torch.tensor(weights))
+    torch.testing.assert_close(kind.loss(model, batch, options), expected / norm)
+    assert kind.label_counts(rows).tolist() == [2, 2]
+
+
+def test_the_best_sentences_are_given_in_the_order_of_the_document():
+    kind = Summarisation(config(), ())
+    rows = rows_of(["a", "b", "c"], ["d e"], summary="c a")
+    predictions = [np.array([0.2, 0.1, 0.9]), np.array([0.4])]
+    table = kind.table(rows, predictions, {}).to_pydict()
+    assert table["predicted"] == ["a c", "d e"]
+    assert table["score"] == pytest.approx([0.55, 0.4])
+    assert table["text"] == ["a b c", "d e"]
+    reference = RougeScorer(["rouge1", "rouge2", "rougeL"])
+    expected = [reference.score("c a", predicted) for predicted in table["predicted"]]
+    scores = kind.scores(kind.statistics(rows, predictions, {}))
+    assert scores == pytest.approx({name: np.mean([each[name].fmeasure for each in expected]) for name in scores})
+    assert table["correct"] == pytest.approx([each["rouge1"].fmeasure for each in expected])
+
+
+def test_the_oracle_is_reported_beside_and_is_not_beaten_by_the_first_sentences():
+    kind = Summarisation(config(), ())
+    rows = rows_of(["c", "d", "a b"], ["e", "f", "g", "b", "a"])
+    [lead] = summary_baselines(rows, {"test": rows})
+    oracle = kind.details(rows, lead.predictions["test"], {})["oracle"]
+    assert oracle["rouge1"] == 1.0
+    assert kind.table(rows, lead.predictions["test"], {})["predicted"].to_pylist() == ["c d", "e f"]
+
+
+def test_equal_scores_for_all_sentences_are_degenerate():
+    kind = Summarisation(config(), ())
+    rows = rows_of(["a", "b"], ["c"])
+    assert kind.is_degenerate(rows, [np.array([0.5, 0.5]), np.array([0.5])], {})
+    assert not kind.is_degenerate(rows, [np.array([0.5, 0.6]), np.array([0.5])], {})
+
+
+def learnable(num_rows, *, seed):
+    """The summary is the second and the fourth sentence, which the segments tell from the others."""
+    random = np.random.default_rng(seed)
+    documents = [
+        [" ".join(tiny.WORDS[number] for number in random.choice(40, 3)) for _ in range(random.integers(4, 6))]
+        for _ in range(num_rows)
+    ]
+    return SummaryRows(
+        [str(number) for number in range(num_rows)],
+        documents,
+        [f"{document[1]} {document[3]}" for document in documents],
+        [[int(place in (1, 3)) for place in range(len(document))] for document in documents],
+    )
+
+
+def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder_folder, tmp_path):
+    tokenizer = Tokenizer.load(encoder_folder)
+    kind = Summarisation(config(max_length=32), ())
+
+    def split(num_rows):
+        rows = learnable(num_rows, seed=num_rows)
+        return TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer))
+
+    made = FineTuningJob(
+        kind=kind,
+        config=finetuning_inputs.fine_tuning(num_epochs=6, learning_rate=1e-2, dropout_prob=0.0),
+        encoder="pretrained",
+        encoder_folder=encoder_folder,
+        train=split(160),
+        dev=split(48),
+        seed=0,
+        machine=tiny.machine(),
+        runtime=tiny.runtime(),
+    )
+    result = fine_tune(made)
+    [lead] = summary_baselines(made.dev.rows, {})
+    baseline = kind.scores(kind.statistics(made.dev.rows, lead.predictions["dev"], {}))
+    assert result.dev_scores["rouge1"] > 0.95
+    assert baseline["rouge1"] < 0.7
+    kind.save_model(result.model, tmp_path)
+    before, after = (
+        kind.predict(model, made.dev.encoded, made.machine) for model in (result.model, kind.load_model(tmp_path))
+    )
+    for one, other in zip(before, after, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
