@@ -1,0 +1,279 @@
+"""Tagging words with softmax and with a CRF: it learns, scores as defined, and is stored as Hugging Face stores it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import finetuning_inputs as inputs
+import tiny
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.base import HeadSettings, LossOptions
+from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.foundation.errors import ConfigError
+from bertline.sweep.baselines.tags import tagging_baselines
+from bertline.tasks.config import TokenClassificationTaskConfig
+from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+HEADS = ("softmax", "crf")
+
+
+def task(**changes):
+    source = ConllSourceConfig(
+        kind="conll", path="", train_file="train.conll", dev_file=None, test_file=None, word_column=0, tag_column=1,
+        separator="tab", scheme="iob2", on_broken_tags="error", encoding="utf-8",
+    )  # fmt: skip
+    fields = {
+        "kind": "token_classification", "source": source, "head": "softmax", "window_overlap": 4,
+        "metric": "entity_f1", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
+        "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None,
+        "space": {}, "fine_tuning": {},
+    }  # fmt: skip
+    return TokenClassificationTaskConfig(**{**fields, **changes})
+
+
+def rows(num_rows, *, seed=0, longest=12):
+    """Words 0 to 4 begin a person, 5 to 9 a place; words 10 to 14 go on with whatever is before them."""
+    random = np.random.default_rng(seed)
+    words = [random.integers(0, 40, random.integers(1, longest)) for _ in range(num_rows)]
+    # Continuations are frequent enough to meet.
+    words = [np.where(random.random(len(row)) < 0.3, random.integers(10, 15, len(row)), row) for row in words]
+    tags = []
+    for row in words:
+        before, found = "O", []
+        for word in row:
+            inside = f"I-{before[2:]}" if before != "O" else "O"
+            before = "B-PER" if word < 5 else "B-LOC" if word < 10 else inside if word < 15 else "O"
+            found.append(before)
+        tags.append(found)
+    names = [f"row:{number}" for number in range(num_rows)]
+    return TaggedRows(names, names, [[f"word{word}" for word in row] for row in words], tags)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(encoder):
+    return Tokenizer.load(encoder)
+
+
+def kind(**changes):
+    return TokenClassification(task(**changes), LABELS)
+
+
+def new_model(kind, encoder, seed=0):
+    return kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=seed, attention="plain")).eval()
+
+
+def with_opinions(model):
+    """Scores far enough apart for rounding not to matter; a CRF that has a will of its own."""
+    generator = torch.Generator().manual_seed(5)
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.randn(model.classifier.weight.shape, generator=generator))
+        for weight in model.crf.parameters() if hasattr(model, "crf") else ():
+            weight.copy_(0.01 * torch.randn(weight.shape, generator=generator))
+    return model
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_run_learns_what_can_be_learnt(encoder, tokenizer, head):
+    """In so few steps an encoder of random weights learns each word's own tag; a CRF also what follows what."""
+    tagging = kind(head=head)
+    splits = {n: rows(n, seed=n) for n in (200, 60)}
+    train, dev = (TaskSplit(rows=r, encoded=tagging.encode(r, tokenizer)) for r in splits.values())
+    job = FineTuningJob(
+        kind=tagging, config=inputs.fine_tuning(num_epochs=4, learning_rate=1e-2), encoder="pretrained",
+        encoder_folder=encoder, train=train, dev=dev, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
+    )  # fmt: skip
+    found = fine_tune(job).dev_scores["entity_f1"]
+    (baseline,) = tagging_baselines(tagging, splits[200], splits[60], {})
+    by_words = tagging.scores(tagging.statistics(splits[60], baseline.predictions["dev"], {}))["entity_f1"]
+    # Words alone do not tell whether a continuation is of a person or of a place.
+    assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_predictions_do_not_depend_on_what_else_is_in_the_batch(encoder, tokenizer, head):
+    tagging = kind(head=head)
+    model, some = with_opinions(new_model(tagging, encoder)), rows(30)
+    together = tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine())
+    assert len(np.unique(np.concatenate(together.labels))) > 2
+    for row in range(len(some)):
+        alone = tagging.predict(model, tagging.encode(some.take([row]), tokenizer), tiny.machine())
+        assert alone.labels[0].tolist() == together.labels[row].tolist()
+        assert alone.confidences[0] == pytest.approx(together.confidences[row], rel=1e-3)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_row_that_fits_is_read_the_same_whatever_the_windows(encoder, tokenizer, head):
+    some = rows(20, longest=9)
+    predictions = []
+    for max_length in (12, 24):
+        tagging = kind(head=head, max_length=max_length)
+        model = with_opinions(new_model(tagging, encoder))
+        predictions.append(tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine()))
+    assert [p.tolist() for p in predictions[0].labels] == [p.tolist() for p in predictions[1].labels]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_every_word_of_a_long_row_has_a_label(encoder, tokenizer, head):
+    tagging = kind(head=head, max_length=10)
+    some = rows(8, longest=60)
+    found = tagging.predict(with_opinions(new_model(tagging, encoder)), tagging.encode(some, tokenizer), tiny.machine())
+    assert [len(labels) for labels in found.labels] == [len(words) for words in some.words]
+    assert ((found.confidences >= 0) & (found.confidences <= 1)).all()
+
+
+def test_a_crf_reads_a_long_row_as_one_chain(encoder, tokenizer):
+    tagging = kind(head="crf", max_length=10)
+    some = rows(20, longest=60)
+    model = with_opinions(new_model(tagging, encoder))
+    for labels in tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine()).labels:
+        before = "O"
+        for label in (LABELS[number] for number in labels):
+            assert not label.startswith("I-") or before[1:] == label[1:]
+            before = label
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_words_of_which_nothing_is_left_are_outside(encoder, tokenizer, head):
+    tagging = kind(head=head)
+    model = new_model(tagging, encoder)
+    with torch.no_grad():
+        model.classifier.bias[1] = 100.0  # all words begin a place
+    some = TaggedRows(["a", "b"], ["a", "b"], [["word1", "\x00", "word2"], ["\x00"]], [["O"] * 3, ["O"]])
+    found = tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine())
+    assert [labels.tolist() for labels in found.labels] == [[1, 0, 1], [0]]
+    assert found.confidences[1] == 1.0
+
+
+def test_the_softmax_loss_is_that_of_transformers(encoder, tokenizer, tmp_path):
+    tagging = kind()
+    model = with_opinions(new_model(tagging, encoder))
+    tagging.save_model(model, tmp_path)
+    reference = transformers.BertForTokenClassification.from_pretrained(tmp_path).eval()
+    some = rows(6)
+    encoded = tagging.encode(some, tokenizer)
+    batch = encoded.batch(np.arange(6))
+    labels = torch.full_like(batch["input_ids"], -100)
+    for row, count in enumerate(batch["num_words"]):
+        labels[row, batch["word_places"][row, :count]] = batch["word_labels"][row, :count]
+    with torch.no_grad():
+        expected = reference(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
+            token_type_ids=batch["token_type_ids"], labels=labels,
+        ).loss  # fmt: skip
+        torch.testing.assert_close(tagging.loss(model, batch, LossOptions.plain()), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, tokenizer):
+    tagging = kind(head="crf")
+    model = with_opinions(new_model(tagging, encoder))
+    encoded = tagging.encode(rows(5), tokenizer)
+    with torch.no_grad():
+        together = tagging.loss(model, encoded.batch(np.arange(5)), LossOptions.plain())
+        alone = [tagging.loss(model, encoded.batch(np.array([row])), LossOptions.plain()) for row in range(5)]
+    torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("options", [LossOptions(0.1, None), LossOptions(0.0, torch.ones(5))])
+def test_a_crf_refuses_what_is_made_for_softmax(encoder, tokenizer, options):
+    tagging = kind(head="crf")
+    batch = tagging.encode(rows(2), tokenizer).batch(np.arange(2))
+    with pytest.raises(ConfigError, match="head: softmax"):
+        tagging.loss(new_model(tagging, encoder), batch, options)
+
+
+def test_class_weights_and_smoothing_change_the_softmax_loss(encoder, tokenizer):
+    tagging = kind()
+    model, batch = new_model(tagging, encoder), tagging.encode(rows(6), tokenizer).batch(np.arange(6))
+    weights = torch.tensor([0.1, 1.0, 1.0, 1.0, 5.0])
+    losses = {
+        tagging.loss(model, batch, options).item()
+        for options in (LossOptions.plain(), LossOptions(0.2, None), LossOptions(0.0, weights))
+    }
+    assert len(losses) == 3
+
+
+def test_windows_without_the_beginning_of_a_word_are_not_trained_on(encoder, tokenizer):
+    tagging = kind()
+    some = TaggedRows(["a", "b"], ["a", "b"], [["\x00"], ["word1"]], [["O"], ["B-PER"]])
+    batches = list(tagging.training_batches(tagging.encode(some, tokenizer), batch_size=1, seed=0))
+    assert [batch["word_labels"].tolist() for batch in batches] == [[[3]]]
+
+
+def test_label_counts_are_over_words():
+    some = TaggedRows(["a"], ["a"], [["x", "y", "z"]], [["O", "B-PER", "O"]])
+    assert kind().label_counts(some).tolist() == [2, 0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_saved_model_predicts_the_same_and_is_read_by_transformers(encoder, tokenizer, tmp_path, head):
+    tagging = kind(head=head)
+    model, some = with_opinions(new_model(tagging, encoder)), rows(10)
+    tagging.save_model(model, tmp_path)
+    loaded = tagging.load_model(tmp_path)
+    encoded = tagging.encode(some, tokenizer)
+    before, after = (tagging.predict(m, encoded, tiny.machine()) for m in (model, loaded))
+    assert [p.tolist() for p in before.labels] == [p.tolist() for p in after.labels]
+    np.testing.assert_allclose(before.confidences, after.confidences, rtol=1e-5)
+    assert (tmp_path / "crf.safetensors").exists() == (head == "crf")
+
+    reference, report = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report[name] for name in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert reference.config.id2label == dict(enumerate(LABELS))
+    batch = encoded.batch(np.arange(4))
+    given = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+    with torch.no_grad():
+        ours, theirs = loaded.eval()(*given.values()), reference.eval()(**given).logits
+    seen = batch["attention_mask"].bool()
+    torch.testing.assert_close(ours[seen], theirs[seen], rtol=1e-4, atol=1e-5)
+
+
+def test_scores_table_and_details_say_the_same():
+    tagging = kind()
+    some = TaggedRows(
+        ["a", "b"], ["a", "b"], [["x", "y", "z"], ["w"]], [["B-PER", "I-PER", "O"], ["B-LOC"]]
+    )  # fmt: skip
+    predictions = TagPredictions([np.array([3, 4, 1]), np.array([0])], np.array([0.5, 0.9]))
+    statistics = tagging.statistics(some, predictions, {})
+    assert statistics.shape == (2, 8)
+    assert tagging.scores(statistics) == {"entity_f1": 0.5, "precision": 0.5, "recall": 0.5, "accuracy": 0.5}
+    table = tagging.table(some, predictions, {}).to_pylist()
+    assert table[0] == {
+        "id": "a", "text": "x y z", "words": ["x", "y", "z"], "gold": "B-PER I-PER O", "predicted": "B-PER I-PER B-LOC",
+        "score": 0.5, "correct": pytest.approx(2 / 3),
+    }  # fmt: skip
+    assert tagging.details(some, predictions, {})["by_type"]["PER"] == {
+        "precision": 1.0, "recall": 1.0, "f1": 1.0, "support": 1,
+    }  # fmt: skip
+    assert not tagging.is_degenerate(some, predictions, {})
+    nothing = TagPredictions([np.zeros(3, dtype=np.int64), np.zeros(1, dtype=np.int64)], np.ones(2))
+    assert tagging.is_degenerate(some, nothing, {})
+
+
+class TestMostFrequentTag:
+    def test_words_have_their_most_frequent_tag_and_unknown_ones_none(self):
+        tagging = kind()
+        train = TaggedRows(
+            ["a"], ["a"], [["Ada", "Ada", "Ada", "ada", "in", "Rome"]], [["B-PER", "B-PER", "O", "O", "O", "B-LOC"]]
+        )
+        test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
+        (baseline,) = tagging_baselines(tagging, train, test, {"test": test, "test_more": test})
+        assert baseline.name == "most_frequent_tag"
+        assert set(baseline.predictions) == {"dev", "test", "test_more"}
+        assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
+        assert baseline.predictions["test"].confidences[0] == pytest.approx(2 / 3 * 1 / 2)
+
+    def test_of_equally_frequent_tags_the_first_label_is_taken(self):
+        train = TaggedRows(["a"], ["a"], [["x", "x"]], [["B-PER", "B-LOC"]])
+        (baseline,) = tagging_baselines(kind(), train, train, {})
+        assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]

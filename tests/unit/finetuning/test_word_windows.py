@@ -1,0 +1,118 @@
+"""Words as tokens: the first piece of each is found again, and each is predicted from one window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import BertTokenizerFast
+
+import tiny
+from bertline.finetuning.word_windows import NO_LABEL, encode_words
+from bertline.foundation.errors import ConfigError
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+LABELS = ("O", "B-A", "I-A")
+PIECES = ("a", "b", "##a", "##b", "##ab", "word", "##word", "[", "]", "sep", "mask", "'", "中", "e")
+# Some become several pieces, some [UNK], some two words for BERT, some nothing at all.
+WORDS = ("a", "ab", "abab", "wordword", "Word", "zz", "a'b", "[SEP]", "[MASK]", "中a", "é", "\x00", "\u200b", "\xa0")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("vocabulary")
+    tiny.write_vocabulary(path, PIECES)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return Tokenizer.load(folder)
+
+
+def rows(*sentences, tags=None):
+    words = [list(sentence) for sentence in sentences]
+    names = [str(number) for number in range(len(words))]
+    return TaggedRows(names, names, words, tags or [["O"] * len(sentence) for sentence in words])
+
+
+def pieces_of(encoded, window):
+    return encoded.sequences.input_ids[window, : encoded.sequences.lengths[window]].tolist()
+
+
+@settings(deadline=None)
+@given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
+def test_pieces_and_beginnings_are_those_of_transformers(folder, tokenizer, words):
+    reference = BertTokenizerFast.from_pretrained(folder)
+    expected = reference(words, is_split_into_words=True, split_special_tokens=True)
+    encoded = encode_words(rows(words), LABELS, tokenizer, max_length=200, overlap=4)
+    assert pieces_of(encoded, 0) == expected["input_ids"]
+    of_words = expected.word_ids()
+    begins = {word: of_words.index(word) for word in of_words if word is not None}
+    found = zip(encoded.words[0], encoded.places[0][: encoded.num_words[0]], strict=False)
+    assert dict(found) == begins
+    assert encoded.readable.tolist() == [word in begins for word in range(len(words))]
+
+
+@settings(deadline=None)
+@given(
+    sentences=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=20), min_size=1, max_size=3),
+    max_length=st.integers(5, 12),
+    overlap=st.integers(0, 2),
+)
+def test_each_readable_word_is_predicted_from_one_window_and_is_what_stands_there(
+    tokenizer, sentences, max_length, overlap
+):
+    encoded = encode_words(rows(*sentences), LABELS, tokenizer, max_length=max_length, overlap=overlap)
+    assert encoded.sequences.lengths.max() <= max_length
+    inside = np.arange(encoded.words.shape[1]) < encoded.num_words[:, None]
+    assert sorted(encoded.words[encoded.taken]) == np.flatnonzero(encoded.readable).tolist()
+    assert not encoded.taken[~inside].any()
+    first_pieces = [(tokenizer.encode_literally([word])[0] or [None])[0] for words in sentences for word in words]
+    for window, place in zip(*np.nonzero(inside), strict=True):
+        piece = encoded.sequences.input_ids[window, encoded.places[window, place]]
+        assert piece == first_pieces[encoded.words[window, place]]
+        assert encoded.places[window, place] >= 1  # [CLS] is no word
+
+
+def test_windows_share_what_is_asked_for_and_a_word_is_taken_where_it_sees_most(tokenizer):
+    encoded = encode_words(rows(["a"] * 10), LABELS, tokenizer, max_length=8, overlap=4)  # 6 pieces a window
+    words = [encoded.words[window, : encoded.num_words[window]].tolist() for window in range(3)]
+    assert words == [[0, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 7], [4, 5, 6, 7, 8, 9]]
+    taken = [encoded.words[window][encoded.taken[window]].tolist() for window in range(3)]
+    # The row's own ends hide nothing: word 0 sees all there is on its left, word 9 on its right.
+    assert taken == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
+
+
+def test_a_row_that_fits_is_one_window(tokenizer):
+    encoded = encode_words(rows(["a"] * 6, ["a"] * 7), LABELS, tokenizer, max_length=8, overlap=0)
+    assert encoded.num_words.tolist() == [6, 6, 1]
+
+
+def test_labels_stand_with_their_words_and_padding_has_none(tokenizer):
+    tagged = rows(["a", "\x00", "abab"], ["b"], tags=[["B-A", "O", "I-A"], ["I-A"]])
+    batch = encode_words(tagged, LABELS, tokenizer, max_length=16, overlap=0).batch(np.array([0, 1]))
+    assert batch["word_labels"].tolist() == [[1, 2], [2, NO_LABEL]]
+    assert batch["word_places"].tolist() == [[1, 2], [1, 0]]
+    assert batch["num_words"].tolist() == [2, 1]
+
+
+def test_a_word_longer_than_a_window_is_read_from_its_beginning(tokenizer):
+    encoded = encode_words(rows(["b", "a" + "b" * 20, "a"]), LABELS, tokenizer, max_length=8, overlap=2)
+    assert sorted(encoded.words[encoded.taken]) == [0, 1, 2]
+    # Windows inside the word hold the beginning of none.
+    assert 0 in encoded.num_words
+
+
+def test_rows_of_which_nothing_is_left_are_empty_windows(tokenizer):
+    encoded = encode_words(rows(["\x00"], ["a"], ["\x00", "\x01"]), LABELS, tokenizer, max_length=8, overlap=2)
+    assert encoded.sequences.lengths.tolist() == [2, 3, 2]
+    assert encoded.row_starts.tolist() == [0, 1, 2, 4]
+    assert encoded.readable.tolist() == [False, True, False, False]
+
+
+def test_windows_that_would_never_get_on_are_refused(tokenizer):
+    with pytest.raises(ConfigError, match="window_overlap is 6.*holds 6 tokens"):
+        encode_words(rows(["a"]), LABELS, tokenizer, max_length=8, overlap=6)
