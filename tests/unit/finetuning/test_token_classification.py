@@ -132,6 +132,20 @@ def test_every_word_of_a_long_row_has_a_label(encoder, tokenizer, head):
     assert ((found.confidences >= 0) & (found.confidences <= 1)).all()
 
 
+@pytest.mark.parametrize("head", HEADS)
+def test_how_sure_each_word_is_fits_how_sure_the_row_is(encoder, tokenizer, head):
+    tagging = kind(head=head)
+    some = rows(30)
+    found = tagging.predict(with_opinions(new_model(tagging, encoder)), tagging.encode(some, tokenizer), tiny.machine())
+    for row, of_words in enumerate(found.word_confidences):
+        assert len(of_words) == len(some.words[row])
+        # No word can be less likely than the whole row; words that do not know each other multiply to it.
+        assert found.confidences[row] <= of_words.min() * (1 + 1e-4)
+        assert of_words.max() <= 1 + 1e-5
+        if head == "softmax" or len(of_words) == 1:
+            assert of_words.prod() == pytest.approx(found.confidences[row], rel=1e-3)
+
+
 def test_a_crf_reads_a_long_row_as_one_chain(encoder, tokenizer):
     tagging = kind(head="crf", max_length=10)
     some = rows(20, longest=60)
