@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from transformers import BertForQuestionAnswering
@@ -16,6 +16,7 @@ import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds.answer_windows import encode_questions, windows_of
 from bertline.finetuning.kinds.base import HeadSettings, LossOptions
+from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.kinds.question_answering import (
     NO_ANSWER_THRESHOLD,
     NO_SPAN,
@@ -24,8 +25,10 @@ from bertline.finetuning.kinds.question_answering import (
     best_spans,
     given_answers,
 )
+from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.modeling.heads import AnswerLogits
 from bertline.sweep.baselines.answers import answer_baselines
+from bertline.sweep.baselines.choose import baselines_of
 from bertline.tasks.config import QuestionAnsweringTaskConfig
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows
@@ -106,6 +109,7 @@ def reference_is_best(spans, number, position):
     return best == number
 
 
+@settings(deadline=None)
 @given(num_tokens=st.integers(1, 90), room=st.integers(2, 30), data=st.data())
 def test_windows_are_those_of_the_reference_code(num_tokens, room, data):
     overlap = data.draw(st.integers(0, room - 1))
@@ -136,6 +140,7 @@ words = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(parts=words, data=st.data())
 def test_labels_point_at_the_answer_and_nowhere_else(parts, data):
     context = " ".join(parts)
@@ -181,6 +186,7 @@ def brute_force(start, end, in_context, may_start, max_length):
     return best
 
 
+@settings(deadline=None)
 @given(
     logits=st.lists(st.tuples(st.integers(-6, 6), st.integers(-6, 6)), min_size=4, max_size=14),
     max_length=st.integers(1, 6),
@@ -212,6 +218,7 @@ def test_the_best_span_is_that_of_trying_all(logits, max_length, data):
 contexts = st.lists(st.sampled_from(LETTERS), min_size=1, max_size=70).map(" ".join)
 
 
+@settings(deadline=None, max_examples=40)
 @given(contexts=st.lists(contexts, min_size=1, max_size=3), seed=st.integers(0, 99))
 def test_windows_give_the_answer_that_the_whole_context_gives(contexts, seed):
     rows = rows_of(*[("a b", context, None) for context in contexts])
@@ -406,3 +413,15 @@ def test_transformers_loads_the_saved_model_with_equal_logits(job, tmp_path):
     real = batch["attention_mask"] == 1
     torch.testing.assert_close(ours.start[real], expected.start_logits[real], atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(ours.end[real], expected.end_logits[real], atol=1e-5, rtol=1e-4)
+
+
+def test_a_finished_folder_says_how_it_answers(tmp_path):
+    kind = task_kind(config(max_answer_length=3), ())
+    assert isinstance(kind, QuestionAnswering)
+    write_task_file(tmp_path, kind, {NO_ANSWER_THRESHOLD: -1.25})
+    finished = read_task_file(tmp_path)
+    assert isinstance(finished.kind, QuestionAnswering)
+    assert finished.kind.config.max_answer_length == 3
+    assert finished.calibration == {NO_ANSWER_THRESHOLD: -1.25}
+    rows = rows_of(("a", "b c. d", "b"))
+    assert [baseline.name for baseline in baselines_of(finished.kind, rows, rows, {"test": rows})] == ["first_sentence"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from torch import nn
@@ -76,6 +76,7 @@ sentence = st.lists(st.sampled_from(LETTERS), min_size=0, max_size=9).map(" ".jo
 documents = st.lists(st.lists(sentence, min_size=1, max_size=12), min_size=1, max_size=4)
 
 
+@settings(deadline=None)
 @given(documents=documents, max_length=st.integers(3, 30))
 def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more(documents, max_length):
     encoded = encode_documents(rows_of(*documents), TOKENIZER, max_length=max_length)
@@ -95,6 +96,7 @@ def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more
             assert encoded.sequences.lengths[number - 1] + first_tokens > max_length
 
 
+@settings(deadline=None, max_examples=40)
 @given(documents=documents, seed=st.integers(0, 50))
 def test_every_sentence_of_a_long_document_gets_the_score_that_it_gets_in_one_piece(documents, seed):
     rows, model = rows_of(*documents), LooksAtFirstWord(seed)
