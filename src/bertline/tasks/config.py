@@ -155,6 +155,15 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     """Sentences longer than `max_length` are read in windows that share so many tokens."""
     metric: Literal["entity_f1"]
 
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        room = self.max_length - 2  # [CLS] and [SEP]
+        if not 0 <= self.window_overlap < room:
+            raise ValueError(
+                f"window_overlap must be at least 0 and below the {room} tokens that a window of max_length="
+                f"{self.max_length} holds beside [CLS] and [SEP], found {self.window_overlap}"
+            )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionAnsweringTaskConfig(BaseTaskConfig):

@@ -123,6 +123,12 @@ def test_an_empty_split_is_refused(built, task, python_docs, tmp_path):
         build_task("names", task(test_fraction=0.0), python_docs, tmp_path / "out")
 
 
+@pytest.mark.parametrize("window_overlap", [-1, 14, 100])
+def test_windows_that_would_never_get_on_are_refused(task, window_overlap):
+    with pytest.raises(ValueError, match="below the 14 tokens"):
+        task(max_length=16, window_overlap=window_overlap)
+
+
 @pytest.mark.shared_data
 @pytest.mark.skipif(not WNUT.is_dir(), reason=f"the public data sets are not at {WNUT}")
 def test_wnut17_has_its_published_sentences_and_types(task, python_docs):
