@@ -17,7 +17,7 @@ from bertline.tasks.bm25 import Bm25
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.config import RerankingTaskConfig
 from bertline.tasks.metrics.ranking import num_relevant
-from bertline.tasks.search_data import most_train_rows, search_splits, search_versions, trains_nothing
+from bertline.tasks.search_data import most_train_rows, search_splits, search_versions
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text
@@ -84,8 +84,6 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     }
     dropped = Counter(bad_rows.dropped)
     splits = _with_all_splits({split: _answerable(each, dropped) for split, each in read.items()}, config, dropped)
-    if not splits["dev"] and trains_nothing(config):
-        splits["dev"] = splits["test"]
     if not any(splits.values()):
         raise DataError(f"tasks.{name}: no question has a right answer (a label above 0 in {source.label_column!r}).")
     # The candidates of all splits say how rare a word is; no label takes part.

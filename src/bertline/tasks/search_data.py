@@ -81,7 +81,9 @@ def search_splits(
     relevant = {split: _with_relevant(name, split, judged, dropped) for split, judged in judgements.items()}
     dropped["query_without_judgements"] += len(queries) - len({query for each in judgements.values() for query in each})
     chosen = _chosen_queries(relevant, queries, config, dropped)
-    rows = {split: _rows(ids, queries, relevant.get(split, relevant["test"])) for split, ids in chosen.items()}
+    # A split that was cut has the judgements of the one it was cut from.
+    source_of_cuts = relevant.get("train", relevant["test"])
+    rows = {split: _rows(ids, queries, relevant.get(split, source_of_cuts)) for split, ids in chosen.items()}
     more: dict[str, Any] = {}
     if not len(rows["dev"]) and trains_nothing(config):
         rows["dev"], more["dev_is_test"] = rows["test"], True
@@ -212,7 +214,10 @@ def _chosen_queries(
     seed = config.split_seed
     test, train = list(relevant["test"]), list(relevant.get("train", ()))
     if "train" not in relevant:
-        test, train = cut_by_key(test, str, "test", config.test_fraction, seed)
+        # cut_by_key always leaves something to train on; here all may be wanted for the test.
+        test, train = (
+            cut_by_key(test, str, "test", config.test_fraction, seed) if config.test_fraction < 1 else (test, [])
+        )
     dev = list(relevant.get("dev", ()))
     if "dev" not in relevant:
         dev, train = cut_by_key(train, str, "dev", config.dev_fraction, seed)

@@ -1,0 +1,275 @@
+"""Collections in every format become documents and judged queries; what cannot be used is named or counted."""
+
+from __future__ import annotations
+
+import pytest
+
+import search_inputs as inputs
+from bertline.foundation.errors import DataError
+from bertline.tasks.build import build_task
+from bertline.tasks.search_data import retrieval_task
+from bertline.tasks.storage import COLLECTION, read_rows, read_task_manifest
+from bertline.tasks.stored_rows import Documents, QueryRows
+
+SMART_DOCUMENTS = """.I 1
+.T
+Editions of the
+Decimal Classification
+.A
+Comaromi, J.P.
+.W
+   The present study is a history.
+.5 of it is told.
+.X
+1	5	1
+.I 2
+.T SPACE
+Technical Libraries
+.W
+A report of 6300 acts of use.
+""".replace(" SPACE", " ")
+SMART_QUERIES = ".I 1\n.W\nWhat problems are there\nin titles?\n.I 2\n.T\nA title\n.W\nlibraries\n.B\n(JASIS)\n"
+TREC_DOCUMENTS = """<doc>
+<docno>1</docno>
+<title>lift of a
+wing</title>
+<author>brenckman,m.</author>
+<text>lift of a
+wing &amp; <b>drag</b></text>
+</doc>
+<DOC><DOCNO> FT-2 </DOCNO><HEADLINE>Heat</HEADLINE><TEXT>slabs</TEXT><TEXT>and plates</TEXT></DOC>
+"""
+TREC_QUERIES = """<xml>
+<top>
+<num> 7</num>
+<title>
+what gives
+lift
+</title>
+</top>
+<top><num> Number: 9
+<title> Topic: heat
+<desc> Description:
+long
+</top>
+"""
+
+
+@pytest.fixture
+def built(python_docs):
+    def make(source, **changes):
+        return retrieval_task("search", inputs.retrieval(source, **changes), python_docs, num_workers=1)
+
+    return make
+
+
+def all_rows(task):
+    return {
+        identity: (query, dict(zip(documents, values, strict=True)))
+        for rows in task.splits.values()
+        for identity, query, documents, values in zip(
+            rows.ids, rows.queries, rows.document_ids, rows.relevances, strict=True
+        )
+    }
+
+
+class TestBeir:
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_documents_and_judged_queries_are_read(self, tmp_path, built, packed):
+        judged = {"q1": {"1": 2, "2": 0, "3": -1}, "q2": {"3": 1}}
+        task = built(inputs.beir_source(inputs.write_beir(tmp_path, judged=judged, packed=packed)), test_fraction=1.0)
+        assert task.collection.ids == ["1", "2", "3"]
+        assert task.collection.texts_read()[0] == "Lift Wings give lift."
+        assert all_rows(task) == {
+            "q1": (inputs.QUERIES["q1"], judged["q1"]), "q2": (inputs.QUERIES["q2"], judged["q2"])
+        }  # fmt: skip
+        assert task.dropped["query_without_judgements"] == 18
+
+    def test_a_header_is_not_needed_and_a_byte_order_mark_does_no_harm(self, tmp_path, built):
+        inputs.write_beir(tmp_path)
+        (tmp_path / "qrels" / "test.tsv").write_text("\ufeffq1\t1\t1\r\n\r\nq2\t2\t1\r\n", encoding="utf-8")
+        assert set(all_rows(built(inputs.beir_source(tmp_path), test_fraction=1.0))) == {"q1", "q2"}
+
+    def test_numbers_as_ids_are_texts(self, tmp_path, built):
+        inputs.write_beir(tmp_path)
+        (tmp_path / "corpus.jsonl").write_text('{"_id": 1, "text": "a b"}\n{"_id": 2, "title": null, "text": "c"}\n')
+        inputs.write_qrels(tmp_path / "qrels" / "test.tsv", {"q1": {"1": 1}})
+        assert built(inputs.beir_source(tmp_path), test_fraction=1.0).collection.ids == ["1", "2"]
+
+    def test_its_own_splits_are_taken_and_a_missing_dev_is_cut_from_train(self, tmp_path, built):
+        inputs.write_beir(tmp_path, judged={"q1": {"1": 1}, "q2": {"2": 1}})
+        train = {query: {"3": 1} for query in list(inputs.QUERIES)[1:]}
+        inputs.write_qrels(tmp_path / "qrels" / "train.tsv", train)
+        task = built(inputs.beir_source(tmp_path, train_qrels="qrels/train.tsv"))
+        assert task.splits["test"].ids == ["q1", "q2"]
+        assert not set(task.splits["train"].ids) & {*task.splits["dev"].ids, "q2"}
+        assert len(task.splits["train"]) + len(task.splits["dev"]) == 18
+        assert task.dropped["train_query_also_in_dev_or_test"] + task.dropped["dev_query_also_in_test"] == 1
+        assert task.splits["test"].relevances == [[1], [1]]
+
+
+class TestSplits:
+    def test_a_query_stays_on_its_side_when_others_are_added(self, tmp_path, built):
+        judged = {query: {"1": 1} for query in inputs.QUERIES}
+        whole = built(inputs.beir_source(inputs.write_beir(tmp_path / "whole", judged=judged)))
+        judged.pop("q7")
+        part = built(inputs.beir_source(inputs.write_beir(tmp_path / "part", judged=judged)))
+        for split in ("train", "dev", "test"):
+            assert [query for query in whole.splits[split].ids if query != "q7"] == part.splits[split].ids
+
+    def test_train_has_no_question_of_the_test_in_other_words_of_case(self, tmp_path, built):
+        inputs.write_beir(tmp_path)
+        lines = [f'{{"_id": "q{number}", "text": "{"Same" if number % 2 else "same "}"}}\n' for number in range(1, 21)]
+        (tmp_path / "queries.jsonl").write_text("".join(lines))
+        task = built(inputs.beir_source(tmp_path))
+        assert len(task.splits["train"]) == len(task.splits["dev"]) == 0
+
+    def test_all_queries_are_scored_where_nothing_is_trained(self, tmp_path, python_docs):
+        config = inputs.retrieval(
+            inputs.beir_source(inputs.write_beir(tmp_path / "in")), dev_fraction=0.0, test_fraction=1.0,
+            fine_tuning={"num_epochs": 0},
+        )  # fmt: skip
+        build_task("search", config, python_docs, tmp_path / "out")
+        manifest = read_task_manifest(tmp_path / "out")
+        assert manifest["counts"] == {"train": 0, "dev": 20, "test": 20}
+        assert manifest["dev_is_test"] is True
+        assert len(read_rows(tmp_path / "out", "train", QueryRows)) == 0
+        assert read_rows(tmp_path / "out", COLLECTION, Documents).ids == ["1", "2", "3"]
+
+    def test_training_needs_train_queries(self, tmp_path, python_docs):
+        config = inputs.retrieval(
+            inputs.beir_source(inputs.write_beir(tmp_path / "in")), dev_fraction=0.0, test_fraction=1.0
+        )
+        with pytest.raises(DataError, match="the (train|dev) split has no rows"):
+            build_task("search", config, python_docs, tmp_path / "out")
+
+
+class TestBadRows:
+    @pytest.mark.parametrize(
+        ("file", "line", "reason", "message"),
+        [
+            ("qrels/test.tsv", "q1\tnone\t1", "judgement_of_unknown_document", r"tsv:22 names the document 'none'"),
+            ("qrels/test.tsv", "none\t1\t1", "judgement_of_unknown_query", r"test\.tsv:22 names the query 'none'"),
+            ("qrels/test.tsv", "q1 1 1", "malformed_judgement", r"test\.tsv:22 is 'q1 1 1'"),
+            ("qrels/test.tsv", "q1\t1\t0.5", "malformed_judgement", r"test\.tsv:22"),
+            ("qrels/test.tsv", "q1\t1\t7", "contradicting_judgement", r"test\.tsv:22 .*relevance 7.* gave it 1"),
+            ("corpus.jsonl", '{"_id": "1", "text": "x"}', "repeated_document", r"corpus\.jsonl:4.*jsonl:1 already"),
+            ("corpus.jsonl", '{"_id": "9", "text": " "}', "empty_document", r"corpus\.jsonl:4.*no text"),
+            ("corpus.jsonl", '{"_id": "9"}', "malformed_line", r"corpus\.jsonl:4 has None as its text"),
+            ("corpus.jsonl", '{"text": "x"}', "malformed_line", r"corpus\.jsonl:4 has the _id None"),
+            ("corpus.jsonl", '["x"]', "malformed_line", r"corpus\.jsonl:4 is a JSON list"),
+            ("corpus.jsonl", '{"_id": "9", "te', "malformed_line", r"corpus\.jsonl:4 is not a JSON object"),
+            ("queries.jsonl", '{"_id": "q1", "text": "x"}', "repeated_query", r"queries\.jsonl:21"),
+            ("queries.jsonl", '{"_id": "q99", "text": ""}', "empty_query", r"queries\.jsonl:21"),
+        ],
+    )  # fmt: skip
+    def test_they_are_errors_with_file_and_line_or_are_counted(self, tmp_path, built, file, line, reason, message):
+        inputs.write_beir(tmp_path)
+        with (tmp_path / file).open("a") as handle:
+            handle.write(line + "\n")
+        with pytest.raises(DataError, match=f"{message}.*on_bad_row"):
+            built(inputs.beir_source(tmp_path))
+        task = built(inputs.beir_source(tmp_path, on_bad_row="skip"), test_fraction=1.0)
+        assert task.dropped[reason] == 1
+        assert len(all_rows(task)) == 20
+        assert task.collection.ids == ["1", "2", "3"]
+
+    def test_an_empty_document_that_is_relevant_still_counts_as_missed(self, tmp_path, built):
+        inputs.write_beir(tmp_path, judged={"q1": {"1": 1, "9": 1}})
+        with (tmp_path / "corpus.jsonl").open("a") as handle:
+            handle.write('{"_id": "9", "text": ""}\n')
+        task = built(inputs.beir_source(tmp_path, on_bad_row="skip"), test_fraction=1.0)
+        assert all_rows(task)["q1"][1] == {"1": 1, "9": 1}
+        assert "9" not in task.collection.ids
+
+    def test_no_relevant_document_at_all_is_an_error(self, tmp_path, built):
+        with pytest.raises(DataError, match="no query of the test judgements has a relevant document"):
+            built(inputs.beir_source(inputs.write_beir(tmp_path, judged={"q1": {"1": 0}})))
+
+    def test_a_missing_file_and_a_torn_one_are_named(self, tmp_path, built):
+        inputs.write_beir(tmp_path, packed=True)
+        packed = (tmp_path / "corpus.jsonl.gz").read_bytes()
+        (tmp_path / "corpus.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+        with pytest.raises(DataError, match=r"corpus\.jsonl\.gz is not a whole gzip"):
+            built(inputs.beir_source(tmp_path))
+        (tmp_path / "corpus.jsonl.gz").unlink()
+        with pytest.raises(DataError, match=r"corpus\.jsonl is not a file"):
+            built(inputs.beir_source(tmp_path))
+
+    def test_text_that_is_not_utf8_is_an_error_with_its_line(self, tmp_path, built):
+        inputs.write_beir(tmp_path)
+        with (tmp_path / "queries.jsonl").open("ab") as handle:
+            handle.write('{"_id": "x", "text": "Größe"}\n'.encode("latin-1"))
+        with pytest.raises(DataError, match=r"queries\.jsonl:21 is not UTF-8"):
+            built(inputs.beir_source(tmp_path))
+
+
+class TestSmart:
+    def write(self, folder, rel="     1     2\t0\t0.000000\n     2     1\t0\t0.000000\n"):
+        (folder / "docs").write_text(SMART_DOCUMENTS)
+        (folder / "queries").write_text(SMART_QUERIES)
+        (folder / "rel").write_text(rel)
+        return folder
+
+    def test_titles_and_texts_are_read_and_other_fields_are_not(self, tmp_path, built):
+        task = built(inputs.smart_source(self.write(tmp_path)), test_fraction=1.0)
+        assert task.collection.titles == ["Editions of the Decimal Classification", "Technical Libraries"]
+        assert task.collection.texts[0] == "The present study is a history. .5 of it is told."
+        assert all_rows(task) == {
+            "1": ("What problems are there in titles?", {"2": 1}), "2": ("libraries", {"1": 1})
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("rel", ["1 2\n2 1\n", "1 0 2 1\n2 Q0 1 1\n2 0 2 0\n"])
+    def test_relations_of_two_columns_and_of_trec_are_read(self, tmp_path, built, rel):
+        judged = {each: found for each, (_, found) in all_rows(built(
+            inputs.smart_source(self.write(tmp_path, rel)), test_fraction=1.0
+        )).items()}  # fmt: skip
+        assert {each: [doc for doc, value in found.items() if value > 0] for each, found in judged.items()} == {
+            "1": ["2"], "2": ["1"]
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("line", ["1", "1 2 3", "1 2 3 4", "1 0 2 high"])
+    def test_other_relations_are_refused(self, tmp_path, built, line):
+        with pytest.raises(DataError, match="rel:1 is"):
+            built(inputs.smart_source(self.write(tmp_path, f"{line}\n")))
+
+    def test_another_file_is_refused(self, tmp_path, built):
+        (self.write(tmp_path) / "docs").write_text("<doc>\n</doc>\n")
+        with pytest.raises(DataError, match="docs:1 is '<doc>'"):
+            built(inputs.smart_source(tmp_path))
+        with pytest.raises(DataError, match=r"no line `\.I NUMBER`"):
+            built(inputs.smart_source(tmp_path, on_bad_row="skip"))
+
+
+class TestTrec:
+    def write(self, folder, qrels="1 0 1 1\n2 0 FT-2 2\n2 0 1 0\n", documents=TREC_DOCUMENTS):
+        (folder / "docs").write_text(documents)
+        (folder / "queries").write_text(TREC_QUERIES, newline="\r\n")
+        (folder / "qrels").write_text(qrels)
+        return folder
+
+    def test_elements_are_read_though_the_file_is_no_xml(self, tmp_path, built):
+        task = built(inputs.trec_source(self.write(tmp_path)), test_fraction=1.0)
+        assert task.collection.ids == ["1", "FT-2"]
+        assert task.collection.texts == ["lift of a wing & drag", "slabs and plates"]
+        assert task.collection.texts_read() == ["lift of a wing & drag", "Heat slabs and plates"]
+        assert all_rows(task) == {"1": ("what gives lift", {"1": 1}), "2": ("heat", {"FT-2": 2, "1": 0})}
+
+    def test_queries_are_named_by_number_where_asked(self, tmp_path, built):
+        self.write(tmp_path, "7 0 1 1\n9 0 1 1\n")
+        assert set(all_rows(built(inputs.trec_source(tmp_path, query_ids="number"), test_fraction=1.0))) == {"7", "9"}
+        with pytest.raises(DataError, match="qrels:1 names the query '7'.*query_ids"):
+            built(inputs.trec_source(tmp_path))
+
+    def test_an_element_that_is_not_closed_is_an_error_with_its_line(self, tmp_path, built):
+        self.write(tmp_path, documents=TREC_DOCUMENTS.replace("</doc>\n", ""))
+        with pytest.raises(DataError, match="docs:1: a <doc> that is not closed"):
+            built(inputs.trec_source(tmp_path))
+        self.write(tmp_path, documents=TREC_DOCUMENTS.replace("</DOC>", ""))
+        with pytest.raises(DataError, match="docs:9: a <doc> that is never closed"):
+            built(inputs.trec_source(tmp_path))
+
+    def test_a_document_without_a_number_is_an_error(self, tmp_path, built):
+        self.write(tmp_path, documents="<doc><text>x</text></doc>\n")
+        with pytest.raises(DataError, match="docs:1: a <doc> without <docno>"):
+            built(inputs.trec_source(tmp_path))
