@@ -6,90 +6,151 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from bertline.sweep.config import MedianPrunerConfig, TpeSamplerConfig
-from bertline.sweep.study import best_trial, is_finished, open_study, plan_trials, run_waiting_trials, slot_of
-from bertline.sweep.trials import report_and_prune
+from bertline.sweep.config import TpeSamplerConfig
+from bertline.sweep.store import StudyStore
+from bertline.sweep.study import (
+    best_trials,
+    has_trials,
+    open_study,
+    plan_trials,
+    slot_of,
+    take_over,
+    take_trial,
+    try_again,
+)
 
 POINTS = [{"x": value} for value in (1, 2, 3, 4)]
-
-
-def take(study, folder, objective):
-    run_waiting_trials(study, folder / "lock", objective, after=lambda: None)
+ME, ANOTHER = "this run folder", "that of another machine"
 
 
 def by_x(trial):
     return float(trial.suggest_categorical("x", [1, 2, 3, 4]))
 
 
+def run_all(store, study, objective):
+    """What a worker does, without the worker."""
+    while (taken := take_trial(store, study, ME)) is not None:
+        study.get_trials(deepcopy=False)
+        trial = optuna.Trial(study, taken._trial_id)
+        try:
+            study.tell(trial, objective(trial))
+        except optuna.TrialPruned:
+            study.tell(trial, state=TrialState.PRUNED)
+
+
 @pytest.fixture
-def study(tmp_path, inputs):
-    study = open_study(tmp_path, "encoder", inputs.sweep())
-    plan_trials(study, POINTS)
+def store(tmp_path):
+    return StudyStore(f"sqlite:///{tmp_path}/studies.db")
+
+
+@pytest.fixture
+def study(store, inputs):
+    study = open_study(store, "task/run/encoder", inputs.sweep())
+    plan_trials(store, study, POINTS)
     return study
 
 
-def test_planned_points_are_run_once_each_and_in_order(study, tmp_path, inputs):
-    take(study, tmp_path, by_x)
+def states(study):
+    return [trial.state.name for trial in study.trials]
+
+
+def test_planned_points_are_run_once_each_and_in_order(study, store, inputs):
+    run_all(store, study, by_x)
     assert [trial.params["x"] for trial in study.trials] == [1, 2, 3, 4]
-    assert is_finished(study)
-    again = open_study(tmp_path, "encoder", inputs.sweep())
-    plan_trials(again, POINTS)
-    take(again, tmp_path, by_x)
+    again = open_study(store, "task/run/encoder", inputs.sweep())
+    plan_trials(store, again, POINTS)
+    assert not has_trials(again, TrialState.WAITING)
     assert len(again.trials) == 4
 
 
-def test_a_point_whose_trial_failed_is_planned_again_in_its_slot(study, tmp_path):
-    def breaks_on_two(trial):
-        if by_x(trial) == 2:
-            raise OSError("the disk is full")
-        return 0.0
-
-    with pytest.raises(OSError, match="disk"):
-        take(study, tmp_path, breaks_on_two)
-    plan_trials(study, POINTS)
-    take(study, tmp_path, by_x)
-    finished = [trial for trial in study.trials if trial.state == TrialState.COMPLETE]
-    assert sorted(trial.params["x"] for trial in finished) == [1, 2, 3, 4]
-    assert sorted(slot_of(trial) for trial in finished) == [0, 1, 2, 3]
+def test_studies_of_other_runs_and_arms_in_the_same_store_do_not_mix(study, store, inputs):
+    run_all(store, study, by_x)
+    for name in ("task/another run/encoder", "another task/run/encoder", "task/run/random_weights"):
+        assert not open_study(store, name, inputs.sweep()).trials
 
 
-def test_the_best_trial_is_the_first_of_the_best_and_never_a_pruned_one(study, tmp_path):
-    def flat(trial):
-        if by_x(trial) == 1:
+def test_a_trial_is_taken_by_one_of_two_processes(study, store, inputs):
+    other = StudyStore(store.shown)
+    same = open_study(other, "task/run/encoder", inputs.sweep())
+    taken = [take_trial(*pair, ME).number for pair in [(store, study), (other, same)] * 2]
+    assert sorted(taken) == [0, 1, 2, 3]
+    assert take_trial(store, study, ME) is None
+
+
+def test_a_trial_whose_process_died_is_queued_again_in_its_slot_until_it_was_too_often(study, store):
+    slots = []
+    while (trial := take_trial(store, study, ME)) is not None:
+        slots.append(slot_of(trial))
+        try_again(store, study, trial, max_retries=2)
+    assert sorted(slots) == sorted([0, 1, 2, 3] * 3)
+    assert states(study) == ["FAIL"] * 12
+    plan_trials(store, study, POINTS)  # the next run of the stage
+    assert [slot_of(trial) for trial in study.get_trials(states=(TrialState.WAITING,))] == [0, 1, 2, 3]
+
+
+def test_a_trial_that_finished_before_its_process_died_is_not_repeated(study, store):
+    taken = take_trial(store, study, ME)
+    study.get_trials(deepcopy=False)
+    trial = optuna.Trial(study, taken._trial_id)
+    study.tell(trial, by_x(trial))
+    try_again(store, study, taken, max_retries=2)
+    assert states(study) == ["COMPLETE", "WAITING", "WAITING", "WAITING"]
+
+
+def test_a_run_that_starts_again_takes_over_its_own_trials_and_leaves_those_of_others(study, store):
+    take_trial(store, study, ME)
+    take_trial(store, study, ANOTHER)
+    take_over(store, study, ME, max_retries=0)
+    assert states(study) == ["FAIL", "RUNNING", "WAITING", "WAITING", "WAITING"]
+    assert slot_of(study.trials[4]) == 0
+
+
+def test_what_the_sampler_drew_stays_when_a_trial_is_tried_again(store, inputs):
+    config = inputs.sweep(sampler=TpeSamplerConfig(kind="tpe", num_startup_trials=2))
+    study = open_study(store, "task/run/tpe", config)
+    plan_trials(store, study, [{}])
+    taken = take_trial(store, study, ME)
+    study.get_trials(deepcopy=False)
+    drawn = optuna.Trial(study, taken._trial_id).suggest_float("x", 0, 1)
+    try_again(store, study, taken, max_retries=1)
+    run_all(store, study, lambda trial: trial.suggest_float("x", 0, 1))
+    assert study.best_trial.params == {"x": drawn}
+
+
+def test_tpe_draws_another_point_for_each_trial_and_the_same_ones_again(tmp_path, inputs):
+    config = inputs.sweep(sampler=TpeSamplerConfig(kind="tpe", num_startup_trials=4))
+
+    def drawn(name):
+        store = StudyStore(f"sqlite:///{tmp_path}/{name}.db")
+        plan_trials(store, open_study(store, "task/run/tpe", config), [{}] * 8)
+        for _ in range(8):
+            # Each trial opens the study anew, as a worker does.
+            number = len(open_study(store, "task/run/tpe", config).get_trials(states=(TrialState.COMPLETE,)))
+            study = open_study(store, "task/run/tpe", config, draw=f"{number}/{number}")
+            taken = take_trial(store, study, ME)
+            study.get_trials(deepcopy=False)
+            trial = optuna.Trial(study, taken._trial_id)
+            study.tell(trial, -((trial.suggest_float("x", 0, 1) - 0.5) ** 2))
+        return [trial.params["x"] for trial in study.trials]
+
+    once = drawn("once")
+    assert len(set(once)) == 8
+    assert drawn("again") == once
+
+
+def test_the_best_trials_are_the_first_of_equals_no_point_twice_and_never_pruned(study, store):
+    def scored(trial):
+        x = by_x(trial)
+        if x == 1:
             trial.report(0.9, 1)
             raise optuna.TrialPruned
-        return 0.5
+        return 0.7 if x == 4 else 0.5
 
-    take(study, tmp_path, flat)
-    assert best_trial(study).params["x"] == 2
+    study.enqueue_trial({"x": 4}, user_attrs={"slot": 4})
+    run_all(store, study, scored)
+    assert [trial.params["x"] for trial in best_trials(study, 3)] == [4, 2, 3]
+    assert [trial.params["x"] for trial in best_trials(study, 2)] == [4, 2]
 
 
 def test_a_study_without_a_finished_trial_has_no_best(study):
-    assert best_trial(study) is None
-
-
-def test_planned_trials_leave_their_points_to_tpe(tmp_path, inputs):
-    config = inputs.sweep(sampler=TpeSamplerConfig(kind="tpe", num_startup_trials=2))
-    study = open_study(tmp_path, "encoder", config)
-    plan_trials(study, [{}] * 8)
-    take(study, tmp_path, lambda trial: -((trial.suggest_float("x", 0, 1) - 0.5) ** 2))
-    assert len({trial.params["x"] for trial in study.trials}) == 8
-
-
-def test_a_trial_below_the_median_is_pruned_after_the_warm_up(tmp_path, inputs):
-    config = inputs.sweep(pruner=MedianPrunerConfig(kind="median", num_startup_trials=2, num_warmup_epochs=1))
-    study = open_study(tmp_path, "encoder", config)
-    plan_trials(study, POINTS)
-    epochs_run = {}
-
-    def objective(trial):
-        score = -by_x(trial)  # each is worse than those before it
-        on_epoch = report_and_prune(trial)
-        for epoch in (1, 2, 3):
-            epochs_run[-score] = epoch
-            on_epoch(epoch, score)
-        return score
-
-    take(study, tmp_path, objective)
-    assert epochs_run == {1: 3, 2: 3, 3: 2, 4: 2}
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE", "PRUNED", "PRUNED"]
+    assert best_trials(study, 3) == []
