@@ -1,0 +1,314 @@
+"""A finished tiny model of every kind of task, as a sweep leaves it, with rows it can predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import tiny
+from bertline.finetuning.kinds.base import HeadSettings, TaskKind
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_file import write_task_file
+from bertline.modeling.crf import BertForTokenClassificationWithCrf
+from bertline.tasks.config import (
+    ClassificationTaskConfig,
+    FillMaskTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RegressionTaskConfig,
+    RerankingTaskConfig,
+    RetrievalTaskConfig,
+    SummarisationTaskConfig,
+    TokenClassificationTaskConfig,
+)
+from bertline.tasks.source_config import (
+    AnswersSourceConfig,
+    ConllSourceConfig,
+    DocsMatchSourceConfig,
+    HubSourceConfig,
+    PlainTextSourceConfig,
+    SmartSourceConfig,
+    SquadSourceConfig,
+    SummariesSourceConfig,
+)
+from bertline.tasks.stored_rows import (
+    CandidateRows,
+    Documents,
+    MultiLabelRows,
+    NumberRows,
+    PlainRows,
+    QueryRows,
+    QuestionRows,
+    StoredRows,
+    SummaryRows,
+    TaggedRows,
+    TextRows,
+)
+from bertline.tokenization.storage import copy_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+
+MAX_LENGTH = 24
+PIECES = (*tiny.WORDS, ".", ",", "?", "-")
+_BASE: dict[str, Any] = {
+    "max_length": MAX_LENGTH,
+    "num_train_rows": None,
+    "label_efficiency_rows": (),
+    "dev_fraction": 0.1,
+    "test_fraction": 0.1,
+    "split_seed": 1,
+    "start_from": None,
+    "num_trials": None,
+    "space": {},
+    "fine_tuning": {},
+}
+_TEXT_PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=2, num_test_rows=2)
+_FILES = {"train_file": None, "dev_file": None, "test_file": None}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A model in its folder, and the kind with the same model in memory."""
+
+    name: str
+    folder: Path
+    kind: TaskKind[Any, Any, Any]
+    calibration: dict[str, float]
+    model: torch.nn.Module
+    rows: StoredRows
+
+    def predictions(self, rows: StoredRows | None = None) -> Any:
+        """What evaluation computes."""
+        encoded = self.kind.encode(rows or self.rows, Tokenizer.load(self.folder))
+        return self.kind.predict(self.model, encoded, tiny.machine())
+
+    def table(self) -> dict[str, list[Any]]:
+        """The columns of predictions.parquet."""
+        return self.kind.table(self.rows, self.predictions(), self.calibration).to_pydict()
+
+
+def finish(name: str, folder: Path) -> Finished:
+    """Make the model of this name (a key of `KINDS`), with random weights, under `folder`."""
+    config, labels, rows, calibration = KINDS[name]()
+    encoder = folder / "encoder"
+    # Far from equal outputs, but for a number that has to stay on its scale.
+    spread = 0.12 if name == "linear" else 0.4
+    seed = 12 if name == "windows" else 11
+    tiny.write_encoder(
+        encoder, heads=True, words=PIECES, initializer_range=spread, max_position_embeddings=MAX_LENGTH, seed=seed
+    )
+    kind = task_kind(config, labels)
+    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=5, attention="plain"))
+    if isinstance(model, BertForTokenClassificationWithCrf):
+        with torch.no_grad():
+            model.crf.transitions.copy_(torch.linspace(-0.02, 0.02, len(labels) ** 2))
+    target = folder / "best"
+    kind.save_model(model, target)
+    copy_tokenizer(encoder, target)
+    write_task_file(target, kind, calibration)
+    if name == "retrieval":
+        kind.use_collection(collection())  # type: ignore[attr-defined]
+    return Finished(name, target, kind, calibration, model.eval(), rows)
+
+
+def text(*numbers: int) -> str:
+    """Words of the vocabulary."""
+    return " ".join(tiny.WORDS[number % len(tiny.WORDS)] for number in numbers)
+
+
+def texts(count: int, *, seed: int, most: int = 9) -> list[str]:
+    """Texts of several lengths."""
+    random = np.random.default_rng(seed)
+    return [text(*random.integers(0, 40, random.integers(1, most + 1))) for _ in range(count)]
+
+
+def collection() -> Documents:
+    """What the retrieval task searches."""
+    found = texts(12, seed=4)
+    return Documents([f"d{number}" for number in range(12)], [""] * 12, found)
+
+
+def _ids(count: int) -> list[str]:
+    return [f"r{number}" for number in range(count)]
+
+
+Example = tuple[Any, Sequence[str], StoredRows, dict[str, float]]
+
+
+def _classification(**changes: Any) -> Example:
+    fields: dict[str, Any] = {
+        "kind": "classification",
+        "source": _TEXT_PAIRS,
+        "labels": None,
+        "multi_label": False,
+        "metric": "accuracy",
+        "long_texts": "truncate",
+        "window_overlap": 4,
+        "window_pooling": "mean",
+    }
+    config = ClassificationTaskConfig(**{**_BASE, **fields, **changes})
+    first = texts(8, seed=1, most=30)
+    pairs = None if config.long_texts == "windows" else texts(8, seed=2, most=30)
+    return config, ["low", "mid", "high"], TextRows(_ids(8), first, pairs, np.arange(8) % 3), {}
+
+
+def _multi_label() -> Example:
+    config, labels, rows, _ = _classification(multi_label=True, metric="micro_f1")
+    gold = np.arange(24).reshape(8, 3) % 2
+    assert isinstance(rows, TextRows)
+    return config, labels, MultiLabelRows(rows.ids, rows.texts, None, gold), {"threshold": 0.4}
+
+
+def _regression(head: str) -> Example:
+    source = HubSourceConfig(
+        kind="hub",
+        name="someone/similarity",
+        revision="0123abc",
+        subset=None,
+        train_split="train",
+        dev_split=None,
+        test_split=None,
+        extra_tests={},
+        text_column="a",
+        text_pair_column="b",
+        label_column="score",
+        on_bad_row="error",
+    )
+    config = RegressionTaskConfig(
+        kind="regression", source=source, low=0.0, high=5.0, head=head, pooling="mean", metric="spearman", **_BASE
+    )
+    return config, [], NumberRows(_ids(8), texts(8, seed=1), texts(8, seed=2), np.linspace(0, 5, 8)), {}
+
+
+def _token_classification(head: str) -> Example:
+    source = ConllSourceConfig(
+        kind="conll",
+        path="",
+        train_file="train.txt",
+        dev_file=None,
+        test_file=None,
+        word_column=0,
+        tag_column=-1,
+        separator="tab",
+        scheme="iob2",
+        on_broken_tags="error",
+        encoding="utf-8",
+    )
+    config = TokenClassificationTaskConfig(
+        kind="token_classification", source=source, head=head, window_overlap=6, metric="entity_f1", **_BASE
+    )
+    words = [each.split() for each in texts(8, seed=1, most=40)]
+    tags = [["O"] * len(each) for each in words]
+    return config, ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"], TaggedRows(_ids(8), [""] * 8, words, tags), {}
+
+
+def _question_answering() -> Example:
+    config = QuestionAnsweringTaskConfig(
+        kind="question_answering",
+        source=SquadSourceConfig(kind="squad", path="", on_bad_row="error", **_FILES),
+        window_overlap=4,
+        max_question_length=8,
+        max_answer_length=5,
+        metric="f1",
+        **_BASE,
+    )
+    contexts = texts(8, seed=2, most=40)
+    answers = [[context.split()[0]] for context in contexts]
+    rows = QuestionRows(_ids(8), [""] * 8, texts(8, seed=1), contexts, answers, [[0]] * 8)
+    # Between the margins of these rows, so that some have an answer and some have none.
+    return config, [], rows, {"no_answer_threshold": -1.5}
+
+
+def _retrieval() -> Example:
+    source = SmartSourceConfig(
+        kind="smart", path="", documents_file="d", queries_file="q", judgements_file="j", on_bad_row="error"
+    )
+    config = RetrievalTaskConfig(
+        kind="retrieval",
+        source=source,
+        query_max_length=12,
+        pooling="mean",
+        similarity="cosine",
+        temperature=0.05,
+        hard_negatives="none",
+        num_hard_negatives=0,
+        query_prefix="word1 - ",
+        document_prefix="word2 - ",
+        metric="ndcg@10",
+        **_BASE,
+    )
+    rows = QueryRows(_ids(5), texts(5, seed=7), [["d1", "d2"]] * 5, [[1, 0]] * 5)
+    return config, [], rows, {}
+
+
+def _reranking() -> Example:
+    source = AnswersSourceConfig(
+        kind="answers",
+        path="",
+        train_file="t",
+        dev_file=None,
+        test_file=None,
+        query_column="q",
+        text_column="t",
+        label_column="l",
+        encoding="utf-8",
+        on_bad_row="error",
+    )
+    config = RerankingTaskConfig(
+        kind="reranking", source=source, num_candidates=10, num_negatives=0, metric="map", **_BASE
+    )
+    candidates = [texts(count, seed=count) for count in (4, 1, 6)]
+    zeros = [[0] * len(each) for each in candidates]
+    rows = CandidateRows(
+        _ids(3),
+        texts(3, seed=9),
+        [[f"c{n}" for n in range(len(each))] for each in candidates],
+        candidates,
+        [[1, *each[1:]] for each in zeros],
+        [[float(-n) for n in range(len(each))] for each in candidates],
+        [[1, *each[1:]] for each in zeros],
+    )
+    return config, [], rows, {}
+
+
+def _summarisation() -> Example:
+    source = SummariesSourceConfig(
+        kind="summaries", path="", document_column="d", summary_column="s", on_bad_row="error", **_FILES
+    )
+    config = SummarisationTaskConfig(kind="summarisation", source=source, num_sentences=2, metric="rouge1", **_BASE)
+    documents = [[f"{sentence}." for sentence in texts(5, seed=number, most=12)] for number in range(4)]
+    return config, [], SummaryRows(_ids(4), documents, texts(4, seed=3), [[1, 0, 0, 1, 0]] * 4), {}
+
+
+def _fill_mask() -> Example:
+    config = FillMaskTaskConfig(
+        kind="fill_mask",
+        source=PlainTextSourceConfig(
+            kind="text", path="", text_column="text", encoding="utf-8", on_bad_row="error", **_FILES
+        ),
+        top_k=5,
+        mask_prob=0.15,
+        max_scored_tokens=None,
+        metric="top1_accuracy",
+        **_BASE,
+    )
+    return config, [], PlainRows(_ids(6), texts(6, seed=1)), {}
+
+
+KINDS: dict[str, Callable[[], Example]] = {
+    "classification": _classification,
+    "windows": lambda: _classification(long_texts="windows"),
+    "multi_label": _multi_label,
+    "linear": lambda: _regression("linear"),
+    "cosine": lambda: _regression("cosine"),
+    "softmax": lambda: _token_classification("softmax"),
+    "crf": lambda: _token_classification("crf"),
+    "question_answering": _question_answering,
+    "retrieval": _retrieval,
+    "reranking": _reranking,
+    "summarisation": _summarisation,
+    "fill_mask": _fill_mask,
+}
