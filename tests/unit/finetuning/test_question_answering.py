@@ -256,6 +256,12 @@ def test_a_context_without_tokens_has_no_answer():
     assert kind.scores(kind.statistics(rows, predictions, calibration))["f1"] == 1.0
 
 
+def test_no_questions_have_no_answers():
+    kind = QuestionAnswering(config(), ())
+    predictions = kind.predict(LooksUp(), kind.encode(rows_of(("a", "b", "b")).take([]), TOKENIZER), tiny.machine())
+    assert predictions.texts == [] and len(predictions.null_scores) == 0
+
+
 # ---- loss
 
 

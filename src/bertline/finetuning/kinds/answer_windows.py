@@ -104,9 +104,9 @@ def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionA
         windows.append(windows_of(int(stop - begin), room, config.window_overlap))
         answer = _answer_tokens(contexts.places[begin:stop], rows, row)
         labels.append(_labels(windows[-1], answer, len(question) + 2))
-    counts = [len(of_row) for of_row in windows]
+    counts = np.array([len(of_row) for of_row in windows], dtype=np.int64)
     all_windows = np.concatenate(windows) if windows else np.zeros((0, 4), dtype=np.int64)
-    question_lengths = np.repeat([len(question) for question in questions], counts).astype(np.int64)
+    question_lengths = np.repeat(np.array([len(question) for question in questions], dtype=np.int64), counts)
     return EncodedQuestions(
         contexts=contexts,
         questions=questions,
