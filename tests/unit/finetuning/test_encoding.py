@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.finetuning.encoding import LengthSortedBatches, _kept_of_pair, encode_rows, scoring_batches
-from bertline.tasks.storage import Rows
+from bertline.finetuning.encoding import (
+    LengthSortedBatches,
+    _kept_of_pair,
+    encode_texts,
+    encode_windows,
+    scoring_batches,
+)
 from bertline.tokenization.tokenizer import Tokenizer
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tokenizer(encoder_folder):
     return Tokenizer.load(encoder_folder)
-
-
-def rows(texts, pairs=None):
-    return Rows([str(i) for i in range(len(texts))], texts, pairs, np.zeros(len(texts), dtype=np.int64))
 
 
 def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):
     cls, sep, pad = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
     one, two = tokenizer.encode("word1 word2")
-    single = encode_rows(rows(["word1 word2", "word1"]), tokenizer, max_length=16)
+    single = encode_texts(["word1 word2", "word1"], None, tokenizer, max_length=16)
     assert single.input_ids.tolist() == [[cls, one, two, sep], [cls, one, sep, pad]]
     assert single.token_type_ids.sum() == 0
-    pair = encode_rows(rows(["word1", "word1 word2"], ["word2", "word1"]), tokenizer, max_length=16)
+    pair = encode_texts(["word1", "word1 word2"], ["word2", "word1"], tokenizer, max_length=16)
     assert pair.input_ids.tolist() == [[cls, one, sep, two, sep, pad], [cls, one, two, sep, one, sep]]
     assert pair.token_type_ids.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
 
 
 def test_a_special_piece_written_in_a_text_is_only_text(tokenizer):
-    encoded = encode_rows(rows(["word1 [SEP] word2"]), tokenizer, max_length=16)
+    encoded = encode_texts(["word1 [SEP] word2"], None, tokenizer, max_length=16)
     assert (encoded.input_ids == tokenizer.sep_id).sum() == 1
 
 
 def test_no_sequence_is_longer_than_allowed(tokenizer):
     text = " ".join(["word3"] * 30)
     for pairs in (None, [text]):
-        encoded = encode_rows(rows([text], pairs), tokenizer, max_length=12)
+        encoded = encode_texts([text], pairs, tokenizer, max_length=12)
         assert encoded.lengths.tolist() == [12]
         assert encoded.input_ids[0, -1] == tokenizer.sep_id
 
@@ -61,8 +64,8 @@ def test_pairs_give_way_as_in_the_reference_code(first, second, room):
 
 
 def test_every_pass_has_each_row_once_in_another_order(tokenizer, inputs):
-    encoded = encode_rows(inputs.learnable_rows(100), tokenizer, max_length=16)
-    batches = LengthSortedBatches(encoded, batch_size=8, seed=3)
+    encoded = encode_texts(inputs.learnable_rows(100).texts, None, tokenizer, max_length=16)
+    batches = LengthSortedBatches(encoded.lengths, encoded.batch, batch_size=8, seed=3)
     # A row is known by its ids without padding.
     passes = [[tuple(r[r > 0]) for batch in batches for r in batch["input_ids"].numpy()] for _ in range(2)]
     expected = sorted(tuple(row[:length]) for row, length in zip(encoded.input_ids, encoded.lengths, strict=True))
@@ -72,24 +75,93 @@ def test_every_pass_has_each_row_once_in_another_order(tokenizer, inputs):
 
 
 def test_the_order_is_a_function_of_the_seed(tokenizer, inputs):
-    encoded = encode_rows(inputs.learnable_rows(60), tokenizer, max_length=16)
+    encoded = encode_texts(inputs.learnable_rows(60).texts, None, tokenizer, max_length=16)
 
     def first_pass(seed):
-        return [batch["input_ids"].tolist() for batch in LengthSortedBatches(encoded, batch_size=8, seed=seed)]
+        return [
+            batch["input_ids"].tolist()
+            for batch in LengthSortedBatches(encoded.lengths, encoded.batch, batch_size=8, seed=seed)
+        ]
 
     assert first_pass(1) == first_pass(1)
     assert first_pass(1) != first_pass(2)
 
 
 def test_length_sorted_batches_pad_less_than_random_ones(tokenizer, inputs):
-    encoded = encode_rows(inputs.learnable_rows(256), tokenizer, max_length=16)
-    padded = sum(batch["input_ids"].numel() for batch in LengthSortedBatches(encoded, batch_size=16, seed=0))
+    encoded = encode_texts(inputs.learnable_rows(256).texts, None, tokenizer, max_length=16)
+    padded = sum(
+        batch["input_ids"].numel()
+        for batch in LengthSortedBatches(encoded.lengths, encoded.batch, batch_size=16, seed=0)
+    )
     order = np.random.default_rng(0).permutation(256).reshape(16, 16)
     unsorted = sum(encoded.batch(indices)["input_ids"].numel() for indices in order)
     assert padded < 1.1 * encoded.lengths.sum() < unsorted
 
 
 def test_scoring_batches_cover_all_rows_and_know_their_places(tokenizer, inputs):
-    encoded = encode_rows(inputs.learnable_rows(21), tokenizer, max_length=16)
+    encoded = encode_texts(inputs.learnable_rows(21).texts, None, tokenizer, max_length=16)
     places = [index for indices, _ in scoring_batches(encoded, batch_size=8) for index in indices]
     assert sorted(places) == list(range(21))
+
+
+def ids_of(encoded, index):
+    return encoded.input_ids[index, : encoded.lengths[index]].tolist()
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_what_fits_is_encoded_in_windows_as_without(tokenizer, inputs, pairs):
+    rows = inputs.learnable_rows(40, pairs=pairs)
+    whole = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=24)
+    windows = encode_windows(rows.texts, rows.text_pairs, tokenizer, max_length=24, overlap=4)
+    assert windows.row_starts.tolist() == windows.row_of.tolist() == list(range(40))
+    for name in ("input_ids", "token_type_ids", "lengths"):
+        assert (getattr(whole, name) == getattr(windows.sequences, name)).all()
+
+
+@settings(deadline=None)
+@given(
+    lengths=st.lists(st.integers(0, 60), min_size=1, max_size=5),
+    max_length=st.integers(6, 20),
+    data=st.data(),
+)
+def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_length, data):
+    overlap = data.draw(st.integers(0, max_length - 3))
+    texts = [" ".join(f"word{place % 40}" for place in range(length)) for length in lengths]
+    windows = encode_windows(texts, None, tokenizer, max_length=max_length, overlap=overlap)
+    assert windows.sequences.lengths.max() <= max_length
+    assert windows.num_windows.sum() == len(windows.sequences)
+    for row, text in enumerate(texts):
+        pieces = [ids_of(windows.sequences, index)[1:-1] for index in np.flatnonzero(windows.row_of == row)]
+        read = pieces[0]
+        for before, piece in itertools.pairwise(pieces):
+            assert before[len(before) - overlap :] == piece[:overlap]
+            assert len(piece) > overlap
+            read = read + piece[overlap:]
+        assert read == tokenizer.encode(text)
+        assert len(pieces) == 1 or len(pieces[0]) == max_length - 2
+
+
+@pytest.mark.parametrize("long_first", [False, True])
+def test_of_a_pair_the_longer_text_is_read_in_pieces_beside_the_shorter_one(tokenizer, long_first):
+    long, short = " ".join(f"word{place}" for place in range(30)), "word35 word36 word37"
+    first, second = (long, short) if long_first else (short, long)
+    windows = encode_windows([first], [second], tokenizer, max_length=16, overlap=2)
+    read = []
+    for index in range(len(windows.sequences)):
+        ids, types = ids_of(windows.sequences, index), windows.sequences.token_type_ids[index]
+        end = ids.index(tokenizer.sep_id)
+        segments = ids[1:end], ids[end + 1 : -1]
+        assert types[: len(ids)].tolist() == [0] * (end + 1) + [1] * (len(ids) - end - 1)
+        assert segments[long_first] == tokenizer.encode(short)
+        read += segments[not long_first][2 if index else 0 :]
+    assert read == tokenizer.encode(long)
+    assert windows.sequences.lengths[0] == 16
+
+
+def test_of_two_long_texts_the_shorter_one_keeps_half_of_the_room(tokenizer):
+    texts = [" ".join(["word1"] * 40)], [" ".join(["word2"] * 30)]
+    windows = encode_windows(*texts, tokenizer, max_length=19, overlap=2)
+    one, two = tokenizer.encode("word1 word2")
+    counts = [(ids_of(windows.sequences, i).count(one), ids_of(windows.sequences, i).count(two)) for i in range(7)]
+    assert counts[0] == (8, 8) and {second for _, second in counts} == {8}
+    assert sum(first for first, _ in counts) == 40 + 2 * 6

@@ -1,0 +1,169 @@
+"""Classification: long texts in windows, weights, and what is saved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.base import HeadSettings, LossOptions
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.kinds.classification import Classification
+from bertline.tasks.stored_rows import TextRows
+from bertline.tokenization.tokenizer import Tokenizer
+from tiny import WORDS, runtime
+
+LOW, HIGH = " ".join(WORDS[:10]), " ".join(WORDS[20:30])
+WINDOWED = {"long_texts": "windows", "window_overlap": 2, "max_length": 12}
+
+
+@pytest.fixture
+def tokenizer(encoder_folder):
+    return Tokenizer.load(encoder_folder)
+
+
+@pytest.fixture
+def model(encoder_folder, inputs):
+    return Classification(inputs.task(), inputs.LABELS).new_model(encoder_folder, HeadSettings(0.1, 3, "plain"))
+
+
+def rows_of(texts, labels):
+    return TextRows([str(row) for row in range(len(texts))], texts, None, np.array(labels))
+
+
+def test_where_nothing_is_long_windows_change_no_number(inputs, tokenizer, model, machine):
+    rows = inputs.learnable_rows(30)
+    predictions, batches = [], []
+    for long_texts in ("truncate", "windows"):
+        kind = Classification(inputs.task(long_texts=long_texts, max_length=24), inputs.LABELS)
+        encoded = kind.encode(rows, tokenizer)
+        predictions.append(kind.predict(model, encoded, machine))
+        batches.append(list(kind.training_batches(encoded, batch_size=8, seed=1)))
+    assert (predictions[0] == predictions[1]).all()
+    for one, other in zip(*batches, strict=True):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[name], other[name]) for name in one)
+        assert (one["weights"] == 1).all()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_the_probabilities_of_a_row_are_those_of_its_windows_pooled(inputs, tokenizer, model, machine, pooling):
+    kind = Classification(inputs.task(window_pooling=pooling, **WINDOWED), inputs.LABELS)
+    long = " ".join(WORDS[:25])
+    rows = rows_of(["word1 word2", long, "word30"], [0, 0, 1])
+    encoded = kind.encode(rows, tokenizer)
+    assert encoded.windows.num_windows.tolist() == [1, 3, 1]
+    found = kind.predict(model, encoded, machine)
+    # Each piece as a text of its own.
+    pieces = [" ".join(WORDS[start : min(start + 10, 25)]) for start in (0, 8, 16)]
+    alone = kind.predict(model, kind.encode(rows_of(["word1 word2", *pieces, "word30"], [0] * 5), tokenizer), machine)
+    pooled = alone[1:4].mean(axis=0) if pooling == "mean" else alone[1:4].max(axis=0) / alone[1:4].max(axis=0).sum()
+    assert found[0] == pytest.approx(alone[0], abs=1e-6)
+    assert found[1] == pytest.approx(pooled, abs=1e-6)
+    assert found[2] == pytest.approx(alone[4], abs=1e-6)
+    assert found.sum(axis=1) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_long_text_weighs_as_much_in_training_as_a_short_one(inputs, tokenizer):
+    kind = Classification(inputs.task(**WINDOWED), inputs.LABELS)
+    rows = rows_of(["word1", " ".join(WORDS), "word30", " ".join(WORDS[:15])], [0, 1, 1, 0])
+    encoded = kind.encode(rows, tokenizer)
+    by_label = {0: 0.0, 1: 0.0}
+    total, num_windows = 0.0, 0
+    for batch in kind.training_batches(encoded, batch_size=3, seed=0):
+        for label, weight in zip(batch["labels"].tolist(), batch["weights"].tolist(), strict=True):
+            by_label[label] += weight
+            total, num_windows = total + weight, num_windows + 1
+    assert num_windows == len(encoded.sequences) == 1 + 5 + 1 + 2
+    assert total == pytest.approx(num_windows)
+    assert by_label[0] == pytest.approx(by_label[1])
+
+
+def test_windows_read_what_truncation_cuts_off(inputs, encoder_folder, tokenizer, machine):
+    """The label stands at the end of a text that is longer than a sequence: truncation can only guess."""
+
+    def rows(num_rows, seed):
+        random = np.random.default_rng(seed)
+        labels = random.integers(0, 2, num_rows)
+        middle = ["word19"] * 12  # without any meaning
+        ends = [" ".join(WORDS[20 * label + word] for word in random.integers(0, 18, 8)) for label in labels]
+        return rows_of([" ".join([*middle, end]) for end in ends], labels)
+
+    scores = {}
+    for long_texts in ("truncate", "windows"):
+        kind = Classification(inputs.task(**{**WINDOWED, "long_texts": long_texts}), inputs.LABELS)
+
+        def split(num_rows, seed, kind=kind):
+            found = rows(num_rows, seed)
+            return TaskSplit(rows=found, encoded=kind.encode(found, tokenizer))
+
+        job = FineTuningJob(
+            kind=kind,
+            config=inputs.fine_tuning(num_epochs=5, learning_rate=5e-3),
+            encoder="pretrained",
+            encoder_folder=encoder_folder,
+            train=split(96, 1),
+            dev=split(48, 2),
+            seed=0,
+            machine=machine,
+            runtime=runtime(),
+        )
+        scores[long_texts] = fine_tune(job).dev_scores["accuracy"]
+    assert scores["windows"] > 0.9
+    assert scores["truncate"] < 0.75
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0]])
+def test_without_windows_the_loss_is_pytorchs_own(inputs, smoothing, weights):
+    kind = Classification(inputs.task(), inputs.LABELS)
+    logits, labels = torch.randn(9, 2), torch.tensor([0, 1, 1, 0, 1, 1, 1, 0, 1])
+    weights = None if weights is None else torch.tensor(weights)
+    found = kind.loss_of_logits(logits, {"labels": labels, "weights": torch.ones(9)}, LossOptions(smoothing, weights))
+    assert found.item() == pytest.approx(
+        F.cross_entropy(logits, labels, weight=weights, label_smoothing=smoothing).item(), rel=1e-6
+    )
+
+
+def test_a_saved_model_predicts_the_same(inputs, tokenizer, model, machine, tmp_path):
+    kind = Classification(inputs.task(), inputs.LABELS)
+    encoded = kind.encode(inputs.learnable_rows(12), tokenizer)
+    kind.save_model(model, tmp_path)
+    assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == kind.predict(model, encoded, machine)).all()
+    assert json.loads((tmp_path / "config.json").read_text())["id2label"] == {"0": "low", "1": "high"}
+
+
+def test_one_label_for_every_row_is_a_degenerate_run(inputs):
+    kind = Classification(inputs.task(), inputs.LABELS)
+    rows = rows_of([LOW, HIGH], [0, 1])
+    assert kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.9, 0.1]]), {})
+    assert not kind.is_degenerate(rows, np.array([[0.6, 0.4], [0.4, 0.6]]), {})
+
+
+def test_the_table_says_what_was_predicted_and_how_surely(inputs):
+    kind = Classification(inputs.task(), inputs.LABELS)
+    table = kind.table(rows_of([LOW, HIGH], [0, 0]), np.array([[0.75, 0.25], [0.125, 0.875]], dtype=np.float32), {})
+    assert table.select(["gold", "predicted", "score", "correct"]).to_pylist() == [
+        {"gold": "low", "predicted": "low", "score": 0.75, "correct": True},
+        {"gold": "low", "predicted": "high", "score": 0.875, "correct": False},
+    ]
+
+
+def test_scores_of_some_rows_come_from_their_statistics(inputs):
+    kind = Classification(inputs.task(), inputs.LABELS)
+    rows, random = inputs.learnable_rows(50), np.random.default_rng(0)
+    predictions = random.random((50, 2), dtype=np.float32)
+    statistics = kind.statistics(rows, predictions, {})
+    some = random.integers(0, 50, 50)
+    assert kind.scores(statistics[some]) == kind.scores(kind.statistics(rows.take(some), predictions[some], {}))
+
+
+def test_the_configuration_chooses_the_kind(inputs):
+    several = replace(inputs.task(), multi_label=True)
+    assert type(task_kind(several, ("a", "b"))).__name__ == "MultiLabel"
+    assert type(task_kind(inputs.task(), ("a", "b"))).__name__ == "Classification"
