@@ -1,0 +1,166 @@
+"""A cross-encoder learns to order candidates; what the first stage missed counts; negatives are sampled."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import finetuning_inputs as inputs
+import search_inputs
+import tiny
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.base import HeadSettings, LossOptions
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.kinds.reranking import Reranking
+from bertline.foundation.errors import ConfigError
+from bertline.sweep.baselines.choose import baselines_of
+from bertline.tasks.stored_rows import CandidateRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+
+def rows(num_rows, seed=0):
+    """Right candidates have words of the first half of the vocabulary, wrong ones of the second."""
+    random = np.random.default_rng(seed)
+    ids, queries, texts, relevances = [], [], [], []
+    for row in range(num_rows):
+        values = random.permutation([1, *(int(value) for value in random.integers(0, 2, 2)), 0, 0]).tolist()
+        ids.append(f"q{row}")
+        queries.append(f"word{random.integers(40)}")
+        texts.append(
+            [" ".join(f"word{word + 20 * (1 - value)}" for word in random.integers(0, 20, 4)) for value in values]
+        )
+        relevances.append(values)
+    names = [[f"d{place}" for place in range(5)] for _ in range(num_rows)]
+    scores = [[5.0, 4.0, 3.0, 2.0, 1.0]] * num_rows
+    return CandidateRows(ids, queries, names, texts, relevances, scores, relevances)
+
+
+def kind_of(**changes) -> Reranking:
+    kind = task_kind(search_inputs.reranking(search_inputs.beir_source(""), **changes), [])
+    assert isinstance(kind, Reranking)
+    return kind
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer(encoder):
+    return Tokenizer.load(encoder)
+
+
+def tuned(kind, encoder, tokenizer, train, dev, **changes):
+    splits = {"train": train, "dev": dev}
+    return fine_tune(
+        FineTuningJob(
+            kind=kind, config=inputs.fine_tuning(**changes), encoder="pretrained", encoder_folder=encoder, seed=0,
+            machine=tiny.machine(), runtime=tiny.runtime(),
+            **{name: TaskSplit(rows=each, encoded=kind.encode(each, tokenizer)) for name, each in splits.items()},
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("num_negatives", [0, 1])
+def test_it_learns_an_order_and_says_what_it_was_before(encoder, tokenizer, num_negatives):
+    kind, train, dev = kind_of(num_negatives=num_negatives), rows(40), rows(20, seed=1)
+    result = tuned(kind, encoder, tokenizer, train, dev, num_epochs=6)
+    predictions = kind.predict(result.model, kind.encode(dev, tokenizer), tiny.machine())
+    before = kind.details(dev, predictions, {})["before"]
+    assert set(before) == set(result.dev_scores) == {"map", "mrr", "ndcg@10"}
+    assert before["map"] < 0.8 < 0.95 < result.dev_scores["map"]
+    assert not kind.is_degenerate(dev, predictions, {})
+
+
+def test_an_untrained_head_is_not_scored(encoder, tokenizer):
+    with pytest.raises(ConfigError, match="num_epochs"):
+        tuned(kind_of(), encoder, tokenizer, rows(4), rows(4), num_epochs=0)
+
+
+def test_a_candidates_score_does_not_depend_on_the_others(encoder, tokenizer):
+    kind, some = kind_of(), rows(12)
+    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=0, attention="plain"))
+    together = kind.predict(model, kind.encode(some, tokenizer), tiny.machine())
+    alone = [kind.predict(model, kind.encode(some.take([row]), tokenizer), tiny.machine())[0] for row in range(12)]
+    assert all(np.allclose(one, two, atol=1e-5) for one, two in zip(together, alone, strict=True))
+    assert kind.predict(model, kind.encode(some.take([]), tokenizer), tiny.machine()) == []
+
+
+def test_scores_are_the_logits_of_transformers(encoder, tokenizer, tmp_path):
+    kind, some = kind_of(), rows(3)
+    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=0, attention="plain"))
+    kind.save_model(model, tmp_path)
+    theirs = transformers.BertForSequenceClassification.from_pretrained(tmp_path).eval()
+    assert theirs.config.num_labels == 1
+    encoded = kind.encode(some, tokenizer)
+    batch = encoded.sequences.batch(np.arange(15))
+    with torch.no_grad():
+        expected = theirs(**batch).logits[:, 0].numpy()
+    loaded = kind.load_model(tmp_path)
+    for each in (model, loaded):
+        assert np.allclose(np.concatenate(kind.predict(each, encoded, tiny.machine())), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("num_negatives", "expected"), [(0, 3), (1, 1), (2, 2), (9, 3)])
+def test_each_epoch_has_all_right_candidates_and_so_many_wrong_ones(tokenizer, num_negatives, expected):
+    kind = kind_of(num_negatives=num_negatives)
+    texts = [["word1", "word2", "word3", "word4"], ["word5"], ["word6", "word7"]]
+    relevances = [[0, 1, 0, 0], [2], [0, -1]]
+    some = CandidateRows(["a", "b", "c"], ["word0"] * 3, texts, texts, relevances, relevances, relevances)
+    batches = kind.training_batches(kind.encode(some, tokenizer), batch_size=2, seed=0)
+    # Of the third question, which has no right candidate, all are taken only where all are asked for.
+    wanted = 2 + expected + (2 if num_negatives == 0 else 0)
+    drawn = set()
+    for _ in range(5):
+        found = list(batches)
+        assert len(found) == len(batches)
+        words = torch.cat([batch["input_ids"][:, 3] - 5 for batch in found]).tolist()
+        labels = torch.cat([batch["relevant"] for batch in found]).tolist()
+        assert len(words) == wanted
+        assert {word for word, label in zip(words, labels, strict=True) if label == 1} == {2, 5}
+        drawn.add(tuple(sorted(words)))
+    assert (len(drawn) > 1) == (num_negatives in (1, 2))
+
+
+def test_the_loss_is_binary_cross_entropy(encoder, tokenizer):
+    kind = kind_of()
+    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=0, attention="plain")).eval()
+    batch = next(iter(kind.training_batches(kind.encode(rows(4), tokenizer), batch_size=8, seed=0)))
+    logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[:, 0]
+    signs = batch["relevant"] * 2 - 1
+    assert kind.loss(model, batch, LossOptions.plain()).item() == pytest.approx(
+        torch.log(1 + torch.exp(-signs * logits)).mean().item(), abs=1e-6
+    )
+
+
+def test_what_the_first_stage_missed_counts():
+    kind = kind_of()
+    some = CandidateRows(["q"], ["x"], [["a", "b"]], [["A", "B"]], [[0, 1]], [[2.0, 1.0]], [[0, 1, 1, 1]])
+    predictions = [np.array([0.1, 0.9], dtype=np.float32)]
+    ideal = 1 + 1 / math.log2(3) + 1 / 2
+    assert kind.statistics(some, predictions, {})[0] == pytest.approx([1 / 3, 1.0, 1 / ideal])
+    before = kind.details(some, predictions, {})["before"]
+    assert before == pytest.approx({"map": 1 / 6, "mrr": 0.5, "ndcg@10": 1 / math.log2(3) / ideal})
+    assert kind.table(some, predictions, {}).to_pylist() == [
+        {"id": "q", "query": "x", "gold": "B", "predicted": "B", "score": pytest.approx(0.7109, abs=1e-4),
+         "correct": pytest.approx(1 / 3)}
+    ]  # fmt: skip
+    (baseline,) = baselines_of(kind, some, some, {"test": some})
+    assert kind.scores(kind.statistics(some, baseline.predictions["test"], {})) == pytest.approx(before)
+
+
+def test_equal_candidates_and_none_at_all_do_no_harm():
+    kind = kind_of()
+    some = CandidateRows(
+        ["q", "r"], ["x", "y"], [["a", "b"], []], [["A", "B"], []], [[1, 0], []], [[1.0, 1.0], []], [[1, 0], [1]]
+    )
+    predictions = [np.array([0.5, 0.5], dtype=np.float32), np.zeros(0, dtype=np.float32)]
+    # Of equal scores the greater id comes first, as in trec_eval.
+    assert kind.statistics(some, predictions, {})[:, :2].tolist() == [[0.5, 0.5], [0.0, 0.0]]
+    assert kind.table(some, predictions, {})["predicted"].to_pylist() == ["B", ""]
+    assert kind.is_degenerate(some, predictions, {})
