@@ -46,6 +46,7 @@ def classification_task(
     labels = _label_names(name, config, splits["train"])
     known = BadRows(_on_unknown_label(config))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
+    splits["train"] = splits["train"][: num_rows_made(config)]
     _check_labels(name, config, splits["train"])
     return BuiltTask(
         splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
@@ -62,10 +63,9 @@ def classification_task(
 def read_table(
     source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[_Label]
 ) -> SourceRows[_Label]:
-    """The rows of a table or dataset with all splits, train cut to what is asked for."""
+    """The rows of a table or dataset with all splits, and all of train."""
     rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
-    whole = with_all_splits(rows, config)
-    return SourceRows(whole.train[: num_rows_made(config)], whole.dev, whole.test, whole.dropped, whole.extra_tests)
+    return with_all_splits(rows, config)
 
 
 def num_rows_made(config: BaseTaskConfig) -> int | None:

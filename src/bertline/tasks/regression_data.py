@@ -8,7 +8,7 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.classification_data import read_table, table_versions, text_pairs_of
+from bertline.tasks.classification_data import num_rows_made, read_table, table_versions, text_pairs_of
 from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.label_values import ANumber
 from bertline.tasks.rows import LabelledRow
@@ -27,6 +27,7 @@ def regression_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
 
     source = read_table(config.source, config, read_numbers)
     splits = {split: _stored(rows) for split, rows in source.by_split().items()}
+    splits["train"] = splits["train"].first(num_rows_made(config))
     _check_numbers(name, config, splits["train"])
     return BuiltTask(
         splits={**splits},

@@ -151,6 +151,15 @@ class TestBadRowsOfClassification:
             built(task(table_source(tmp_path / "rows.jsonl", on_bad_row="skip", text_column="words")))
 
 
+def test_skipped_rows_and_rare_labels_take_nothing_from_the_number_of_train_rows(tmp_path, task, table_source, built):
+    rows = [(f"text {n}", "rare" if n == 7 else "unknown" if n % 2 else "ab"[n // 2 % 2]) for n in range(120)]
+    write_tsv(tmp_path / "rows.tsv", rows)
+    source = table_source(tmp_path / "rows.tsv", on_bad_row="skip")
+    manifest = read_task_manifest(built(task(source, labels=("a", "b", "rare"), num_train_rows=30)))
+    assert manifest["counts"]["train"] == 30
+    assert manifest["dropped"]["unknown_label"] == 59
+
+
 class TestSplits:
     @pytest.fixture
     def folder(self, tmp_path):
