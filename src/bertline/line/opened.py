@@ -84,12 +84,15 @@ class OpenedStage:
 
 
 @contextmanager
-def open_stage(name: str, composed: Mapping[str, Any]) -> Iterator[OpenedStage]:
+def open_stage(
+    name: str, composed: Mapping[str, Any], *, places: Mapping[str, Path] | None = None
+) -> Iterator[OpenedStage]:
     """Validate the configuration, find the inputs, freeze both to the run folder and open the record in MLflow.
 
     Args:
         name: The stage's name, without a task.
         composed: The composed configuration, with `task_name` where the stage works on one task.
+        places: By hand only: where inputs lie (`tasks`, `pretrain`) that are not to be taken from `artifacts/`.
 
     Raises:
         ConfigError: The configuration is not valid or names no known task.
@@ -98,7 +101,7 @@ def open_stage(name: str, composed: Mapping[str, Any]) -> Iterator[OpenedStage]:
     stage = stage_named(name)
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, composed.get("task_name"), config)
-    inputs = _inputs_of(stage, task, config)
+    inputs = _inputs_of(stage, task, config, places or {})
     sections = _tracked_sections(stage, task, to_mapping(config))
     digests = {key: sha256_of_path(path) for key, path in inputs.items()}
     fingerprint = _fingerprint(stage, sections, digests)
@@ -156,14 +159,16 @@ def _task_of(stage: Stage, task: str | None, config: LineConfig) -> str | None:
     return task
 
 
-def _inputs_of(stage: Stage, task: str | None, config: LineConfig) -> dict[str, Path]:
+def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for template in stage.inputs:
         path = Path(template.format(task=task))
+        name = path.name if path.name != task else path.parent.name
+        path = places.get(name, path)
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this line does not use
         if path.exists():
-            found[path.name if path.name != task else path.parent.name] = path
+            found[name] = path
         else:
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
     for key, named in _paths_named(stage, task, config).items():

@@ -1,0 +1,103 @@
+"""glue: every set of GLUE that is there, fine-tuned by one recipe, in one table (runs/glue/FINGERPRINT/table.md).
+
+    python pipelines/glue.py data=/path/to/GLUE
+    python pipelines/glue.py data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
+    python pipelines/glue.py data=/path/to/GLUE sets=[cola,rte] sweep=paper_grid
+
+Kill it and run the same command again: it goes on. A set that fails is said, and the others go on.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.progress import say
+from bertline.line.glue_sets import FoundSet, found_sets, task_of
+from bertline.line.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
+from bertline.line.opened import open_stage
+from bertline.line.stages import stage_named
+from bertline.sweep.job import resolved_encoder
+from bertline.tasks.build import build_task
+from composition import recipe
+
+STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
+
+
+def main(composed: dict[str, Any]) -> None:
+    """Fine-tune on every set, smallest first; the table is written anew after each."""
+    found, absent = found_sets((STARTED_IN / composed["data"]).expanduser(), composed["sets"])
+    start, encoder = encoder_of(composed)
+    composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
+    folder = Path(composed["runtime"]["runs_folder"]) / "glue" / fingerprint(composed, start)
+    outcomes: list[GlueOutcome] = []
+    for one in found:
+        say(f"GLUE, set {len(outcomes) + 1} of {len(found)}: {one.glue_set.title} ({one.path})")
+        outcomes.append(outcome_of(one, composed, encoder))
+        rows = glue_rows(outcomes)
+        table = glue_markdown(rows, absent, encoder=title_of(start))
+        content = {"encoder": start, "sets": rows, "absent": absent, **glue_average(rows)}
+        write_json(folder / "table.json", content)
+        write_atomically(folder / "table.md", table)
+    say(f"{table}\n{folder / 'table.md'}")
+    failed = [one.found.glue_set.title for one in outcomes if one.problem]
+    if failed:
+        raise BertlineError(f"failed: {', '.join(failed)}. Mend it and run the same command again; the rest is kept.")
+
+
+def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
+    """What `start_from` names (a path made absolute; None for the line's own encoder), and the encoder's folder."""
+    start = composed["start_from"]
+    if start is not None and (STARTED_IN / start).expanduser().exists():
+        start = str((STARTED_IN / start).expanduser().resolve())
+    if start is not None:
+        return start, resolved_encoder(start)
+    folder = Path(stage_named("pretrain").output)
+    if not folder.exists():
+        raise ConfigError(f"{folder} is missing: run `dvc repro` first, or name an encoder with start_from=FOLDER.")
+    return None, folder
+
+
+def title_of(start: str | None) -> str:
+    """The head of the encoder's column: a hub name, or the last two parts of a path."""
+    if start is None:
+        return "the line's encoder"
+    return "/".join(Path(start).parts[-2:])
+
+
+def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:
+    """The set as a task, within what the encoder can read."""
+    content = {**task_of(found, composed["tasks"][found.glue_set.name]), "start_from": start}
+    if start is None:
+        content["max_length"] = min(content["max_length"], composed["model"]["max_position_embeddings"])
+    return content
+
+
+def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> GlueOutcome:
+    """Rows and sweep of one set, or why they failed."""
+    name = found.glue_set.name
+    asked = {**composed, "task_name": name}
+    try:
+        with open_stage("task_data", asked) as stage:
+            rows = stage.output
+            if not rows.exists():
+                config = stage.config
+                stage.finish(build_task(name, config.tasks[name], config.python_docs, rows))
+        with open_stage("sweep", asked, places={"tasks": rows, "pretrain": encoder}) as stage:
+            stage.finish(stage.work())
+            return GlueOutcome(found=found, result=read_json(stage.output / "result.json"))
+    except BertlineError as error:
+        say(f"{found.glue_set.title} failed: {error}")
+        return GlueOutcome(found=found, result=None, problem=str(error))
+
+
+def fingerprint(composed: dict[str, Any], start: str | None) -> str:
+    """Of what is asked: the same command writes the same table."""
+    asked = {key: composed[key] for key in ("tasks", "sweep")} | {"start_from": start}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    recipe(main, config="glue")()
