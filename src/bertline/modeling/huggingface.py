@@ -16,7 +16,7 @@ from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.initialization import initialize
+from bertline.modeling.initialization import Undrawn, initialize
 from bertline.modeling.weight_files import read_weight_names, read_weights, write_weights
 from bertline.modeling.weight_names import from_disk, to_disk
 
@@ -155,14 +155,16 @@ def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
 def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
     """Read any BERT folder as a model with both pretraining heads; heads it lacks start anew, with a warning."""
     config, vocab_size, pad_token_id = read_config(folder)
-    model = BertForPreTraining(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+    with Undrawn():
+        model = BertForPreTraining(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
     return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
 
 
 def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:
     """Read the encoder of any BERT folder."""
     config, vocab_size, pad_token_id = read_config(folder)
-    model = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+    with Undrawn():
+        model = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
     return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
 
 
@@ -191,14 +193,15 @@ def load_classifier(
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
         classifier_dropout = dropout_prob
-    model = BertForSequenceClassification(
-        config,
-        vocab_size=vocab_size,
-        pad_token_id=pad_token_id,
-        num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
-        classifier_dropout=classifier_dropout,
-        attention=attention,
-    )
+    with Undrawn():
+        model = BertForSequenceClassification(
+            config,
+            vocab_size=vocab_size,
+            pad_token_id=pad_token_id,
+            num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
+            classifier_dropout=classifier_dropout,
+            attention=attention,
+        )
     return _filled(model, folder, seed=seed, expected_fresh=() if num_labels is None else ("classifier.",))
 
 
@@ -223,7 +226,8 @@ def load_with_head(
     config, vocab_size, pad_token_id = read_config(folder)
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
-    model = make(config, vocab_size, pad_token_id)
+    with Undrawn():
+        model = make(config, vocab_size, pad_token_id)
     # A head that never reads the pooler does not miss it.
     unread = () if getattr(model, "uses_pooler", True) else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
@@ -294,7 +298,7 @@ def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str,
             )
     fresh = [name for name in missing if not name.startswith(expected_fresh)]
     if missing:
-        initialize(model, encoder.config, seed=seed)
+        initialize(model, encoder.config, seed=seed, but={name.removeprefix(prefix) for name in found})
     if fresh:
         warn(f"{folder} lacks {_some(fresh)}: these start from random weights.")
     model.load_state_dict({name.removeprefix(prefix): tensor for name, tensor in found.items()}, strict=False)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.config import ModelConfig
@@ -13,8 +17,10 @@ _CUT_AT_STD = 2.0
 
 
 @torch.no_grad()
-def initialize(module: nn.Module, config: ModelConfig, *, seed: int) -> None:
+def initialize(module: nn.Module, config: ModelConfig, *, seed: int, but: Container[str] = ()) -> None:
     """Draw every weight of a model in place, the same for the same seed on every machine with the same PyTorch.
+
+    Those whose names are in `but` stay as they are, which saves the time where others are about to replace them.
 
     Matrices and embeddings come from a normal with standard deviation `initializer_range`, cut at twice that. Biases
     are 0, LayerNorm scales 1. Each tensor has a generator of its own, named after the tensor, so that another head
@@ -30,6 +36,8 @@ def initialize(module: nn.Module, config: ModelConfig, *, seed: int) -> None:
     std = config.initializer_range
     for name, child in module.named_modules():
         for parameter_name, parameter in child.named_parameters(recurse=False):
+            if f"{name}.{parameter_name}" in but:
+                continue
             if isinstance(child, nn.LayerNorm):
                 parameter.fill_(1.0 if parameter_name == "weight" else 0.0)
             elif parameter.ndim < 2:
@@ -40,5 +48,17 @@ def initialize(module: nn.Module, config: ModelConfig, *, seed: int) -> None:
                 cut = _CUT_AT_STD * std
                 nn.init.trunc_normal_(drawn, std=std, a=-cut, b=cut, generator=generator)
                 parameter.copy_(drawn)
-        if isinstance(child, nn.Embedding) and child.padding_idx is not None:
+        if isinstance(child, nn.Embedding) and child.padding_idx is not None and f"{name}.weight" not in but:
             child.weight[child.padding_idx].zero_()
+
+
+class Undrawn(TorchFunctionMode):
+    """Within it, a new model's matrices hold no numbers yet: PyTorch's own are not drawn only to be replaced.
+
+    For models whose every weight is read from a file, or drawn by `initialize`, before it is used.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        if func in (Tensor.normal_, Tensor.uniform_):
+            return args[0]
+        return func(*args, **(kwargs or {}))

@@ -16,6 +16,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import (
     architecture_of,
     config_from_huggingface,
+    load_classifier,
     load_encoder,
     load_pretraining_model,
     read_labels,
@@ -162,3 +163,13 @@ def test_saving_again_replaces_the_weights_and_leaves_no_rest(folder: Path, conf
     assert not torch.equal(load_file(folder / "model.safetensors")["bert.pooler.dense.weight"], before)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == (folder / "config.json").stat().st_mode & 0o777
+
+
+def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: Path) -> None:
+    found = load_classifier(folder, num_labels=3, seed=11)
+    whole = load_classifier(folder, num_labels=3, seed=12)
+    initialize(whole, whole.bert.config, seed=11)
+    assert torch.equal(found.classifier.weight, whole.classifier.weight)
+    encoder = load_encoder(folder)
+    for name, weight in encoder.named_parameters():
+        assert torch.equal(found.bert.get_parameter(name), weight), name
