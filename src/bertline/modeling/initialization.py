@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.seeds import seed_for
@@ -59,6 +59,7 @@ class Undrawn(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        if func in (Tensor.normal_, Tensor.uniform_):
-            return args[0]
-        return func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        if func in (nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_):
+            return named["tensor"] if "tensor" in named else args[0]
+        return func(*args, **named)
