@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import optuna
-from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage, RetryHeartbeatStaleTrialCallback
+import pytest
+from optuna.storages import InMemoryStorage, JournalStorage, RDBStorage
 from optuna.storages._heartbeat import BaseHeartbeat
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
@@ -22,9 +23,61 @@ def test_only_the_database_storage_has_a_heartbeat_so_sweeps_use_it(tmp_path: Pa
     assert not isinstance(InMemoryStorage(), BaseHeartbeat)
 
 
-def test_dead_trials_are_tried_again_by_the_storages_own_callback(tmp_path: Path) -> None:
-    callback = RetryHeartbeatStaleTrialCallback(max_retry=2)
-    RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=60, heartbeat_stale_trial_callback=callback)
+def test_a_waiting_trial_is_taken_by_setting_its_state_and_run_under_its_id(tmp_path: Path) -> None:
+    storage = RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=60)
+    study = optuna.create_study(storage=storage)
+    study.enqueue_trial({"x": 0.25}, user_attrs={"slot": 7})
+    (waiting,) = study.get_trials(states=(TrialState.WAITING,))
+    # The private name, and the promise, that bertline.sweep.study uses: the second to ask comes too late.
+    assert storage.set_trial_state_values(waiting._trial_id, TrialState.RUNNING)
+    assert not storage.set_trial_state_values(waiting._trial_id, TrialState.RUNNING)
+    study.get_trials(deepcopy=False)
+    trial = optuna.Trial(study, waiting._trial_id)
+    assert trial.suggest_float("x", 0, 1) == 0.25
+    study.tell(trial, 0.5)
+    assert study.best_trial.user_attrs == {"slot": 7}
+
+
+def test_a_finished_trial_cannot_be_failed_or_told_again(tmp_path: Path) -> None:
+    storage = RDBStorage(f"sqlite:///{tmp_path}/study.db", heartbeat_interval=60)
+    study = optuna.create_study(storage=storage)
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=1)
+    (trial,) = study.trials
+    with pytest.raises(optuna.exceptions.UpdateFinishedTrialError):
+        storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+    study.tell(trial.number, 0.0, skip_if_finished=True)
+    assert study.trials[0].value == trial.value
+
+
+def test_a_silent_trial_is_failed_and_handed_to_the_callback(tmp_path: Path) -> None:
+    given = []
+    storage = RDBStorage(
+        f"sqlite:///{tmp_path}/study.db",
+        heartbeat_interval=1,
+        grace_period=1,
+        heartbeat_stale_trial_callback=lambda study, trial: given.append((trial.number, trial.state)),
+    )
+    study = optuna.create_study(storage=storage)
+    trial = study.ask()
+    storage.record_heartbeat(trial._trial_id)
+    time.sleep(2.5)
+    optuna.storages.fail_stale_trials(study)
+    assert given == [(0, TrialState.FAIL)]
+
+
+def test_successive_halving_compares_at_rungs_of_whole_steps() -> None:
+    pruner = optuna.pruners.SuccessiveHalvingPruner(min_resource=1000, reduction_factor=2)
+    study = optuna.create_study(direction="maximize", pruner=pruner)
+    for score in (0.5, 0.6, 0.7):
+        trial = study.ask()
+        trial.report(score, 1000)
+        assert not trial.should_prune()
+        study.tell(trial, score)
+    trial = study.ask()
+    trial.report(0.1, 999)
+    assert not trial.should_prune()
+    trial.report(0.1, 1000)
+    assert trial.should_prune()
 
 
 def test_a_study_is_continued_by_its_name(tmp_path: Path) -> None:

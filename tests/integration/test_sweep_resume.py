@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import signal
@@ -10,32 +9,25 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import optuna
 import psutil
 import pytest
 from optuna.trial import TrialState
 
-from bertline.sweep import study as study_module
+import finetuning_inputs as inputs
+from bertline.sweep import store as store_module
 from bertline.sweep.run import run_sweep
 from bertline.sweep.space import planned_points
+from bertline.sweep.store import StudyStore
+from bertline.sweep.study import open_study, plan_trials
 
-HELPER = Path(__file__).parents[1] / "finetuning_inputs.py"
 PATIENCE_S = 300.0
-
-
-@pytest.fixture(scope="module")
-def inputs():
-    spec = importlib.util.spec_from_file_location("finetuning_inputs", HELPER)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def start(folder, num_workers):
     return subprocess.Popen(
-        [sys.executable, str(HELPER), str(folder), str(num_workers)],
+        [sys.executable, inputs.__file__, str(folder), str(num_workers)],
         stdout=subprocess.DEVNULL,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
@@ -60,21 +52,25 @@ def kill_after(folder, num_events, num_workers):
         process.wait()
 
 
+def without_times(seeds):
+    return [{key: value for key, value in seed.items() if key != "time_s"} for seed in seeds]
+
+
 @pytest.mark.slow
-def test_a_killed_sweep_goes_on_and_loses_and_repeats_nothing(tmp_path, inputs):
+def test_a_killed_sweep_goes_on_and_loses_and_repeats_nothing(tmp_path):
     inputs.write_inputs(tmp_path)
     kill_after(tmp_path, 3, num_workers=1)  # among the trials
     kill_after(tmp_path, 14, num_workers=2)  # among the repetitions
-    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "run"))
-    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "undisturbed"))
+    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "run"), in_process=True)
+    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "undisturbed"), in_process=True)
 
     killed, undisturbed = (
         json.loads((tmp_path / name / "result" / "result.json").read_text()) for name in ("run", "undisturbed")
     )
     for arm in ("encoder", "random_weights"):
         assert killed["arms"][arm]["best_params"] == undisturbed["arms"][arm]["best_params"]
-        assert killed["arms"][arm]["seeds"] == undisturbed["arms"][arm]["seeds"]
-        study = optuna.load_study(study_name=arm, storage=f"sqlite:///{tmp_path}/run/study.db")
+        assert without_times(killed["arms"][arm]["seeds"]) == without_times(undisturbed["arms"][arm]["seeds"])
+        study = optuna.load_study(study_name=f"halves/run/{arm}", storage=f"sqlite:///{tmp_path}/run/studies.db")
         finished = study.get_trials(states=(TrialState.COMPLETE,))
         points = Counter(tuple(sorted(trial.params.items())) for trial in finished)
         assert len(finished) == len(points) == 6
@@ -85,24 +81,26 @@ def test_a_killed_sweep_goes_on_and_loses_and_repeats_nothing(tmp_path, inputs):
 
 
 @pytest.mark.slow
-def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, inputs, monkeypatch):
-    monkeypatch.setattr(study_module, "_HEARTBEAT_S", 1)
-    monkeypatch.setattr(study_module, "_GRACE_S", 2)
+def test_a_trial_killed_before_its_first_heartbeat_is_tried_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "_HEARTBEAT_S", 1)
+    monkeypatch.setattr(store_module, "_GRACE_S", 2)
     inputs.write_inputs(tmp_path)
-    job = inputs.sweep_job(tmp_path, tmp_path / "run")
+    job = inputs.sweep_job(tmp_path, tmp_path / "run", sweep=inputs.sweep(random_weights_baseline="never"))
     job.run_folder.mkdir()
-    study = study_module.open_study(job.run_folder, "encoder", job.sweep)
-    study_module.plan_trials(study, planned_points(job.sweep, job.task))
-    study.ask()  # taken, and nothing more: what a kill leaves that comes before the first heartbeat
+    store = StudyStore(job.studies_url)
+    study = open_study(store, "halves/run/encoder", job.sweep)
+    plan_trials(store, study, planned_points(job.sweep, job.task))
+    # Taken, and nothing more: what a kill leaves that comes before the trial is signed.
+    store.storage.set_trial_state_values(study.trials[0]._trial_id, TrialState.RUNNING)
 
-    run_sweep(job)
+    run_sweep(job, in_process=True)
 
     states = Counter(trial.state for trial in study.get_trials())
     assert states == {TrialState.COMPLETE: 6, TrialState.FAIL: 1}
 
 
 @pytest.mark.slow
-def test_no_worker_outlives_a_killed_sweep(tmp_path, inputs):
+def test_no_worker_outlives_a_killed_sweep(tmp_path):
     inputs.write_inputs(tmp_path)
     process = start(tmp_path, 2)
     try:

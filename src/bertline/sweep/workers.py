@@ -278,14 +278,9 @@ def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
             connection.send(("done", work.function(bench, work.argument)))
     except EOFError:
         return  # dismissed
-    except Exception as error:
-        if not isinstance(error, BertlineError):
-            traceback.print_exc()
-        _send_error(connection, error)
-
-
-def _send_error(connection: Connection, error: Exception) -> None:
-    try:
+    except BertlineError as error:
         connection.send(("failed", error))
-    except Exception:  # not every exception can be sent
+    except Exception as error:
+        traceback.print_exc()
+        # Not every exception can be sent; its own words and, in the log, where it comes from are enough.
         connection.send(("failed", RuntimeError(f"{type(error).__name__}: {error}")))

@@ -1,47 +1,90 @@
-"""A whole sweep: what it writes, what it does not repeat, and what does not depend on the workers."""
+"""A whole sweep: what it writes, what it chooses by, what it does not repeat, and what stands beside it."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+import shutil
 import statistics
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
 
-from bertline.foundation.errors import MachineError
-from bertline.foundation.manifests import read_manifest
-from bertline.modeling.huggingface import load_classifier, read_labels
+import tiny
+from bertline.finetuning.task_file import read_task_file
+from bertline.foundation.errors import ConfigError, MachineError
+from bertline.foundation.manifests import read_manifest, write_manifest
+from bertline.modeling.huggingface import load_classifier, read_config, read_labels
 from bertline.sweep import repetitions, trials
+from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
+from bertline.tasks.config import ChoiceSpace, RegressionTaskConfig
+from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
 
+BASELINES = ("majority", "tfidf_logistic_regression")
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory, inputs, input_folder):
-    """A finished sweep: its job, its figures and its result.json."""
-    job = inputs.sweep_job(input_folder, tmp_path_factory.mktemp("sweep") / "run")
-    figures = run_sweep(job)
-    return job, figures, json.loads((job.run_folder / "result" / "result.json").read_text())
+
+def run(job):
+    """Figures and result.json of a sweep in this process."""
+    figures = run_sweep(job, in_process=True)
+    return figures, json.loads((job.run_folder / "result" / "result.json").read_text())
 
 
 def events_of(job):
     return [json.loads(line) for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
 
 
-def test_the_result_has_everything_beside_its_baselines(finished):
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, inputs, input_folder):
+    """A finished sweep of two arms, with an extra test: its job, its figures and its result.json."""
+    folder = tmp_path_factory.mktemp("task") / "task"
+    shutil.copytree(input_folder / "task", folder)
+    write_rows(folder, "test_other", inputs.learnable_rows(40, seed=9))
+    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    content = {**manifest, "counts": {**manifest["counts"], "test_other": 40}}
+    del content["kind"], content["format_version"]
+    write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
+    job = inputs.sweep_job(input_folder, tmp_path_factory.mktemp("sweep") / "run", task_folder=folder)
+    return job, *run(job)
+
+
+def test_the_result_has_every_arm_beside_its_baselines(finished):
     _, figures, result = finished
-    assert result["num_trials"] == 6
-    assert result["rows"] == {"train": 96, "dev": 64, "test": 96}
-    for arm in ("encoder", "random_weights"):
-        assert len(result["arms"][arm]["trials"]) == 6
-        assert [seed["seed"] for seed in result["arms"][arm]["seeds"]] == [0, 1]
+    assert result["format_version"] == 2
+    assert (result["task_kind"], result["start"], result["num_trials"]) == ("classification", "line", 6)
+    assert result["rows"] == {"train": 96, "dev": 64, "test": 96, "test_other": 40}
+    assert set(result["arms"]) == {"encoder", "random_weights"}
+    for arm in result["arms"].values():
+        assert [trial["state"] for trial in arm["trials"]] == ["COMPLETE"] * 6
+        assert [share for share, _ in arm["trials"][0]["curve"]] == pytest.approx([k / 6 for k in range(1, 7)])
+        assert arm["trials"][0]["curve"][-1][1] == arm["trials"][0]["dev"]
+        assert [seed["seed"] for seed in arm["seeds"]] == [0, 1]
+        assert arm["test_interval"][0] <= arm["test_mean"] <= arm["test_interval"][1]
+        assert arm["num_degenerate"] == 0
     assert result["arms"]["encoder"]["best_params"]["learning_rate"] > 1e-6
     assert figures["test/accuracy_mean"] == result["arms"]["encoder"]["test_mean"] > 0.9
-    assert figures["tfidf/test/accuracy"] > 0.9
+    assert figures["tfidf_logistic_regression/test/accuracy"] > 0.9
     assert figures["majority/test/accuracy"] < 0.7
+    assert set(result["baselines"]) == set(BASELINES)
+
+
+def test_extra_tests_are_scored_in_every_arm_and_baseline(finished):
+    job, figures, result = finished
+    assert result["test_splits"] == ["test", "test_other"]
+    for arm in result["arms"].values():
+        assert set(arm["scores"]) == {"dev", "test", "test_other"}
+        seeds = [seed["scores"]["test_other"]["accuracy"] for seed in arm["seeds"]]
+        assert arm["scores"]["test_other"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(seeds))
+    for baseline in result["baselines"].values():
+        assert set(baseline["scores"]) == {"dev", "test", "test_other"}
+    assert figures["test_other/accuracy_mean"] == result["arms"]["encoder"]["scores"]["test_other"]["accuracy"]["mean"]
+    assert len(pq.read_table(job.run_folder / "result" / "predictions_test_other.parquet")) == 40
 
 
 def test_means_spreads_and_the_comparison_follow_from_the_seeds(finished):
@@ -58,41 +101,66 @@ def test_means_spreads_and_the_comparison_follow_from_the_seeds(finished):
     assert figures["beats_random_weights"] == int(difference > threshold)
 
 
-def test_label_efficiency_has_every_arm_at_every_size_and_reuses_the_main_seeds(finished):
+def test_the_encoder_is_tested_against_every_arm_and_baseline_on_the_same_rows(finished):
+    _, _, result = finished
+    assert set(result["comparisons"]) == {"random_weights", *BASELINES}
+    encoder = result["arms"]["encoder"]["test_mean"]
+    against = result["comparisons"]["majority"]
+    assert against["difference"] == pytest.approx(encoder - result["baselines"]["majority"]["test"])
+    assert against["interval"][0] > 0
+    assert against["better"]
+    assert against["p_value"] <= 2 / 101
+    assert not result["comparisons"]["tfidf_logistic_regression"]["better"]
+    assert result["comparisons"]["random_weights"]["threshold"] == pytest.approx(result["comparison"]["threshold"])
+
+
+def test_label_efficiency_has_every_arm_and_baseline_at_every_size_and_reuses_the_main_seeds(finished):
     _, _, result = finished
     table = {(row["rows"], row["arm"]): row for row in result["label_efficiency"]}
-    assert set(table) == {
-        (rows, arm) for rows in (32, 96) for arm in ("encoder", "random_weights", "tfidf_logistic_regression")
-    }
+    assert set(table) == {(rows, arm) for rows in (32, 96) for arm in ("encoder", "random_weights", *BASELINES)}
     assert table[96, "encoder"]["test_mean"] == result["arms"]["encoder"]["test_mean"]
     assert table[96, "encoder"]["num_seeds"] == 2
     assert table[32, "encoder"]["num_seeds"] == 1
-    assert (
-        table[96, "tfidf_logistic_regression"]["test_mean"]
-        == (result["baselines"]["tfidf_logistic_regression"]["test"])
-    )
+    tfidf = result["baselines"]["tfidf_logistic_regression"]
+    assert table[96, "tfidf_logistic_regression"]["test_mean"] == tfidf["test"]
 
 
-def test_the_best_classifier_predicts_what_the_tables_say(finished):
+def test_the_best_model_predicts_what_the_tables_say(finished):
     job, _, result = finished
     folder = job.run_folder / "result"
     predictions = pq.read_table(folder / "predictions.parquet").to_pylist()
-    hits = [row["label"] == row["predicted"] for row in predictions]
-    best_seed = read_manifest(folder, kind="sweep", format_version=1)["best_seed"]
-    assert statistics.fmean(hits) == pytest.approx(result["arms"]["encoder"]["seeds"][best_seed]["test"])
+    hits = [row["correct"] for row in predictions]
+    assert statistics.fmean(hits) == pytest.approx(result["best"]["test"])
+    assert result["arms"]["encoder"]["seeds"][result["best"]["seed"]]["test"] == result["best"]["test"]
     assert sum(result["confusion_matrix"][i][i] for i in range(2)) == sum(hits)
     assert sum(map(sum, result["confusion_matrix"])) == len(predictions) == 96
-    errors = result["examples"]["confident_errors"]
-    assert len(errors) == min(20, len(hits) - sum(hits))
-    assert [error["score"] for error in errors] == sorted((error["score"] for error in errors), reverse=True)
     assert read_labels(folder / "best") == ("low", "high")
+    task = read_task_file(folder / "best")
+    assert (task.kind.labels, task.kind.config.max_length, task.calibration) == (("low", "high"), 16, {})
     model, tokenizer = load_classifier(folder / "best").eval(), Tokenizer.load(folder / "best")
     row = predictions[0]
     ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode(row["text"]), tokenizer.sep_id]])
     with torch.no_grad():
         probabilities = torch.softmax(model(ids, torch.zeros_like(ids)), dim=-1)[0]
-    assert read_labels(folder / "best")[int(probabilities.argmax())] == row["predicted"]
+    assert task.kind.labels[int(probabilities.argmax())] == row["predicted"]
     assert float(probabilities.max()) == pytest.approx(row["score"], abs=1e-4)
+
+
+def test_plots_trials_and_errors_lie_beside_the_result(finished):
+    job, _, result = finished
+    folder = job.run_folder / "result"
+    assert {path.name for path in (folder / "plots").iterdir()} == {
+        "history.svg",
+        "slice.svg",
+        "parallel_coordinates.svg",
+        "importance.svg",
+    }
+    rows = list(csv.DictReader((folder / "trials.csv").open()))
+    assert [row["arm"] for row in rows] == ["encoder"] * 6 + ["random_weights"] * 6
+    assert [float(row["dev"]) for row in rows[:6]] == [trial["dev"] for trial in result["arms"]["encoder"]["trials"]]
+    page = (folder / "errors.html").read_text()
+    assert "halves: most confident errors" in page
+    assert page.count("<article>") == len(result["examples"]["confident_errors"])
 
 
 def test_every_trial_and_repetition_is_an_event_once_and_only_repetitions_know_test(finished):
@@ -102,7 +170,7 @@ def test_every_trial_and_repetition_is_an_event_once_and_only_repetitions_know_t
     assert len(identities) == len(set(identities)) == 2 * (6 + 2 + 1)
     for event in events:
         assert ("test/accuracy" in event["metrics"]) == (event["kind"] != "trial")
-        assert [epoch for epoch, _ in event["curve"]] == [1, 2, 3, 4, 5, 6]
+        assert [round(6 * share) for share, _ in event["curve"]] == [1, 2, 3, 4, 5, 6]
         assert event["state"] == "COMPLETE"
 
 
@@ -115,36 +183,164 @@ def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
     job, figures, _ = finished
 
     def fail(*args, **kwargs):
-        raise AssertionError("trained again")
+        raise AssertionError("worked again")
 
-    monkeypatch.setattr(trials, "fine_tune", fail)
-    monkeypatch.setattr(repetitions, "fine_tune", fail)
+    for module in (trials, repetitions):
+        monkeypatch.setattr(module, "fine_tune", fail)
+    monkeypatch.setattr(repetitions, "_read_test", fail)
     before = (job.run_folder / "result" / "result.json").read_bytes()
-    assert run_sweep(job) == figures
+    assert run_sweep(job, in_process=True) == figures
     assert (job.run_folder / "result" / "result.json").read_bytes() == before
 
 
-def test_the_result_does_not_depend_on_the_number_of_workers(finished, inputs, input_folder, tmp_path):
-    _, figures, result = finished
-    beside = inputs.sweep_job(input_folder, tmp_path / "run", runtime=inputs.runtime(sweep_workers=2))
-    assert run_sweep(beside) == figures
-    again = json.loads((beside.run_folder / "result" / "result.json").read_text())
-    assert again == result
+def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_with_its_models_only(
+    inputs, input_folder, tmp_path, monkeypatch
+):
+    read = []
+    reading = repetitions._read_test
+    monkeypatch.setattr(repetitions, "_read_test", lambda bench, work: read.append(work[0]) or reading(bench, work))
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(
+            num_best=3,
+            fine_tuning=inputs.fine_tuning(num_epochs=1),
+            space={"learning_rate": ChoiceSpace(kind="choice", values=(1e-4, 1e-3, 3e-3, 1e-2))},
+            num_trials=4,
+            random_weights_baseline="never",
+        ),
+        task=inputs.task(label_efficiency_rows=()),
+    )
+    _, result = run(job)
+    arm = result["arms"]["encoder"]
+    assert len(arm["candidates"]) == 3
+    winner = max(arm["candidates"], key=lambda candidate: candidate["dev_mean"])
+    assert arm["best_params"] == winner["params"]
+    assert [seed["dev"] for seed in arm["seeds"]] == winner["dev"]
+    assert arm["dev_mean"] == pytest.approx(winner["dev_mean"])
+    assert [repetition.params for repetition in read] == [winner["params"]] * 2
+    assert result["best"]["dev"] == max(winner["dev"])
+    events = [event for event in events_of(job) if event["kind"] == "seed"]
+    assert len(events) == 6
+    assert sum("test/accuracy" in event["metrics"] for event in events) == 2
+    assert len(list(job.run_folder.glob("seeds/*/model"))) == 1  # the best; the others' weights are given up
+
+
+def test_a_reference_encoder_has_the_same_budget_and_reads_with_its_own_vocabulary(inputs, input_folder, tmp_path):
+    # Another order of the words, and positions for eight tokens only.
+    reference = inputs.write_encoder(tmp_path / "reference", words=tiny.WORDS[::-1], max_position_embeddings=8)
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(reference_encoder=str(reference), random_weights_baseline="never", num_trials=2),
+        task=inputs.task(label_efficiency_rows=(32,)),
+    )
+    figures, result = run(job)
+    own, other = result["arms"]["encoder"], result["arms"]["reference_encoder"]
+    assert other["start"] == str(reference)
+    assert [trial["params"] for trial in other["trials"]] == [trial["params"] for trial in own["trials"]]
+    assert len(other["seeds"]) == len(own["seeds"])
+    assert figures["reference_encoder/test/accuracy_mean"] == other["test_mean"] > 0.9
+    assert "reference_encoder" in result["comparisons"]
+    assert {row["arm"] for row in result["label_efficiency"]} == {"encoder", *BASELINES}
+
+
+@pytest.mark.parametrize("start_from", ["random", "folder"])
+def test_a_task_may_start_elsewhere_than_from_the_lines_encoder(inputs, input_folder, tmp_path, start_from):
+    folder = inputs.write_encoder(tmp_path / "other", hidden_size=16, intermediate_size=32)
+    start = str(folder) if start_from == "folder" else start_from
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(num_trials=1, num_seeds=1),
+        task=inputs.task(label_efficiency_rows=(), start_from=start),
+    )
+    _, result = run(job)
+    assert result["start"] == start
+    best = read_config(job.run_folder / "result" / "best")[0]
+    assert best.hidden_size == (16 if start_from == "folder" else 32)
+    # Random weights beside random weights would be the same thing twice.
+    assert ("random_weights" in result["arms"]) == (start_from == "folder")
+    assert "One seed was run" in result["note"]
+
+
+def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path):
+    random = np.random.default_rng(0)
+    task_folder = tmp_path / "task"
+    task_folder.mkdir()
+    counts = {"train": 8, "dev": 12, "test": 12}
+    for split, num_rows in counts.items():
+        rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=True)
+        write_rows(task_folder, split, NumberRows(rows.ids, rows.texts, rows.text_pairs, random.random(num_rows)))
+    write_manifest(task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
+    common = {name: getattr(inputs.task(), name) for name in ("dev_fraction", "test_fraction", "split_seed")}
+    task = RegressionTaskConfig(
+        kind="regression",
+        source=inputs.table_source(text_pair_column="other"),
+        low=0.0,
+        high=1.0,
+        head="cosine",
+        pooling="mean",
+        metric="spearman",
+        max_length=16,
+        num_train_rows=None,
+        label_efficiency_rows=(4,),
+        start_from=None,
+        num_trials=None,
+        space={},
+        fine_tuning={"num_epochs": 0},
+        **common,
+    )
+    job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, task_folder=task_folder)
+    figures, result = run(job)
+    encoder, random_weights = result["arms"]["encoder"], result["arms"]["random_weights"]
+    assert len(encoder["trials"]) == len(encoder["seeds"]) == 1
+    assert encoder["best_params"] == {}
+    assert len(random_weights["seeds"]) == 2  # other weights are another thing
+    assert random_weights["test_std"] > 0
+    assert "nothing is random" in result["note"]
+    assert figures["beats_random_weights"] == 0  # one run has no spread, and so proves nothing
 
 
 def test_without_the_random_arm_there_is_no_comparison(inputs, input_folder, tmp_path):
     job = inputs.sweep_job(
         input_folder,
         tmp_path / "run",
-        sweep=inputs.sweep(random_weights_baseline=False, num_trials=1, num_seeds=1),
+        sweep=inputs.sweep(random_weights_baseline="never", num_trials=1, num_seeds=1),
         task=inputs.task(label_efficiency_rows=()),
     )
-    figures = run_sweep(job)
-    result = json.loads((job.run_folder / "result" / "result.json").read_text())
-    assert result["arms"]["random_weights"] is None
+    figures, result = run(job)
+    assert set(result["arms"]) == {"encoder"}
     assert result["comparison"] is None
     assert result["label_efficiency"] == []
     assert not any(key.startswith("random_weights") for key in figures)
+    assert not list((job.run_folder / "result" / "plots").iterdir())  # of one trial there is nothing to see
+
+
+def test_the_random_arm_of_a_large_encoder_is_a_choice(inputs, input_folder, tmp_path):
+    from bertline.sweep.job import planned
+
+    wide = inputs.write_encoder(tmp_path / "wide", num_hidden_layers=5)
+    sweep = inputs.sweep(random_weights_baseline="up_to_small")
+    arms = {
+        folder: planned(inputs.sweep_job(input_folder, tmp_path, sweep=sweep, pretrain_folder=folder)).arms
+        for folder in (input_folder / "encoder", wide)
+    }
+    assert arms == {input_folder / "encoder": ("encoder", "random_weights"), wide: ("encoder",)}
+
+
+def test_a_value_of_the_tasks_own_that_cannot_be_is_found_before_any_work(inputs, input_folder, tmp_path):
+    job = inputs.sweep_job(input_folder, tmp_path / "run", task=inputs.task(fine_tuning={"batch_size": 0}))
+    with pytest.raises(ConfigError, match=r"tasks\.halves\.fine_tuning.*batch_size must be at least 1"):
+        run_sweep(job, in_process=True)
+
+
+def test_the_hash_of_the_data_is_that_of_its_rows(inputs, tmp_path):
+    first, second = (inputs.write_task(tmp_path / name) for name in ("first", "second"))
+    (second / "manifest.json").write_text("{}")
+    assert data_hash(first) == data_hash(second)
+    write_rows(second, "test", inputs.learnable_rows(5))
+    assert data_hash(first) != data_hash(second)
 
 
 def test_a_run_folder_that_cannot_be_made_is_a_clear_error(inputs, input_folder, tmp_path):
