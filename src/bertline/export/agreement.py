@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
@@ -27,8 +26,8 @@ the cosine of their vectors."""
 
 _NUM_TEXTS = 256
 _BATCH_SIZE = 16
-# Columns of a predictions table that say what came out, not what went in.
-_NO_INPUTS = ("id", "gold", "predicted", "score", "correct")
+# Where a predictions table has what the model read, by the kind of task; the second text may be missing.
+_INPUT_COLUMNS = (("question", "context"), ("query", "first_document"), ("query", "predicted"), ("text", "text_pair"))
 Outputs = list[tuple[NDArray[np.float32], ...]]
 """A tuple of output arrays a batch."""
 
@@ -44,35 +43,26 @@ class Agreement:
 
 
 def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[str], list[str] | None]:
-    """Texts (and second texts) that a task's test rows hold, as many as a check needs.
+    """Texts (and second texts) of a task's test rows, as many as a check needs.
 
     Args:
-        predictions: The sweep's predictions.parquet, where there is one; its input columns are found by their type.
+        predictions: The sweep's predictions.parquet, where there is one.
         fallback: Texts to take where there is none.
     """
-    if not predictions.exists():
-        return list(fallback), None
-    table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
-    inputs = [_as_texts(table[name]) for name in table.column_names if _holds_input(table, name)]
-    if not inputs:
-        return list(fallback), None
-    return inputs[0], inputs[1] if len(inputs) > 1 else None
-
-
-def _holds_input(table: pa.Table, name: str) -> bool:
-    kind = table.schema.field(name).type
-    is_text = pa.types.is_string(kind) or (pa.types.is_list(kind) and pa.types.is_string(kind.value_type))
-    return is_text and name not in _NO_INPUTS and not name.endswith(("_id", "_ids")) and table[name].null_count == 0
-
-
-def _as_texts(column: pa.ChunkedArray) -> list[str]:
-    return [value if isinstance(value, str) else " ".join(value) for value in column.to_pylist()]
+    if predictions.exists():
+        table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
+        for first, second in _INPUT_COLUMNS:
+            if first not in table.column_names or (second not in table.column_names and second != "text_pair"):
+                continue
+            has_pairs = second in table.column_names and table[second].null_count == 0
+            return table[first].to_pylist(), table[second].to_pylist() if has_pairs else None
+    return list(fallback), None
 
 
 def encoded_texts(
     texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int
 ) -> Sequences:
-    """The texts as the model takes them."""
+    """The texts as the model takes them; more tokens than it reads are cut."""
     return encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
 
 

@@ -79,12 +79,12 @@ def build_export(
 
 def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, Path], target: Path) -> dict[str, Any]:
     save_model(load_pretraining_model(source), target)
-    copy_tokenizer(source, target, max_length=facts.encoder_max_length)
+    max_length = facts.encoder_max_length or facts.model.max_position_embeddings
+    copy_tokenizer(source, target, max_length=max_length)
     difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)
     # The encoder has no rows of its own; those of a task are real text.
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
     rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
-    max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
     write_atomically(target / "README.md", encoder_card(facts, onnx, _weight_bytes(target)))
     return _manifest_entry(target, difference, onnx)
@@ -133,6 +133,9 @@ def _onnx(
         return None
     say(f"export: {folder.name}: ONNX")
     texts, text_pairs = checked_texts(predictions, CHECKED_TEXTS)
+    if architecture == "BertModel":
+        # An encoder reads each text by itself.
+        texts, text_pairs = [*texts, *(text_pairs or ())], None
     request = OnnxRequest(
         folder=folder, architecture=architecture, max_length=max_length, texts=texts, text_pairs=text_pairs
     )

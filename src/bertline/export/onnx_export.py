@@ -49,7 +49,7 @@ def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
     sequences = encoded_texts(request.texts, request.text_pairs, Tokenizer.load(folder), max_length=request.max_length)
     expected = torch_outputs(view, sequences)
 
-    write_onnx(view, folder / FP32, max_length=_positions(folder))
+    write_onnx(view, folder / FP32)
     fp32 = compare(onnx_outputs(folder / FP32, sequences), expected, sequences, decision)
     # `not <=` also refuses NaN.
     if not fp32.max_difference <= config.onnx_tolerance:
@@ -101,10 +101,6 @@ def decision_of(folder: Path, architecture: Architecture) -> Decision:
             return "vector"
         case _:
             return "token"
-
-
-def _positions(folder: Path) -> int:
-    return int(read_json(folder / CONFIG_NAME)["max_position_embeddings"])
 
 
 def _facts(file: Path, folder: Path, difference: float, decisions: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view
 from bertline.foundation.errors import ArtifactError
+from bertline.modeling.huggingface import read_config
 from bertline.tokenization.tokenizer import Tokenizer
 
 # Accents, capitals, punctuation, digits, Chinese characters, control and unknown ones, a blank, an overlong word.
@@ -110,7 +111,7 @@ def _reference(cls: Any, folder: Path) -> Any:
 def _inputs(folder: Path) -> dict[str, Tensor]:
     """The checked texts in pairs, padded, as transformers itself encodes them."""
     reference = _reference_tokenizer(folder)
-    longest = min(_MAX_SEQUENCE, reference.model_max_length)
+    longest = min(_MAX_SEQUENCE, reference.model_max_length, read_config(folder)[0].max_position_embeddings)
     texts = [text for text in CHECKED_TEXTS if text]
     return dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")

@@ -22,21 +22,7 @@ from bertline.foundation.files import sha256_of_file
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.tokenization.tokenizer import Tokenizer
-
-EXPORT = ExportConfig(
-    model_name="tiny-docs",
-    license="apache-2.0",
-    language="en",
-    register=False,
-    alias="current",
-    champion_alias="champion",
-    logits_tolerance=1e-4,
-    onnx=False,  # see test_onnx.py; a graph takes seconds
-    onnx_tolerance=1e-4,
-    int8=False,
-    int8_min_agreement=0.9,
-    measure_latency=False,
-)
+from export_inputs import EXPORT
 
 
 def export(line: Any, out: Path, config: ExportConfig = EXPORT, facts: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -1,0 +1,326 @@
+"""Every kind of task out of the door: verified folders, ONNX files, sentence-transformers, cards whose code runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+import transformers
+import yaml
+from huggingface_hub import ModelCard
+from scipy.stats import spearmanr
+
+import bertline
+import tiny
+from bertline.export.agreement import compare, spearman
+from bertline.export.build import build_export
+from bertline.export.onnx_export import OnnxRequest, export_onnx
+from bertline.export.onnx_files import FP32, INT8, open_session
+from bertline.export.verification import verify_model
+from bertline.export.views import INPUT_NAMES, architecture_in
+from bertline.finetuning.encoding import assemble
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import write_manifest
+from export_inputs import EXPORT, result
+from finished_tasks import KINDS, MAX_LENGTH, PIECES, Finished, finish
+
+ONNX = dataclasses.replace(EXPORT, onnx=True, int8=True, int8_min_agreement=0.0, measure_latency=True)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """All kinds, exported together."""
+
+    folder: Path
+    finished: dict[str, Finished]
+    manifest: dict[str, Any]
+    figures: dict[str, Any]
+
+    def card(self, name: str) -> str:
+        return (self.folder / name / "README.md").read_text()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """On a busy machine, threads that wait for each other take most of a tiny model's time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    root = tmp_path_factory.mktemp("line")
+    pretrain = tiny.write_encoder(root / "pretrain", heads=True, words=PIECES, max_position_embeddings=MAX_LENGTH)
+    write_manifest(pretrain, kind="pretrain", format_version=1, content={"metrics": {}, "training": {}})
+    finished = {name: finish(name, root / name) for name in KINDS}
+    for name, each in finished.items():
+        pq.write_table(pa.table(each.table()), root / name / "predictions.parquet")
+        content = result(task=name, task_kind=each.kind.config.kind, labels=list(each.kind.labels))
+        (root / name / "result.json").write_text(json.dumps(content))
+    sweeps = {name: root / name for name in KINDS}
+    figures = build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, line_facts={}, out=root / "out")
+    manifest = json.loads((root / "out" / "manifest.json").read_text())
+    return Exported(root / "out", finished, manifest, figures)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_exported_folder_predicts_what_the_sweeps_does(exported: Exported, name: str) -> None:
+    each = exported.finished[name]
+    ours, theirs = (bertline.load(str(folder), device="cpu") for folder in (each.folder, exported.folder / name))
+    inputs: dict[str, tuple[Any, ...]] = {
+        "softmax": (["word1 word2 word3 word4"],),
+        "crf": (["word1 word2 word3 word4"],),
+        "question_answering": (["word1"], ["word2 word3 word4"]),
+        "reranking": (["word1"], [["word2", "word3"]]),
+        "retrieval": (["word1"], ["word2", "word3"]),
+        "linear": (["word1"], ["word2"]),
+        "cosine": (["word1"], ["word2"]),
+    }
+    given = inputs.get(name, (["word1 word2.", "word3 word9."],))
+    assert theirs.predict(*given) == ours.predict(*given)
+    assert theirs.max_length == MAX_LENGTH
+
+
+@pytest.mark.parametrize("name", [*KINDS, "encoder"])
+def test_onnx_gives_the_numbers_of_transformers(exported: Exported, name: str) -> None:
+    """For batches and lengths that the graph was not traced with, padded."""
+    folder = exported.folder / name
+    session = open_session(folder / FP32)
+    assert [value.name for value in session.get_inputs()] == list(INPUT_NAMES)
+    architecture = "BertModel" if name == "encoder" else architecture_in(folder)
+    auto = {
+        "BertModel": transformers.AutoModel,
+        "BertForPreTraining": transformers.BertForMaskedLM,
+        "BertForSequenceClassification": transformers.AutoModelForSequenceClassification,
+        "BertForTokenClassification": transformers.AutoModelForTokenClassification,
+        "BertForQuestionAnswering": transformers.AutoModelForQuestionAnswering,
+    }[architecture]
+    reference = auto.from_pretrained(folder).eval()
+    outputs = [value.name for value in session.get_outputs()]
+    for batch_size, length in ((1, 1), (2, MAX_LENGTH), (5, 7)):
+        random = torch.Generator().manual_seed(length)
+        ids = torch.randint(5, len(PIECES), (batch_size, length), generator=random)
+        mask = torch.ones_like(ids)
+        mask[-1, length // 2 + 1 :] = 0
+        types = torch.zeros_like(ids)
+        types[:, length // 2 :] = 1
+        inputs = dict(zip(INPUT_NAMES, (ids, mask, types), strict=True))
+        with torch.no_grad():
+            expected = reference(**inputs)
+        found = session.run(None, {key: value.numpy() for key, value in inputs.items()})
+        for key, values in zip(outputs, found, strict=True):
+            real = mask.bool().numpy() if values.shape[:2] == tuple(mask.shape) else slice(None)
+            np.testing.assert_allclose(values[real], expected[key].numpy()[real], atol=1e-4)
+
+
+def test_onnx_files_say_nothing_of_the_machine_they_were_made_on(exported: Exported) -> None:
+    for name in ("encoder", "classification"):
+        for file in (FP32, INT8):
+            content = (exported.folder / name / file).read_bytes()
+            assert b"/src/bertline" not in content
+            assert b"stack_trace" not in content
+            onnx.checker.check_model(onnx.load_from_string(content))
+
+
+@pytest.mark.parametrize("name", [*KINDS, "encoder"])
+def test_the_manifest_tells_size_difference_agreement_and_latency(exported: Exported, name: str) -> None:
+    told = exported.manifest["models"][name]["onnx"]
+    assert set(told["files"]) == {"onnx", "onnx_int8"}
+    for file in told["files"].values():
+        assert (exported.folder / name / file["file"]).stat().st_size == file["bytes"]
+    assert told["files"]["onnx"]["max_difference"] < 1e-4
+    assert told["files"]["onnx"]["agreement"] > 0.999
+    assert told["files"]["onnx_int8"]["bytes"] < 0.8 * told["files"]["onnx"]["bytes"]
+    assert told["files"]["onnx_int8"]["max_difference"] > 0
+    assert set(told["latency_ms"]) == {"torch", "onnx", "onnx_int8"}
+    for latency in told["latency_ms"].values():
+        assert set(latency) == {"1", "32"}
+        assert all(value > 0 for value in latency.values())
+    figures = exported.figures
+    assert figures[f"{name}/onnx_max_difference"] == told["files"]["onnx"]["max_difference"]
+    assert figures[f"{name}/int8_agreement"] == told["files"]["onnx_int8"]["agreement"]
+    assert {"onnx/model.onnx", "onnx/model_int8.onnx"} <= set(exported.manifest["models"][name]["sha256"])
+
+
+DECISIONS = {
+    "classification": "label",
+    "multi_label": "labels",
+    "linear": "score",
+    "reranking": "score",
+    "cosine": "vector",
+    "retrieval": "vector",
+    "encoder": "vector",
+    "softmax": "token",
+    "summarisation": "token_score",
+    "question_answering": "span",
+    "fill_mask": "token",
+}
+
+
+@pytest.mark.parametrize("name", DECISIONS)
+def test_agreement_is_that_of_the_decisions_of_the_kind(exported: Exported, name: str) -> None:
+    told = exported.manifest["models"][name]["onnx"]
+    assert told["decision"] == DECISIONS[name]
+    assert "Agreement with the PyTorch model" in exported.card(name)
+
+
+def test_an_int8_file_that_decides_otherwise_is_left_out(
+    exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = exported.finished["classification"].folder
+    for path in source.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    request = OnnxRequest(
+        folder=tmp_path,
+        architecture="BertForSequenceClassification",
+        max_length=8,
+        texts=["word1", "word2 word3"],
+        text_pairs=None,
+    )
+    config = dataclasses.replace(ONNX, int8_min_agreement=1.0, measure_latency=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bertline.export.onnx_export.write_int8", _broken_int8)
+        told = export_onnx(request, config)
+    assert set(told["files"]) == {"onnx"}
+    assert told["refused_int8"]["agreement"] < 1
+    assert not (tmp_path / INT8).exists()
+    assert (tmp_path / FP32).exists()
+    assert "is left out" in capsys.readouterr().err
+
+
+def _broken_int8(fp32: Path, int8: Path) -> None:
+    """A classifier that says the opposite."""
+    model = onnx.load(fp32)
+    for weight in model.graph.initializer:
+        if weight.name.endswith("classifier.weight"):
+            values = -onnx.numpy_helper.to_array(weight)
+            weight.CopyFrom(onnx.numpy_helper.from_array(values.copy(), weight.name))
+    onnx.save(model, int8)
+
+
+def test_an_onnx_file_that_computes_something_else_is_refused(exported: Exported, tmp_path: Path) -> None:
+    for path in exported.finished["classification"].folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    request = OnnxRequest(
+        folder=tmp_path,
+        architecture="BertForSequenceClassification",
+        max_length=8,
+        texts=["word1"],
+        text_pairs=None,
+    )
+    with pytest.raises(ArtifactError, match=r"export.onnx_tolerance = 0e\+00. Nothing was exported"):
+        export_onnx(request, dataclasses.replace(ONNX, onnx_tolerance=0.0))
+
+
+def test_labels_that_transformers_reads_otherwise_are_not_exported(exported: Exported) -> None:
+    with pytest.raises(ArtifactError, match=r"transformers reads the labels \('low', 'mid', 'high'\)"):
+        verify_model(exported.folder / "classification", labels=["low", "high", "mid"], tolerance=1e-4)
+
+
+def test_agreement_counts_equal_decisions_and_no_padding() -> None:
+    sequences = assemble([[2, 5, 6, 3], [2, 5, 3], [2, 3]], [4, 3, 2], pad_id=0)
+    expected = [(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], dtype=np.float32),)]
+    flipped = [(np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], dtype=np.float32),)]
+    assert compare(flipped, expected, sequences, "label").decisions == pytest.approx(2 / 3)
+    assert compare(flipped, expected, sequences, "label").max_difference == pytest.approx(0.8)
+
+    tokens = [(np.zeros((3, 4, 2), dtype=np.float32),)]
+    other = [(tokens[0][0].copy(),)]
+    other[0][0][-1, 2:] = [0, 5]  # behind the last token of the shortest text
+    assert compare(other, tokens, sequences, "token").decisions == 1
+    assert compare(other, tokens, sequences, "token").max_difference == 0
+    other[0][0][0, 0] = [0, 5]
+    assert compare(other, tokens, sequences, "token").decisions == pytest.approx(1 - 1 / 9)
+    assert np.isnan(compare([(np.full((3, 2), np.nan),)], expected, sequences, "label").max_difference)
+
+
+@pytest.mark.parametrize("values", [[1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 2.0, 0.5], [3.0, 3.0, 3.0, 1.0]])
+def test_spearman_is_scipys(values: list[float]) -> None:
+    other = np.array([0.3, 0.1, 0.9, 0.9])
+    assert spearman(np.array(values), other) == pytest.approx(spearmanr(values, other)[0])
+    assert spearman(other, other * 0) == 0.0
+    assert spearman(other * 0, other * 0) == 1.0
+
+
+# ---- sentence-transformers
+
+
+@pytest.mark.parametrize("name", ["cosine", "retrieval"])
+def test_sentence_transformers_gives_the_vectors_of_embed(exported: Exported, name: str) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = exported.folder / name
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    ours = bertline.load(str(folder), device="cpu")
+    texts = ["word1 word2.", "Word3, word4?", "word5 " * 40, "", "Ünknown"]
+    np.testing.assert_allclose(theirs.encode(texts), ours.embed(texts), atol=1e-5)
+    assert theirs.max_seq_length == MAX_LENGTH
+    assert theirs.similarity_fn_name == "cosine"
+    if name == "retrieval":
+        texts = [text for text in texts if len(text) < 40]  # a query is cut earlier
+        for role in ("query", "document"):
+            found = theirs.encode(texts, prompt_name=role)
+            np.testing.assert_allclose(found, ours.embed(texts, role=role), atol=1e-5)  # type: ignore[arg-type]
+
+
+def test_only_models_that_give_vectors_are_sentence_transformers(exported: Exported) -> None:
+    has = {name for name in KINDS if (exported.folder / name / "modules.json").exists()}
+    assert has == {"cosine", "retrieval"}
+
+
+# ---- cards
+
+
+@pytest.mark.parametrize("name", [*KINDS, "encoder"])
+def test_the_code_of_a_card_runs(exported: Exported, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    card = exported.card(name)
+    title = "tiny-docs" if name == "encoder" else f"tiny-docs-{name}"
+    blocks = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
+    assert blocks
+    for block in blocks:
+        assert f'"{title}"' in block
+        code = block.replace(f'"{title}"', repr(str(exported.folder / name)))
+        exec(compile(code, f"{name}/README.md", "exec"), {})
+
+
+@pytest.mark.parametrize("name", [*KINDS, "encoder"])
+def test_every_card_has_metadata_scores_formats_and_limits(exported: Exported, name: str) -> None:
+    card = exported.card(name)
+    _, front, _ = card.split("---\n", 2)
+    metadata = yaml.safe_load(front)
+    assert "bertline" in metadata["tags"]
+    if name != "encoder":
+        assert metadata["model-index"][0]["results"][0]["metrics"][0]["value"] == 0.621
+    for said in ("## Use", "## Scores", "## Formats", "## Limits", "`onnx/model_int8.onnx`", "ms, batch of 32"):
+        assert said in card, said
+    assert "None" not in card.replace("top_k=None", "")
+    assert ModelCard(card).data.library_name == "transformers"
+
+
+def test_a_crf_card_says_that_decoding_is_ours(exported: Exported) -> None:
+    assert "which bertline alone reads" in exported.card("crf")
+    assert "which bertline alone reads" not in exported.card("softmax")
+    assert (exported.folder / "crf" / "crf.safetensors").exists()
+
+
+def test_folders_are_the_same_each_time_but_for_the_card(exported: Exported, tmp_path: Path) -> None:
+    each = exported.finished["classification"]
+    sweeps = {"classification": each.folder.parent}
+    pretrain = each.folder.parent.parent / "pretrain"
+    build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, line_facts={}, out=tmp_path / "out")
+    again = json.loads((tmp_path / "out" / "manifest.json").read_text())["models"]["classification"]["sha256"]
+    before = exported.manifest["models"]["classification"]["sha256"]
+    del again["README.md"], before["README.md"]
+    assert again == before
