@@ -2,7 +2,7 @@
 
     python pipelines/glue.py data=/path/to/GLUE
     python pipelines/glue.py data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
-    python pipelines/glue.py data=/path/to/GLUE sets=[cola,rte] sweep=paper_grid
+    python pipelines/glue.py data=/path/to/GLUE sets=[cola,rte] sweep=default
 
 Kill it and run the same command again: it goes on. A set that fails is said, and the others go on.
 """
@@ -19,6 +19,7 @@ from bertline.line.glue_sets import FoundSet, found_sets, task_of
 from bertline.line.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
 from bertline.line.opened import open_stage
 from bertline.line.stages import stage_named
+from bertline.line.status import read_status
 from bertline.sweep.job import resolved_encoder
 from bertline.tasks.build import build_task
 from composition import recipe
@@ -86,7 +87,12 @@ def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> Glue
                 config = stage.config
                 stage.finish(build_task(name, config.tasks[name], config.python_docs, rows))
         with open_stage("sweep", asked, places={"tasks": rows, "pretrain": encoder}) as stage:
-            stage.finish(stage.work())
+            try:
+                stage.finish(stage.work())
+            except BertlineError as error:
+                if read_status(stage.folder).state == "stopped":
+                    raise KeyboardInterrupt from error  # whoever stopped this set wants no other either
+                raise
             return GlueOutcome(found=found, result=read_json(stage.output / "result.json"))
     except BertlineError as error:
         say(f"{found.glue_set.title} failed: {error}")
