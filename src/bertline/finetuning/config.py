@@ -23,7 +23,8 @@ class FineTuningConfig:
     """Of the head's input and of the encoder."""
     max_grad_norm: float
     trained_layers: int | None
-    """None trains all weights; N the last N layers with the head; 0 the head alone, on a frozen encoder."""
+    """None trains all weights; N the last N layers with the head; 0 the head alone, on a frozen encoder. The pooler is
+    part of the head. What is frozen runs without dropout."""
     layer_decay: float
     """The rate of each layer is that of the layer above it times this; the embeddings count as the lowest layer. 1: off
     (ELECTRA, arXiv 2003.10555, table 7: 0.8 to 0.9)."""
@@ -34,7 +35,8 @@ class FineTuningConfig:
     label_smoothing: float
     """Share of the target that is spread evenly over all labels."""
     class_weights: Literal["none", "balanced"]
-    """`balanced` weighs each label by the inverse of its frequency in train."""
+    """`balanced` weighs each label by rows / (labels * rows of that label) of train: 1 in the mean over the rows, and 0
+    for a label that train lacks."""
     early_stopping_epochs: int | None
     """Stop after so many epochs without a better dev score; the best epoch's weights stay. None: the last's stay."""
 

