@@ -259,6 +259,7 @@ _DETAILS: dict[str, dict[str, Any]] = {
             "place": {"precision": 0.3, "recall": 0.6, "f1": 0.4, "support": 31},
         }
     },
+    "fill_mask": {"pseudo_perplexity": 12.18, "scored_tokens": 4000},
     "summarisation": {"oracle": {"rouge1": 0.6, "rouge2": 0.4, "rougeL": 0.5}},
     "reranking": {"before": {"map": 0.2, "mrr": 0.25, "ndcg@10": 0.22}},
 }
@@ -309,5 +310,13 @@ _ERRORS: dict[str, dict[str, Any]] = {
     },
     "reranking": {"id": "7", "query": "who wrote it", "gold": "Ada did.", "predicted": "It was written.", "score": 0.9},
     "summarisation": {"id": "7", "gold": "It rained all day.", "predicted": f"It was {HOSTILE}.", "score": 0.4},
-    "fill_mask": {"id": "7", "text": "The [MASK] of a frame", "gold": "kernel", "predicted": "name", "score": 0.9},
+    "fill_mask": {
+        "id": "7",
+        "text": "The kernel of a frame",
+        "gold": "the kernel of a frame",
+        "predicted": "the name of the frame",
+        "tokens": 5,
+        "log_prob": -12.5,
+        "score": 0.9,
+    },
 }

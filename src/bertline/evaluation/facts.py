@@ -119,14 +119,14 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def short_title(title: str) -> str:
-    """A title without the folders of a path and with as much of a revision as people read.
+    """A title with no more of a path than its last two parts and with as much of a revision as people read.
 
     Example:
-        >>> short_title("/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
-        ('minilm', 'ada/encoder@86b5e09')
+        >>> short_title("/home/ada/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
+        ('models/minilm', 'ada/encoder@86b5e09')
     """
     if title.startswith(("/", "./", "../", "~")):
-        return Path(title).name or title
+        return "/".join(Path(title).parts[-2:])
     name, sign, revision = title.partition("@")
     return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
 

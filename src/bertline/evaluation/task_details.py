@@ -11,6 +11,7 @@ from bertline.evaluation.wording import count, escape, metric_name, score, signe
 
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
+_MOST_HEADS, _LONGEST_HEAD = 6, 14
 _MOST_CONFUSIONS = 12
 _SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before")
 _THRESHOLDS = {
@@ -38,12 +39,17 @@ def _confusion(matrix: list[list[int]], labels: list[str]) -> str:
     heading = "<h3>What is taken for what</h3>"
     if len(labels) > _MOST_LABELS:
         return heading + _worst_confusions(matrix, labels)
-    head = "".join(f'<th title="{escape(label)}">{number}</th>' for number, label in enumerate(labels, 1))
+    # Few short labels head their columns; others are numbered.
+    numbered = len(labels) > _MOST_HEADS or max(map(len, labels)) > _LONGEST_HEAD
+    head = "".join(
+        f'<th title="{escape(label)}">{number if numbered else escape(label)}</th>'
+        for number, label in enumerate(labels, 1)
+    )
     body = []
     for number, (label, row) in enumerate(zip(labels, matrix, strict=True), 1):
         total = sum(row) or 1
         cells = "".join(f'<td style="--v:{value / total:.2f}">{value or ""}</td>' for value in row)
-        body.append(f"<tr><th>{number} {escape(label)}</th>{cells}</tr>")
+        body.append(f"<tr><th>{f'{number} ' if numbered else ''}{escape(label)}</th>{cells}</tr>")
     return (
         heading
         + paragraph("Test rows of the seed that was best on dev: a line for each true label, a column for each answer.")

@@ -11,6 +11,7 @@ _ERRORS = 8
 _CHARACTERS = 420
 _AROUND = 160
 """Characters of a context on each side of an answer."""
+_BLANKS = 8
 _NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
 
 
@@ -113,7 +114,10 @@ def _summary(error: dict[str, Any]) -> str:
 
 
 def _blank(error: dict[str, Any]) -> str:
-    return _quote(_inputs(error), f"is {_plain(error['gold'])}, filled with {_plain(error['predicted'])}")
+    pairs = zip(str(error["gold"]).split(), str(error["predicted"]).split(), strict=False)
+    wrong = [f"{guess} for {piece}" for piece, guess in pairs if guess != piece]
+    more = f" and {len(wrong) - _BLANKS} more" if len(wrong) > _BLANKS else ""
+    return _quote(_inputs(error), f"filled in {', '.join(wrong[:_BLANKS])}{more} {_sureness(error)}")
 
 
 def _inputs(error: dict[str, Any]) -> str:

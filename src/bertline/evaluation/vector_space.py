@@ -47,6 +47,7 @@ def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> ND
     """The mean of each text's last hidden states over its tokens, shape [N, hidden_size]."""
     tokenizer = Tokenizer.load(model_folder)
     encoder = load_encoder(model_folder).eval()
+    max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
     encoded = [ids[: max_length - 2] for ids in tokenizer.encode_batch(texts)]
     # Texts of like length share a batch: less padding, less time.
     order = sorted(range(len(texts)), key=lambda index: len(encoded[index]))

@@ -67,9 +67,9 @@ def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
 @pytest.mark.parametrize(
     ("difference", "p_value", "better", "said"),
     [
-        (0.05, 0.004, True, "Your own encoder beats general-encoder on your task: by 0.050"),
-        (-0.05, 0.004, False, "Your own encoder does not beat general-encoder on your task: it is 0.050 behind"),
-        (0.005, 0.4, False, "Whether your own encoder or general-encoder is better on your task is not shown"),
+        (0.05, 0.004, True, "Your own encoder beats models/general-encoder on your task: by 0.050"),
+        (-0.05, 0.004, False, "Your own encoder does not beat models/general-encoder on your task: it is 0.050 behind"),
+        (0.005, 0.4, False, "Whether your own encoder or models/general-encoder is better on your task is not shown"),
     ],
 )
 def test_whether_the_own_encoder_beats_a_general_one_is_answered(
@@ -172,6 +172,10 @@ def test_what_dev_decided_is_said() -> None:
 
 def test_reranking_is_shown_before_and_after() -> None:
     assert "MAP 0.200 0.420 +0.220" in words(page(facts("order")))
+
+
+def test_blanks_that_were_filled_wrong_are_named() -> None:
+    assert "filled in name for kernel, the for a (90 % sure)" in words(page(facts("blanks")))
 
 
 def test_perplexity_is_given_beside_its_logarithm() -> None:

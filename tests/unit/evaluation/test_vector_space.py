@@ -40,6 +40,11 @@ def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
     assert (vector_space_chart(task, whole_line, num_points=12) is not None) is drawn
 
 
+def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(line: LineFolders) -> None:
+    longest = mean_vectors(line.pretrain, ["kernel " * 500], max_length=32)
+    np.testing.assert_array_equal(mean_vectors(line.pretrain, ["kernel " * 500], max_length=512), longest)
+
+
 def test_more_labels_than_colours_are_not_drawn(line: LineFolders, tmp_path: Path) -> None:
     result = {"task_kind": "classification", "labels": [str(n) for n in range(17)]}
     task = TaskFacts(name="library", manifest={}, result=result, calibration={})
