@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +18,16 @@ class TrackingConfig:
     """Whether the user's own text (sample documents, film strip, report) may be sent to a server that is not local."""
     studies_url: str
     """Where Optuna keeps the studies of all tasks: `sqlite:///runs/studies.db`, or PostgreSQL
-    (`postgresql://HOST/DATABASE`), which several machines may share."""
+    (`postgresql://USER@HOST/DATABASE`), which several machines may share. No password stands here: configurations are
+    written to disk. PostgreSQL reads it from `~/.pgpass` or PGPASSWORD, or give the whole address, with its password,
+    in the environment variable BERTLINE_STUDIES_URL, which stands before this one."""
     system_metrics: bool
     system_metrics_every_s: float
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.studies_url)
+        if parts.password is not None or "password" in parse_qs(parts.query):
+            raise ValueError(
+                "studies_url has a password, and configurations are written to disk. Leave it out here; put it into "
+                "~/.pgpass or PGPASSWORD, or give the whole address in the environment variable BERTLINE_STUDIES_URL"
+            )

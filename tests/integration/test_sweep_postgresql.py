@@ -1,0 +1,190 @@
+"""Studies in PostgreSQL: several machines share one, and its password stays where it was given."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+import finetuning_inputs as inputs
+from bertline.foundation.errors import ConfigError, MachineError
+from bertline.sweep import store as store_module
+from bertline.sweep.run import run_sweep
+from bertline.sweep.space import planned_points
+from bertline.sweep.store import URL_VARIABLE, StudyStore
+from bertline.sweep.study import open_study, plan_trials, take_trial
+from bertline.tracking.config import TrackingConfig
+
+PASSWORD = "not%2Dfor%2Dlogs"  # as it stands in an address; the password itself is `not-for-logs`
+_NOBODY = 65534
+
+
+def binary(name):
+    debian = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))  # not on the path of most
+    found = shutil.which(name) or (debian[-1] if debian else None)
+    if found is None:
+        pytest.skip(f"PostgreSQL's {name} is not installed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def server():
+    """`HOST:PORT` of a PostgreSQL server of our own, on loopback, in a temporary folder."""
+    pytest.importorskip("psycopg", reason="the extra `postgresql` is not installed")
+    initdb, postgres = binary("initdb"), binary("postgres")
+    folder = Path(tempfile.mkdtemp(prefix="bertline-postgresql-"))
+    # PostgreSQL refuses to run as root.
+    someone = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+    if someone:
+        shutil.chown(folder, _NOBODY, _NOBODY)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    password_file = folder / "password"
+    password_file.write_text("not-for-logs\n")
+    quiet = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **someone}
+    command = [initdb, "-D", folder / "data", "-U", "ada", "--auth=scram-sha-256", f"--pwfile={password_file}"]
+    subprocess.run(command, check=True, **quiet)
+    settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]
+    process = subprocess.Popen([postgres, "-D", folder / "data", "-p", str(port), *settings], **quiet)
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.1)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.send_signal(signal.SIGINT)  # TERM would wait for the connections that pools keep open
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(server, request):
+    """The address of a database of the test's own."""
+    import psycopg
+
+    name = "".join(c if c.isalnum() else "_" for c in request.node.name)[:60]
+    with psycopg.connect(f"postgresql://ada:{PASSWORD}@{server}/postgres", autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return f"postgresql://ada:{PASSWORD}@{server}/{name}"
+
+
+def sweep():
+    return inputs.sweep(random_weights_baseline="never", num_seeds=1)
+
+
+def job_in(folder, url="sqlite:///never/made.db"):
+    return inputs.sweep_job(
+        folder.parent, folder / "run", sweep=sweep(), task=inputs.task(label_efficiency_rows=()), studies_url=url
+    )
+
+
+_MACHINE = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import test_sweep_postgresql as test
+from bertline.sweep.run import run_sweep
+run_sweep(test.job_in(Path({folder!r})), in_process=True)
+"""
+
+
+@pytest.mark.slow
+def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
+    inputs.write_inputs(tmp_path)
+    folders = [tmp_path / name for name in ("first", "second")]
+    tests = str(Path(__file__).parent)
+    machines = [
+        subprocess.Popen(
+            [sys.executable, "-c", _MACHINE.format(tests=tests, folder=str(folder))],
+            env={**os.environ, URL_VARIABLE: url, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(tests).parent)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for folder in folders
+    ]
+    outputs = [machine.communicate(timeout=600)[0] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], outputs
+    study = optuna.load_study(
+        study_name="halves/run/encoder", storage=url.replace("postgresql:", "postgresql+psycopg:")
+    )
+    assert Counter(trial.state for trial in study.trials) == {TrialState.COMPLETE: 6}
+    assert len({json.dumps(trial.params, sort_keys=True) for trial in study.trials}) == 6
+    # Both go on with the same choice, and nothing they wrote or said has the password.
+    results = [json.loads((folder / "run/result/result.json").read_text()) for folder in folders]
+    assert results[0]["arms"]["encoder"]["best_params"] == results[1]["arms"]["encoder"]["best_params"]
+    assert results[0]["arms"]["encoder"]["test_mean"] == results[1]["arms"]["encoder"]["test_mean"]
+    assert not any("for-logs" in output or PASSWORD in output for output in outputs)
+    for folder in folders:
+        for path in (folder / "run").rglob("*"):
+            assert path.is_dir() or b"for-logs" not in path.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_trial_of_a_machine_that_fell_silent_is_tried_again_by_another(tmp_path, url, monkeypatch):
+    monkeypatch.setattr(store_module, "_HEARTBEAT_S", 1)
+    monkeypatch.setattr(store_module, "_GRACE_S", 2)
+    inputs.write_inputs(tmp_path)
+    job = job_in(tmp_path / "machine", url)
+    store = StudyStore(url)
+    study = open_study(store, "halves/run/encoder", job.sweep)
+    plan_trials(store, study, planned_points(job.sweep, job.task))
+    silent = take_trial(store, study, "another machine")
+    run_sweep(job, in_process=True)
+    states = {trial.number: trial.state for trial in study.get_trials()}
+    assert states.pop(silent.number) == TrialState.FAIL
+    assert Counter(states.values()) == {TrialState.COMPLETE: 6}
+
+
+def test_a_trial_is_taken_once_and_a_lock_is_let_go(url):
+    stores = [StudyStore(url) for _ in range(2)]
+    studies = [open_study(store, "task/run/encoder", sweep()) for store in stores]
+    plan_trials(stores[0], studies[0], [{"x": 1}, {"x": 2}])
+    plan_trials(stores[1], studies[1], [{"x": 1}, {"x": 2}])
+    taken = [take_trial(store, study, "me") for store, study in zip(stores, studies, strict=True)]
+    assert sorted(trial.number for trial in taken) == [0, 1]
+    assert take_trial(stores[0], studies[0], "me") is None
+
+
+def test_a_server_that_refuses_or_is_away_is_a_clear_error_without_the_password(server, url):
+    refused = url.replace(PASSWORD, "another-secret")
+    with pytest.raises(MachineError, match="password authentication failed") as caught:
+        StudyStore(refused)
+    assert "another-secret" not in str(caught.value)
+    away = f"postgresql://ada:{PASSWORD}@127.0.0.1:1/studies"
+    with pytest.raises(MachineError, match=r"ada:\*\*\*@127\.0\.0\.1:1/studies.*run the stage again") as caught:
+        StudyStore(away)
+    assert "for-logs" not in str(caught.value) and PASSWORD not in str(caught.value)
+
+
+def test_a_configuration_never_has_a_password_and_an_address_of_another_kind_is_refused(tmp_path, monkeypatch):
+    fields = {"enabled": True, "uri": "sqlite:///x.db", "experiment_name": "x", "log_text": False}
+    fields |= {"system_metrics": False, "system_metrics_every_s": 1.0}
+    for address in (f"postgresql://ada:{PASSWORD}@host/db", f"postgresql://host/db?password={PASSWORD}"):
+        with pytest.raises(ValueError, match="BERTLINE_STUDIES_URL") as caught:
+            TrackingConfig(studies_url=address, **fields)
+        assert PASSWORD not in str(caught.value)
+    for address in ("mysql://ada:secret@host/db", "sqlite://", "no address secret"):
+        with pytest.raises(ConfigError, match="sqlite:///FILE or postgresql://HOST/DATABASE") as caught:
+            StudyStore(address)
+        assert "secret" not in str(caught.value)
+    monkeypatch.setenv(URL_VARIABLE, f"sqlite:///{tmp_path}/from-the-environment.db")
+    StudyStore(f"sqlite:///{tmp_path}/from-the-configuration.db")
+    assert [path.name for path in tmp_path.glob("*.db")] == ["from-the-environment.db"]
