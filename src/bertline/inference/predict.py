@@ -195,6 +195,8 @@ def _cell(record: Record, column: InputColumn) -> Any:
         raise DataError(
             f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Mend or drop the row."
         )
+    if not column.may_be_empty and not "".join(value).strip():
+        raise DataError(f"{record.where}: column {column.name!r} is empty. Mend or drop the row.")
     return value
 
 

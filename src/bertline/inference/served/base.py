@@ -43,6 +43,7 @@ class InputColumn:
     name: str
     holds: str
     """`text`, `texts` (a list) or `text or texts`."""
+    may_be_empty: bool = True
 
 
 class ServedTask(ABC):

@@ -63,7 +63,7 @@ class ServedSummarisation(ServedTask):
         return sentences
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        return [InputColumn(columns.text, "text or texts")]
+        return [InputColumn(columns.text, "text or texts", may_be_empty=False)]
 
     def output_schema(self) -> pa.Schema:
         return pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])

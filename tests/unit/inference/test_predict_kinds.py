@@ -1,0 +1,203 @@
+"""Files of every kind of task: columns in, columns out, and what is said of wrong ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import bertline
+from bertline.foundation.errors import DataError
+from bertline.inference.model import LoadedModel
+from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
+from finished_tasks import finish, texts
+
+Open = Callable[[str], LoadedModel]
+Row = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def open_model(tmp_path_factory: pytest.TempPathFactory) -> Open:
+    opened: dict[str, LoadedModel] = {}
+
+    def get(name: str) -> LoadedModel:
+        if name not in opened:
+            folder = finish(name, tmp_path_factory.mktemp(name)).folder
+            opened[name] = bertline.load(str(folder), device="cpu")
+        return opened[name]
+
+    return get
+
+
+def write(path: Path, rows: list[Row]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def predicted(model: LoadedModel, folder: Path, rows: list[Row], **options: Any) -> list[Row]:
+    """Through .jsonl, and through .parquet and .csv as far as they can say the same."""
+    predict_file(model, write(folder / "in.jsonl", rows), folder / "out.jsonl", **options)
+    found = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    pq.write_table(pa.Table.from_pylist(rows), folder / "in.parquet")
+    predict_file(model, folder / "in.parquet", folder / "out.parquet", **options)
+    assert pq.read_table(folder / "out.parquet").to_pylist() == found
+    predict_file(model, folder / "in.jsonl", folder / "out.csv", **options)
+    with (folder / "out.csv").open(newline="") as handle:
+        for row, expected in zip(csv.DictReader(handle), found, strict=True):
+            for name, value in expected.items():
+                read = json.loads(row[name]) if isinstance(value, list) else row[name]
+                assert read == (value if isinstance(value, list) else "" if value is None else str(value))
+    return found
+
+
+def test_pairs_and_numbers(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("cosine")
+    rows = [{"a": first, "b": second} for first, second in zip(texts(4, seed=1), texts(4, seed=2), strict=True)]
+    found = predicted(model, tmp_path, rows, columns=FileColumns(text="a", text_pair="b"))
+    expected = model.predict([row["a"] for row in rows], [row["b"] for row in rows])
+    np.testing.assert_allclose([row["predicted"] for row in found], expected, atol=1e-6)
+    with pytest.raises(DataError, match="text_pair_column"):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl", columns=FileColumns(text="a"))
+
+
+def test_several_labels(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("multi_label")
+    rows = [{"text": text} for text in texts(6, seed=1)]
+    found = predicted(model, tmp_path, rows)
+    for row, expected in zip(found, model.predict([row["text"] for row in rows]), strict=True):
+        assert row["predicted"] == list(expected.labels)
+        assert row["probability"] == pytest.approx([expected.probabilities[x] for x in expected.labels], abs=1e-6)
+
+
+def test_entities_of_texts_and_of_words(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("softmax")
+    given = texts(5, seed=3, most=20)
+    for rows in ([{"text": text} for text in given], [{"text": text.split()} for text in given]):
+        found = predicted(model, tmp_path, rows)
+        entities = model.predict([row["text"] for row in rows])
+        assert any(entities)
+        for row, expected in zip(found, entities, strict=True):
+            assert [(e["type"], e["text"], e["start"], e["end"]) for e in row["entities"]] == [e[:4] for e in expected]
+
+
+def test_answers_with_their_place(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("question_answering")
+    rows = [
+        {"q": question, "context": context, "n": 1}
+        for question, context in zip(texts(6, seed=1), texts(6, seed=2, most=30), strict=True)
+    ]
+    found = predicted(model, tmp_path, rows, columns=FileColumns(question="q"))
+    answers = model.predict([row["q"] for row in rows], [row["context"] for row in rows])
+    assert [(row["answer"], row["answer_start"]) for row in found] == [(each.text, each.start) for each in answers]
+    with pytest.raises(DataError, match=r"in\.jsonl:1: no column 'question'; found q, context, n"):
+        predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+
+
+def test_documents_from_a_file_of_their_own(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("retrieval")
+    documents = [{"doc": f"d{n}", "title": "word3", "text": text} for n, text in enumerate(texts(9, seed=5))]
+    write(tmp_path / "documents.jsonl", documents)
+    rows = [{"query": text} for text in texts(3, seed=6)]
+    file = DocumentsFile(path=tmp_path / "documents.jsonl", id_column="doc", top_k=4)
+    found = predicted(model, tmp_path, rows, documents=file)
+    whole = [f"word3 {row['text']}" for row in documents]
+    for row, hits in zip(found, model.search([row["query"] for row in rows], whole, top_k=4), strict=True):
+        assert row["document_ids"] == [f"d{hit.number}" for hit in hits]
+        assert row["scores"] == pytest.approx([hit.score for hit in hits], abs=1e-5)
+
+    (tmp_path / "plain.txt").write_text("word1\nword2 word3\n")
+    predict_file(
+        model,
+        write(tmp_path / "in.jsonl", rows),
+        tmp_path / "out.jsonl",
+        documents=DocumentsFile(path=tmp_path / "plain.txt", top_k=5),
+    )
+    first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
+    assert sorted(first["document_ids"]) == ["0", "1"]
+
+
+def test_documents_are_asked_for_where_they_are_needed_and_only_there(open_model: Open, tmp_path: Path) -> None:
+    source = write(tmp_path / "in.jsonl", [{"query": "word1", "text": "word1"}])
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(DataError, match="documents=FILE"):
+        predict_file(open_model("retrieval"), source, tmp_path / "out.jsonl")
+    with pytest.raises(DataError, match=r"empty\.jsonl has no rows"):
+        file = DocumentsFile(path=tmp_path / "empty.jsonl")
+        predict_file(open_model("retrieval"), source, tmp_path / "out.jsonl", documents=file)
+    with pytest.raises(DataError, match="documents are for retrieval"):
+        file = DocumentsFile(path=source)
+        predict_file(open_model("classification"), source, tmp_path / "out.jsonl", documents=file)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_candidates_in_a_list_or_as_json_in_a_field(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("reranking")
+    rows = [{"query": "word1", "candidates": texts(4, seed=1)}, {"query": "word2", "candidates": ["word3"]}]
+    found = predicted(model, tmp_path, rows)
+    ranked = model.predict([row["query"] for row in rows], [row["candidates"] for row in rows])
+    assert [row["order"] for row in found] == [[each.number for each in order] for order in ranked]
+    with (tmp_path / "in.csv").open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerows([["query", "candidates"], *([r["query"], json.dumps(r["candidates"])] for r in rows)])
+    predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
+    from_csv = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [row["order"] for row in from_csv] == [row["order"] for row in found]
+    for wrong in ("not json", '{"a": 1}', "[1]"):
+        write(tmp_path / "in.jsonl", [rows[0], {"query": "word1", "candidates": wrong}])
+        with pytest.raises(DataError, match=r"in\.jsonl:2: column 'candidates' is .* expected a list of texts"):
+            predict_file(model, tmp_path / "in.jsonl", tmp_path / "new.jsonl")
+
+
+def test_summaries_of_texts_and_of_sentences(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("summarisation")
+    documents = [[f"{sentence.capitalize()}." for sentence in texts(4, seed=n)] for n in range(3)]
+    for rows in ([{"text": " ".join(document)} for document in documents], [{"text": each} for each in documents]):
+        found = predicted(model, tmp_path, rows)
+        expected = model.predict(documents)
+        assert [row["summary"] for row in found] == [each.text for each in expected]
+        assert [row["sentences"] for row in found] == [list(each.places) for each in expected]
+    for empty in ("  \n", [" "], []):
+        write(tmp_path / "in.jsonl", [{"text": "Word1."}, {"text": empty}])
+        with pytest.raises(DataError, match=r"in\.jsonl:2: column 'text' is empty"):
+            predict_file(model, tmp_path / "in.jsonl", tmp_path / "new.jsonl")
+
+
+def test_blanks_are_filled_and_whole_texts_scored(open_model: Open, tmp_path: Path) -> None:
+    model = open_model("fill_mask")
+    rows = [{"text": "word1 [MASK] word2 [MASK]"}, {"text": "word3 word4"}]
+    blanks, whole = predicted(model, tmp_path, rows)
+    assert blanks["predicted"] == [best[0].token for best in model.fill_mask(rows[0]["text"], top_k=1)]
+    assert blanks["pseudo_perplexity"] is None
+    assert whole["predicted"] == []
+    assert whole["pseudo_perplexity"] == pytest.approx(model.predict(["word3 word4"])[0].pseudo_perplexity)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "cut"),
+    [
+        ("classification", {"text": "word1 " * 22}, 0),
+        ("classification", {"text": "word1 " * 23}, 1),
+        ("windows", {"text": "word1 " * 99}, 0),
+        ("softmax", {"text": "word1 " * 99}, 0),
+        ("question_answering", {"question": "word1 " * 9, "context": "word1 " * 99}, 1),
+        ("reranking", {"query": "word1 " * 9, "candidates": ["word1 " * 12, "word1 " * 13]}, 1),
+        ("cosine", {"text": "word1 " * 22, "pair": "word1 " * 23}, 1),
+    ],
+)
+def test_inputs_that_lose_tokens_are_counted(open_model: Open, tmp_path: Path, name: str, row: Row, cut: int) -> None:
+    columns = FileColumns(text_pair="pair" if "pair" in row else None)
+    done = predict_file(open_model(name), write(tmp_path / "in.jsonl", [row]), tmp_path / "out.jsonl", columns=columns)
+    assert done.num_truncated == cut
+
+
+def test_a_tags_row_of_another_type_is_named(open_model: Open, tmp_path: Path) -> None:
+    write(tmp_path / "in.jsonl", [{"text": "word1"}, {"text": 7}])
+    with pytest.raises(DataError, match=r"in\.jsonl:2: column 'text' is 7; expected a text or a list of texts"):
+        predict_file(open_model("softmax"), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
