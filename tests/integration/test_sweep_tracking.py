@@ -1,0 +1,96 @@
+"""MLflow shows a sweep as Optuna has it: pruned, failed and finished trials, their points and their curves."""
+
+from __future__ import annotations
+
+import json
+
+import optuna
+import pytest
+
+import finetuning_inputs as inputs
+from bertline.sweep.config import SuccessiveHalvingPrunerConfig
+from bertline.sweep.run import run_sweep
+from bertline.tasks.config import ChoiceSpace
+from bertline.tracking.config import TrackingConfig
+from bertline.tracking.tracker import open_tracker
+from bertline.tracking.trials import TRIAL_TAG
+
+STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """A pruned sweep with a trial that diverges; returns its job and result.json."""
+    folder = tmp_path_factory.mktemp("sweep")
+    inputs.write_inputs(folder)
+    job = inputs.sweep_job(
+        folder,
+        folder / "run",
+        sweep=inputs.sweep(
+            pruner=SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=2),
+            space={"learning_rate": ChoiceSpace(kind="choice", values=(1e-6, 1e-5, 2e-6, 1e-2, 3e-2, 1e30))},
+            fine_tuning=inputs.fine_tuning(num_epochs=4),
+            random_weights_baseline="never",
+        ),
+        task=inputs.task(label_efficiency_rows=()),
+    )
+    run_sweep(job, in_process=True)
+    return job, json.loads((job.run_folder / "result" / "result.json").read_text())
+
+
+def test_pruned_and_failed_trials_are_told_from_finished_ones(swept):
+    _, result = swept
+    trials = result["arms"]["encoder"]["trials"]
+    states = {trial["params"]["learning_rate"]: trial["state"] for trial in trials}
+    assert states.pop(1e30) == "FAIL"
+    assert "PRUNED" in states.values()
+    pruned = [trial for trial in trials if trial["state"] == "PRUNED"]
+    assert all(trial["curve"][-1][0] in (0.25, 0.5) for trial in pruned)
+    assert all(trial["curve"][-1][0] == 1 for trial in trials if trial["state"] == "COMPLETE")
+    assert states[result["arms"]["encoder"]["best_params"]["learning_rate"]] == "COMPLETE"
+    assert result["num_trials"] == 5
+
+
+def test_a_study_that_depends_on_the_number_of_workers_says_so(swept):
+    job, result = swept
+    study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
+    assert study.user_attrs["workers_matter"] is True
+    assert result["workers_matter"] is True
+    assert "another number of workers" in result["note"]
+
+
+def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_path):
+    job, _ = swept
+    config = TrackingConfig(
+        enabled=True,
+        uri=f"sqlite:///{tmp_path}/mlflow.db",
+        experiment_name="sweep",
+        log_text=False,
+        studies_url=job.studies_url,
+        system_metrics=False,
+        system_metrics_every_s=1.0,
+    )
+    with (
+        open_tracker(config, line_key="line", tags={}, params={}) as tracker,
+        tracker.stage("sweep@halves", key="key", params={}, tags={}, inputs={}) as record,
+    ):
+        record.follow_events(job.run_folder / "events.jsonl")
+        record.log_artifact(job.run_folder / "result" / "plots", contains_text=False)
+        record.log_artifact(job.run_folder / "result" / "trials.csv", contains_text=False)
+    client = tracker.store.client
+    runs = {
+        run.data.tags[TRIAL_TAG]: run
+        for run in tracker.store.find_runs({"mlflow.parentRunId": record.run_id})
+        if TRIAL_TAG in run.data.tags
+    }
+    study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
+    assert len(runs) == len(study.trials) + 2  # and the two seeds
+    for trial in study.trials:
+        run = runs[f"encoder/trial/{trial.number}"]
+        assert run.info.status == STATUS[trial.state.name]
+        assert float(run.data.params["learning_rate"]) == trial.params["learning_rate"]
+        steps = [point.step for point in client.get_metric_history(run.info.run_id, "dev/score_by_percent")]
+        assert steps == [round(100 * share) for share, _ in trial.user_attrs.get("curve", [])]
+    seeds = [run for name, run in runs.items() if "/seed/" in name]
+    assert all("test/accuracy" in run.data.metrics and run.info.status == "FINISHED" for run in seeds)
+    assert {file.path for file in client.list_artifacts(record.run_id)} == {"plots", "trials.csv"}
