@@ -117,3 +117,27 @@ def test_the_whole_model_is_one_graph(config: ModelConfig) -> None:
     positions = torch.tensor([[1, 5], [7, 0], [2, 2]])
     with torch.no_grad():
         torch.testing.assert_close(compiled(*inputs(), positions), model(*inputs(), positions))
+
+
+@pytest.mark.parametrize("attention", ["eager", "plain", "sdpa"])
+@pytest.mark.parametrize("num_hidden_layers", [1, 3])
+def test_the_first_position_alone_is_what_it_is_among_all(
+    config: ModelConfig, attention: str, num_hidden_layers: int
+) -> None:
+    config = dataclasses.replace(config, num_hidden_layers=num_hidden_layers, initializer_range=0.3)
+    model = BertModel(config, vocab_size=50, pad_token_id=0, attention=attention).double().eval()
+    initialize(model, config, seed=0)
+    input_ids, token_type_ids, attention_mask = inputs()
+    attention_mask[1, 5:] = 0
+
+    def outcome(pooled: torch.Tensor) -> list[torch.Tensor]:
+        model.zero_grad()
+        pooled.square().sum().backward()
+        return [pooled.detach(), *(weight.grad.clone() for weight in model.parameters())]
+
+    for mask in (attention_mask, None):
+        whole = outcome(model(input_ids, token_type_ids, mask).pooled)
+        alone = outcome(model.forward_pooled(input_ids, token_type_ids, mask))
+        for expected, found in zip(whole, alone, strict=True):
+            # Softmax is always taken in fp32, which is what the tolerance is for.
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
