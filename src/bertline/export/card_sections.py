@@ -155,7 +155,8 @@ def formats(onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
     ]
     if "latency_ms" in onnx:
         sentences.append(
-            f"Latency: median of several runs, every sequence {onnx['max_length']} tokens long, on {onnx['machine']}."
+            f"Latency: the median of up to seven runs, every sequence {onnx['max_length']} tokens long, on "
+            f"{onnx['machine']}."
         )
     if "onnx_int8" in onnx["files"]:
         sentences.append(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertline.finetuning.kinds.multi_label import THRESHOLD
 from bertline.finetuning.task_file import FinishedTask
 from bertline.foundation.errors import ArtifactError
 from bertline.tasks.config import (
@@ -46,7 +47,7 @@ def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
     config, labels = finished.kind.config, finished.kind.labels
     match config:
         case ClassificationTaskConfig():
-            return _classification(config, labels, pair)
+            return _classification(config, finished, pair)
         case RegressionTaskConfig():
             return _regression(config)
         case TokenClassificationTaskConfig():
@@ -65,7 +66,8 @@ def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
             raise ArtifactError(f"the card knows no words for a task of the kind {config.kind!r}.")
 
 
-def _classification(config: ClassificationTaskConfig, labels: tuple[str, ...], pair: bool) -> Usage:
+def _classification(config: ClassificationTaskConfig, finished: FinishedTask, pair: bool) -> Usage:
+    labels = finished.kind.labels
     inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
     theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
     several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
@@ -77,7 +79,11 @@ def _classification(config: ClassificationTaskConfig, labels: tuple[str, ...], p
     ]
     if config.multi_label:
         what = f"Gives {'pairs of texts' if pair else 'texts'} any number of {len(labels)} labels: {named}."
-        limits = ["A label is given from a probability of 0.5 on; the probabilities have not been calibrated."]
+        threshold = finished.calibration.get(THRESHOLD, 0.5)
+        limits = [
+            f"A label is given from a probability of {threshold:g} on (`task.json`); the probabilities have not been "
+            "calibrated."
+        ]
     if config.long_texts == "windows":
         limits.append(
             "bertline reads a long text in overlapping windows and pools their scores; transformers cuts it instead."

