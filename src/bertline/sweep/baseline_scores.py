@@ -56,7 +56,8 @@ def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], toke
     train = all_train.first(job.task.num_train_rows)
     baselines = baselines_of(kind, train, dev, read, tokenizer)
     by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
-    for rows in sorted(set(job.task.label_efficiency_rows) | {len(train)}) if job.task.label_efficiency_rows else []:
+    sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}
+    for rows in sorted(sizes | {len(train)}) if sizes else []:
         fewer = (
             baselines
             if rows == len(train)

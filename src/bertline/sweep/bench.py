@@ -11,6 +11,7 @@ import torch
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.choose import task_kind
+from bertline.foundation.errors import ConfigError
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
@@ -90,9 +91,20 @@ class Bench:
 
 
 def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
-    """The task as an encoder can read it: no sequence has more tokens than the encoder has positions."""
+    """The task as an encoder can read it: no sequence has more tokens than the encoder has positions.
+
+    Raises:
+        ConfigError: The rest of the task's configuration does not go with so few.
+    """
     labels = read_task_manifest(job.task_folder)["labels"]
-    return task_kind(_within_positions(job.task, read_config(start.folder)[0].max_position_embeddings), labels)
+    positions = read_config(start.folder)[0].max_position_embeddings
+    try:
+        return task_kind(_within_positions(job.task, positions), labels)
+    except ValueError as error:
+        raise ConfigError(
+            f"{start.folder} has positions for {positions} tokens, and with that many tasks.{job.task_name} cannot be "
+            f"read: {error}."
+        ) from error
 
 
 def test_splits(job: SweepJob) -> list[SplitName]:

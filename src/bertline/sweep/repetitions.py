@@ -34,7 +34,7 @@ from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.workers import Work, Workers
-from bertline.tasks.storage import SplitName
+from bertline.tasks.storage import SplitName, read_task_manifest
 
 _OUTCOME, _READING = "outcome.json", "reading.json"
 MODEL, TEST = "model", "test"
@@ -90,7 +90,9 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
 def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repetition]:
     """The chosen configurations at the other training sizes; the reference encoder takes no part."""
     task, sweep = plan.job.task, plan.job.sweep
-    sizes = sorted(set(task.label_efficiency_rows) - {task.num_train_rows})
+    available = read_task_manifest(plan.job.task_folder)["counts"]["train"]
+    main = min(task.num_train_rows or available, available)
+    sizes = sorted({min(rows, available) for rows in task.label_efficiency_rows} - {main})
     pairs = [(rows, seed) for rows in sizes for seed in range(sweep.num_label_efficiency_seeds)]
     return [
         Repetition(arm, params, "label_efficiency", number, 0, seed, rows)

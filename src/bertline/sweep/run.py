@@ -8,6 +8,7 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import scored_baselines
+from bertline.sweep.bench import kind_of
 from bertline.sweep.job import PlannedSweep, SweepJob, planned
 from bertline.sweep.repetitions import (
     candidates_over_seeds,
@@ -43,6 +44,8 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         raise MachineError(cannot_write(job.run_folder, error)) from error
     planned_points(job.sweep, job.task)  # a space that cannot be is found before any work
     plan = planned(job)
+    for start in plan.starts.values():
+        kind_of(job, start)  # nor an encoder that cannot read the task
     studies = opened_studies(plan)
     if note := note_of(plan):
         say(f"{job.task_name}: {note}")

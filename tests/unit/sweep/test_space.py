@@ -30,6 +30,34 @@ def test_a_number_that_must_be_whole_is_checked_before_any_work(inputs, values, 
         space_of(inputs.sweep(space={"num_epochs": values}), inputs.task())
 
 
+def test_a_value_that_the_task_fixes_is_not_varied_unless_the_task_itself_varies_it(inputs):
+    sweep = inputs.sweep(space={"learning_rate": RATES, "batch_size": choice(16.0)})
+    assert set(space_of(sweep, inputs.task(fine_tuning={"batch_size": 8}))) == {"learning_rate"}
+    both = inputs.task(fine_tuning={"batch_size": 8}, space={"batch_size": choice(4.0)})
+    assert space_of(sweep, both)["batch_size"] == choice(4.0)
+
+
+def test_where_nothing_is_trained_there_is_nothing_to_vary_and_one_trial(inputs):
+    task = inputs.task(fine_tuning={"num_epochs": 0})
+    assert space_of(inputs.sweep(), task) == {}
+    assert planned_points(inputs.sweep(), task) == [{}]
+
+
+def test_what_is_no_number_cannot_be_varied(inputs):
+    with pytest.raises(ConfigError, match="class_weights cannot be varied"):
+        space_of(inputs.sweep(space={"class_weights": choice(0.0)}), inputs.task())
+
+
+def test_layers_are_whole_numbers_too(inputs):
+    config = with_params(
+        inputs.fine_tuning(),
+        suggest(
+            optuna.create_study().ask(), space_of(inputs.sweep(space={"trained_layers": choice(2.0)}), inputs.task())
+        ),
+    )
+    assert type(config.trained_layers) is int
+
+
 def test_a_grid_has_every_combination_once_in_an_order_of_its_seed(inputs):
     points = planned_points(inputs.sweep(), inputs.task())
     assert len(points) == 6

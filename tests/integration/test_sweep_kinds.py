@@ -1,0 +1,88 @@
+"""A whole sweep of every kind of task."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import finetuning_inputs as inputs
+import finished_tasks
+import tiny
+from bertline.finetuning.task_file import read_task_file
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.manifests import write_manifest
+from bertline.sweep.run import run_sweep
+from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
+from bertline.tokenization.tokenizer import Tokenizer
+
+
+def job_of(name, folder, **sweep):
+    """A sweep of one trial and one seed; train, dev and test are the same rows."""
+    config, labels, rows, _ = finished_tasks.KINDS[name]()
+    folder.mkdir(exist_ok=True)
+    task_folder = folder / "task"
+    task_folder.mkdir()
+    for split in ("train", "dev", "test"):
+        write_rows(task_folder, split, rows)
+    if name == "retrieval":
+        write_rows(task_folder, COLLECTION, finished_tasks.collection())
+    counts = dict.fromkeys(("train", "dev", "test"), len(rows))
+    write_manifest(
+        task_folder, kind=KIND, format_version=FORMAT_VERSION, content={"labels": list(labels), "counts": counts}
+    )
+    tiny.write_encoder(
+        folder / "encoder",
+        heads=True,
+        words=finished_tasks.PIECES,
+        initializer_range=0.1,
+        max_position_embeddings=finished_tasks.MAX_LENGTH,
+    )
+    fields = {
+        "num_trials": 1,
+        "num_seeds": 1,
+        "random_weights_baseline": "never",
+        "fine_tuning": inputs.fine_tuning(num_epochs=1, batch_size=4, learning_rate=1e-3),
+        "space": {},
+    }
+    return inputs.sweep_job(
+        folder, folder / "run", task_name=name, task=config, sweep=inputs.sweep(**{**fields, **sweep})
+    )
+
+
+@pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
+def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name, tmp_path):
+    job = job_of(name, tmp_path)
+    figures = run_sweep(job, in_process=True)
+    folder = job.run_folder / "result"
+    result = json.loads((folder / "result.json").read_text())
+    metric = job.task.metric
+    assert result["task_kind"] == job.task.kind
+    assert figures[f"test/{metric}_mean"] == result["best"]["test"]
+    low, high = result["arms"]["encoder"]["test_interval"]
+    assert low <= high
+    assert set(result["comparisons"]) == set(result["baselines"])
+    assert all(0 < against["p_value"] <= 1 for against in result["comparisons"].values())
+
+    task = read_task_file(folder / "best")
+    model = task.kind.load_model(folder / "best").eval()
+    rows = task.kind.read(job.task_folder, "test")
+    predictions = task.kind.predict(model, task.kind.encode(rows, Tokenizer.load(folder / "best")), tiny.machine())
+    scores = task.kind.scores(task.kind.statistics(rows, predictions, task.calibration))
+    assert scores[metric] == pytest.approx(result["best"]["test"], abs=1e-6)
+    table = pq.read_table(folder / "predictions.parquet")
+    assert (
+        table["predicted"].to_pylist() == task.kind.table(rows, predictions, task.calibration)["predicted"].to_pylist()
+    )
+    assert len(result["examples"]["confident_errors"]) <= np.sum([float(v) < 0.5 for v in table["correct"].to_pylist()])
+    assert (folder / "errors.html").read_text().endswith("</html>\n")
+
+
+def test_an_encoder_with_too_few_positions_for_a_task_is_a_clear_error(tmp_path):
+    short = inputs.write_encoder(tmp_path / "short", max_position_embeddings=8)
+    job = job_of("question_answering", tmp_path / "job", reference_encoder=str(short))
+    with pytest.raises(ConfigError, match=r"short has positions for 8 tokens.*tasks\.question_answering"):
+        run_sweep(job, in_process=True)
+    assert not (job.run_folder / "studies.db").exists()  # found before any work
