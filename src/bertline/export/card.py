@@ -110,7 +110,7 @@ def _front_matter(facts: CardFacts, *, task: str | None, tags: list[str], pipeli
     metadata: dict[str, Any] = {
         "language": facts.export.language,
         "license": facts.export.license,
-        "library_name": "transformers",
+        "library_name": "sentence-transformers" if "sentence-transformers" in tags else "transformers",
         "pipeline_tag": pipeline,
         "tags": [*tags, "bertline"],
     }

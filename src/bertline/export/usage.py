@@ -185,7 +185,11 @@ def _retrieval(config: RetrievalTaskConfig) -> Usage:
             'model = SentenceTransformer("NAME")  # the folder that this file lies in\n'
             f'model.similarity(model.encode(["a question"]{query}), model.encode(["A document."]{document}))',
         ),
-        limits=("It finds what is nearest, also where no document has the answer.",),
+        limits=(
+            "It finds what is nearest, also where no document has the answer.",
+            f"bertline cuts queries at {config.query_max_length} tokens, as in training; sentence-transformers at "
+            f"{config.max_length}, as documents.",
+        ),
     )
 
 

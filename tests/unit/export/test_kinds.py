@@ -306,7 +306,8 @@ def test_every_card_has_metadata_scores_formats_and_limits(exported: Exported, n
     for said in ("## Use", "## Scores", "## Formats", "## Limits", "`onnx/model_int8.onnx`", "ms, batch of 32"):
         assert said in card, said
     assert "None" not in card.replace("top_k=None", "")
-    assert ModelCard(card).data.library_name == "transformers"
+    library = "sentence-transformers" if name in ("cosine", "retrieval") else "transformers"
+    assert ModelCard(card).data.library_name == library
 
 
 def test_a_crf_card_says_that_decoding_is_ours(exported: Exported) -> None:
