@@ -61,11 +61,11 @@ def resampled_scores(
     return scores
 
 
-def interval(scores: NDArray[np.float64]) -> tuple[float, float]:
+def interval(scores: NDArray[np.number]) -> tuple[float, float]:
     """The 95 % percentile interval of resampled scores.
 
-    >>> interval(np.arange(101) / 100)
-    (0.025, 0.975)
+    >>> interval(np.arange(1001))
+    (25.0, 975.0)
     """
     low, high = np.nanpercentile(scores, [50 * (1 - _LEVEL), 50 * (1 + _LEVEL)])
     return float(low), float(high)
