@@ -154,8 +154,8 @@ def _cosines(outputs: Outputs, masks: list[NDArray[np.bool_]]) -> NDArray[np.flo
 def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
     """Rank correlation; 1 where all values on both sides are the same, for then nothing is in another order.
 
-    >>> spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 20.0, 30.0]))
-    1.0
+    >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])), 6)
+    0.5
     """
     ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
     norms = [float(np.sqrt((rank**2).sum())) for rank in ranks]

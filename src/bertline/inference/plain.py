@@ -25,6 +25,21 @@ _DOC_STRIDE = 128
 _IOB2_LABEL = re.compile(r"O|[BI]-.+")
 
 
+# There is no source: nothing will be trained.
+_NEVER_TRAINED: dict[str, Any] = {
+    "source": None,
+    "num_train_rows": None,
+    "label_efficiency_rows": (),
+    "dev_fraction": 0.0,
+    "test_fraction": 0.0,
+    "split_seed": 0,
+    "start_from": None,
+    "num_trials": None,
+    "space": {},
+    "fine_tuning": {},
+}
+
+
 def task_of_plain_folder(folder: Path, *, max_length: int) -> FinishedTask | None:
     """The task of a fine-tuned checkpoint, as far as its config.json tells; None for an encoder (and for tags that
     name no entities).
@@ -37,61 +52,48 @@ def task_of_plain_folder(folder: Path, *, max_length: int) -> FinishedTask | Non
         max_length: Most tokens of a sequence.
     """
     settings = read_json(folder / CONFIG_NAME)
-    architecture = (settings.get("architectures") or [""])[0]
     names: dict[str, str] = settings.get("id2label") or {}
     labels = tuple(names[key] for key in sorted(names, key=int))
-    weights = read_weight_names(folder)
-    # There is no source: nothing will be trained.
-    base: dict[str, Any] = {
-        "source": None,
-        "max_length": max_length,
-        "num_train_rows": None,
-        "label_efficiency_rows": (),
-        "dev_fraction": 0.0,
-        "test_fraction": 0.0,
-        "split_seed": 0,
-        "start_from": None,
-        "num_trials": None,
-        "space": {},
-        "fine_tuning": {},
-    }
+    has_head = {"classifier.weight", "qa_outputs.weight"} & read_weight_names(folder)
+    base = {"max_length": max_length, **_NEVER_TRAINED}
     config: Any
-    if architecture == "BertForSequenceClassification" and "classifier.weight" in weights:
-        if len(labels) == 1:
-            config = RerankingTaskConfig(kind="reranking", num_candidates=1, num_negatives=0, metric="map", **base)
-        else:
-            config = ClassificationTaskConfig(
-                kind="classification",
-                labels=labels,
-                multi_label=settings.get("problem_type") == "multi_label_classification",
-                metric="accuracy",
-                long_texts="truncate",
-                window_overlap=0,
-                window_pooling="mean",
+    match (settings.get("architectures") or [""])[0]:
+        case "BertForSequenceClassification" if has_head:
+            several = settings.get("problem_type") == "multi_label_classification"
+            config = _classification(labels, several, base)
+        case "BertForTokenClassification" if has_head and all(_IOB2_LABEL.fullmatch(label) for label in labels):
+            config = TokenClassificationTaskConfig(
+                kind="token_classification",
+                head="softmax",
+                window_overlap=min(_DOC_STRIDE, max_length // 4),
+                metric="entity_f1",
                 **base,
             )
-    elif (
-        architecture == "BertForTokenClassification"
-        and "classifier.weight" in weights
-        and all(_IOB2_LABEL.fullmatch(label) for label in labels)
-    ):
-        config = TokenClassificationTaskConfig(
-            kind="token_classification",
-            head="softmax",
-            window_overlap=min(_DOC_STRIDE, max_length // 4),
-            metric="entity_f1",
-            **base,
-        )
-    elif architecture == "BertForQuestionAnswering" and "qa_outputs.weight" in weights:
-        question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
-        config = QuestionAnsweringTaskConfig(
-            kind="question_answering",
-            window_overlap=min(_DOC_STRIDE, (max_length - question_length) // 4),
-            max_question_length=question_length,
-            max_answer_length=_MAX_ANSWER_LENGTH,
-            metric="f1",
-            **base,
-        )
-    else:
-        return None
+        case "BertForQuestionAnswering" if has_head:
+            question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
+            config = QuestionAnsweringTaskConfig(
+                kind="question_answering",
+                window_overlap=min(_DOC_STRIDE, (max_length - question_length) // 4),
+                max_question_length=question_length,
+                max_answer_length=_MAX_ANSWER_LENGTH,
+                metric="f1",
+                **base,
+            )
+        case _:
+            return None
     return FinishedTask(task_kind(config, labels), {})
+
+
+def _classification(labels: tuple[str, ...], several: bool, base: dict[str, Any]) -> Any:
+    if len(labels) == 1:
+        return RerankingTaskConfig(kind="reranking", num_candidates=1, num_negatives=0, metric="map", **base)
+    return ClassificationTaskConfig(
+        kind="classification",
+        labels=labels,
+        multi_label=several,
+        metric="accuracy",
+        long_texts="truncate",
+        window_overlap=0,
+        window_pooling="mean",
+        **base,
+    )
