@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bertline.foundation.seeds import generator
 
-_LEVEL = 0.95
+_PERCENTILES = (2.5, 97.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def interval(scores: NDArray[np.number]) -> tuple[float, float]:
     >>> interval(np.arange(1001))
     (25.0, 975.0)
     """
-    low, high = np.nanpercentile(scores, [50 * (1 - _LEVEL), 50 * (1 + _LEVEL)])
+    low, high = np.nanpercentile(scores, _PERCENTILES)
     return float(low), float(high)
 
 
