@@ -6,10 +6,9 @@ python pipelines/export.py export.model_name=my-encoder
 from typing import Any
 
 from bertline.export.build import build_export
-from bertline.export.facts import standing_of
 from bertline.line.opened import open_stage
 from bertline.line.provenance import git_commit
-from bertline.line.summary import line_facts, line_folders
+from bertline.line.summary import line_facts, line_folders, standing_of
 from composition import recipe
 
 

@@ -15,8 +15,8 @@ import torch
 import bertline
 import tiny
 from bertline.export.build import build_export
-from bertline.export.facts import standing_of
 from bertline.inference.predict import predict_file
+from bertline.line.summary import standing_of
 from bertline.sweep.run import run_sweep
 from export_inputs import EXPORT
 from finetuning_inputs import sweep, sweep_job, write_inputs

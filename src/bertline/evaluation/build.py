@@ -102,7 +102,7 @@ def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]
 
 def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     figures: dict[str, float | int] = {}
-    metric = task.metric.replace("@", "_at_")  # MLflow takes no @ in a key
+    metric = task.metric
     for arm, content in task.arms().items():
         figures[f"{arm}/{metric}_mean"] = content["test_mean"]
         spread = spread_of(content, "test")

@@ -18,7 +18,6 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.weight_files import count_parameters
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tracking.champions import Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,16 +121,3 @@ def _finished(folder: Path) -> FinishedTask:
     if finished is None:
         raise ArtifactError(f"{folder / TASK_FILE} is missing; {folder} was written by an older bertline. Sweep again.")
     return finished
-
-
-def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
-    """How good a sweep's winner is, for the registry: the mean over its seeds on test, and the data it was read on."""
-    result = read_json(sweep_folder / "result.json")
-    arm = result["arms"]["encoder"]
-    return Standing(
-        alias=alias,
-        data_hash=result["data_hash"],
-        metric=result["metric"],
-        score=arm["test_mean"],
-        std=arm["test_std"],
-    )

@@ -13,6 +13,7 @@ from bertline.line.config import LineConfig
 from bertline.line.opened import full_name, without_untracked
 from bertline.line.provenance import git_commit
 from bertline.line.stages import METRICS, STAGES
+from bertline.tracking.champions import Standing
 
 
 def line_folders(config: LineConfig) -> LineFolders:
@@ -54,3 +55,16 @@ def line_facts(config: LineConfig) -> dict[str, Any]:
         "metrics": stage_metrics(config),
         "manifests": {name: read_json(path) for name, path in manifests.items() if path.exists()},
     }
+
+
+def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
+    """How good a sweep's winner is, for the registry: the mean over its seeds on test, and the data it was read on."""
+    result = read_json(sweep_folder / "result.json")
+    arm = result["arms"]["encoder"]
+    return Standing(
+        alias=alias,
+        data_hash=result["data_hash"],
+        metric=result["metric"],
+        score=arm["test_mean"],
+        std=arm["test_std"],
+    )

@@ -83,7 +83,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
         "details": reading["details"],
-        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS)},
+        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS, task_kind=job.task.kind)},
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
         "note": note,
@@ -93,7 +93,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
-        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE)
+        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, task_kind=job.task.kind)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
         for name, reason in write_plots(folder / "plots", outcomes.studies["encoder"], job.task.metric).items():
             say(f"{job.task_name}: no plot of the {name.replace('_', ' ')}, as {reason}")

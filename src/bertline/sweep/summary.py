@@ -15,6 +15,8 @@ _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
 _RIGHT_FROM = 0.5
+# The share of right words is high in any sentence; one wrong entity makes it worth a look.
+_RIGHT_FROM_OF = {"token_classification": 1.0}
 
 
 def spread(scores: Sequence[float]) -> float:
@@ -63,16 +65,18 @@ def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     return {name: {"mean": statistics.fmean(values), "std": spread(values)} for name, values in by_name.items()}
 
 
-def confident_errors(predictions: pa.Table, most: int) -> list[dict[str, Any]]:
+def confident_errors(predictions: pa.Table, most: int, *, task_kind: str) -> list[dict[str, Any]]:
     """The wrong predictions that the model was surest of, surest first.
 
     Args:
-        predictions: As `TaskKind.table` gives them. Where being right has degrees, below one half is wrong. Long texts
-            and lists are cut.
+        predictions: As `TaskKind.table` gives them. Where being right has degrees, below one half is wrong, and a
+            sentence with a wrong word. Long texts and lists are cut.
         most: Gives so many at most.
+        task_kind: Of the task.
     """
     verdicts = predictions.select(["score", "correct"]).to_pylist()
-    wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < _RIGHT_FROM]
+    right_from = _RIGHT_FROM_OF.get(task_kind, _RIGHT_FROM)
+    wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < right_from]
     wrong.sort(key=lambda place: (-(verdicts[place]["score"] or 0.0), float(verdicts[place]["correct"]), place))
     inputs = [name for name in predictions.column_names if name not in _VERDICT and not name.startswith("probability_")]
     rows = predictions.select(["id", *inputs, "gold", "predicted", "score"]).take(pa.array(wrong[:most], pa.int64()))

@@ -31,6 +31,7 @@ from bertline.tracking.values import (
     PARAMS_PER_BATCH,
     batches,
     cut,
+    metric_key,
 )
 
 Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
@@ -133,13 +134,13 @@ class Store:
 
     def log_points(self, run_id: str, points: Sequence[tuple[str, float, float, int]]) -> None:
         """Write metrics: (key, value, Unix time in seconds, step)."""
-        metrics = [Metric(key, value, int(time_s * 1000), step) for key, value, time_s, step in points]
+        metrics = [Metric(metric_key(key), value, int(time_s * 1000), step) for key, value, time_s, step in points]
         for batch in batches(metrics, METRICS_PER_BATCH):
             self.client.log_batch(run_id, metrics=batch)
 
     def known_steps(self, run_id: str, key: str) -> set[int]:
         """The steps at which the run already has a value of this metric."""
-        return {metric.step for metric in self.client.get_metric_history(run_id, key)}
+        return {metric.step for metric in self.client.get_metric_history(run_id, metric_key(key))}
 
     def set_status(self, run_id: str, status: Status) -> None:
         """Running again, or ended."""

@@ -49,6 +49,16 @@ def cut(value: str, limit: int) -> str:
     return value[: limit - len(note) - 2] + note
 
 
+def metric_key(name: str) -> str:
+    """The name of a metric with what MLflow takes in a key; it takes no @.
+
+    Example:
+        >>> metric_key("test/ndcg@10_mean")
+        'test/ndcg_at_10_mean'
+    """
+    return name.replace("@", "_at_")
+
+
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Consecutive slices of at most `size` items."""
     for start in range(0, len(items), size):

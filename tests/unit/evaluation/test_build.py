@@ -158,7 +158,6 @@ def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(whole_line
         assert f"Task: {name}" in page.words
         assert name in overview
         assert figures[f"{name}/overlap/test_rows"] == 0
-    assert all("@" not in key for key in figures)
     assert figures["topics/encoder/test_mismatched/accuracy_mean"] == 0.42
     assert "A study of wings." in page.words  # of the collection, by its id
     assert {path.stem for path in (tmp_path / "out" / "confusion").iterdir()} == {"library", "match"}
