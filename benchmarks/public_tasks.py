@@ -92,8 +92,8 @@ class Recipe:
 _SQUAD = Recipe(
     task="squad",
     places=("squad_share/squad-v1.1-dev-32articles.json", "squad"),
-    fine_tuning={"learning_rate": 3e-4, "batch_size": 16, "num_epochs": 3},
-    changes={"test_fraction": 0.2},
+    fine_tuning={"learning_rate": 3e-4, "batch_size": 16, "num_epochs": 1},
+    changes={"test_fraction": 0.2, "max_length": 256, "window_overlap": 64, "max_question_length": 48},
 )
 _ONE_FILE: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None}
 _CRANFIELD = Recipe(
@@ -121,7 +121,7 @@ RECIPES = {
     ),
     "squad": _SQUAD,
     "squad_first_sentence": Recipe(**{**asdict(_SQUAD), "baseline": "first_sentence"}),
-    "sst2": Recipe(task="sst2", places=("glue/SST-2", "SST-2", "sst2"), fine_tuning={"num_epochs": 2}),
+    "sst2": Recipe(task="sst2", places=("glue/SST-2", "SST-2", "sst2"), fine_tuning={"num_epochs": 1}),
 }
 
 

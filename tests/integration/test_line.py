@@ -88,7 +88,7 @@ def test_a_new_task_re_runs_neither_corpus_nor_pretrain(line: Path, run: Run) ->
     table = table.replace("path: ???", "path: data/tasks/mine").replace("train_file: null", "train_file: train.csv")
     table = table.replace("max_length: 128", "max_length: 32")
     (line / "conf/task/mine.yaml").write_text(table)
-    replace(line / "conf/tasks.yaml", "docs_match]", "docs_match, mine]")
+    replace(line / "conf/tasks.yaml", "docs_search]", "docs_search, mine]")
     replace(line / "conf/config.yaml", "  - sweep: default", "  - task@tasks.mine: mine\n  - sweep: default")
     assert stale(line, run) == {"task_data@mine", "sweep@mine", "evaluate", "export"}
     made = run(line, "dvc", "repro", "task_data@mine")
@@ -97,7 +97,7 @@ def test_a_new_task_re_runs_neither_corpus_nor_pretrain(line: Path, run: Run) ->
 
 
 def test_task_lists_that_differ_stop_configure(line: Path, run: Run) -> None:
-    replace(line / "conf/tasks.yaml", "docs_match]", "docs_match, other]")
+    replace(line / "conf/tasks.yaml", "docs_search]", "docs_search, other]")
     stopped = run(line, "dvc", "repro")
     assert stopped.returncode != 0
     assert "conf/tasks.yaml lists" in stopped.stderr
