@@ -7,12 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 
 import bertline
 from bertline.export.agreement import compare, encoded_texts, onnx_outputs, torch_outputs
 from bertline.export.onnx_files import write_int8, write_onnx
 from bertline.export.sentence_transformers import write_sentence_transformer
 from bertline.export.views import load_view
+from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -40,6 +42,17 @@ def test_vectors_are_those_of_sentence_transformers(minilm: Path) -> None:
     vectors = bertline.load(str(minilm), device="cpu").embed(TEXTS)
     # That folder ends in a step that makes all vectors of length 1.
     np.testing.assert_allclose(theirs.encode(TEXTS), vectors / np.linalg.norm(vectors, axis=1)[:, None], atol=1e-5)
+
+
+def test_hidden_states_are_those_of_transformers(minilm: Path) -> None:
+    inputs = transformers.AutoTokenizer.from_pretrained(minilm)(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        theirs = transformers.BertModel.from_pretrained(minilm)(**inputs, output_hidden_states=True).hidden_states
+        ours = load_encoder(minilm).eval().forward_in_detail(**inputs).hidden_states
+    assert len(ours) == len(theirs) == 7
+    real = inputs["attention_mask"].bool()
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine[real], other[real], atol=1e-5, rtol=1e-4)
 
 
 def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path) -> None:
