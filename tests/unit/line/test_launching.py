@@ -71,7 +71,8 @@ with hold_lock(folder) as held:
 """
 )
 RECIPE = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as a terminal starts it; under nohup it would be ignored
 from pathlib import Path
 from bertline.foundation.errors import BertlineError
 from bertline.line import launching
