@@ -307,7 +307,7 @@ def test_every_card_has_metadata_scores_formats_and_limits(exported: Exported, n
         assert said in card, said
     assert "None" not in card.replace("top_k=None", "")
     library = "sentence-transformers" if name in ("cosine", "retrieval") else "transformers"
-    assert ModelCard(card).data.library_name == library
+    assert ModelCard(card).data.to_dict()["library_name"] == library
 
 
 def test_a_crf_card_says_that_decoding_is_ours(exported: Exported) -> None:
