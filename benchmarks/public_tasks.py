@@ -51,20 +51,8 @@ RESULTS = ROOT / "benchmarks" / "results" / "public_tasks.jsonl"
 # The values that the recipes below leave as they are (Devlin et al., arXiv 1810.04805, A.3; bias correction: Zhang et
 # al., arXiv 2006.05987). The rates are for encoders of about 6 layers of 384; one of BERT's size wants 2e-5 to 5e-5.
 COMMON: dict[str, Any] = {
+    **OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "sweep" / "default.yaml").fine_tuning),
     "learning_rate": 1e-4,
-    "batch_size": 32,
-    "num_epochs": 3,
-    "warmup_fraction": 0.1,
-    "weight_decay": 0.01,
-    "dropout_prob": 0.1,
-    "max_grad_norm": 1.0,
-    "trained_layers": None,
-    "layer_decay": 1.0,
-    "reinitialized_layers": 0,
-    "bias_correction": True,
-    "label_smoothing": 0.0,
-    "class_weights": "none",
-    "early_stopping_epochs": None,
 }
 
 

@@ -53,18 +53,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 MAX_LENGTH = 24
 PIECES = (*tiny.WORDS, ".", ",", "?", "-")
-_BASE: dict[str, Any] = {
-    "max_length": MAX_LENGTH,
-    "num_train_rows": None,
-    "label_efficiency_rows": (),
-    "dev_fraction": 0.1,
-    "test_fraction": 0.1,
-    "split_seed": 1,
-    "start_from": None,
-    "num_trials": None,
-    "space": {},
-    "fine_tuning": {},
-}
+_BASE = tiny.task_fields(max_length=MAX_LENGTH)
 _TEXT_PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=2, num_test_rows=2)
 _FILES = {"train_file": None, "dev_file": None, "test_file": None}
 

@@ -61,6 +61,23 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
     return {**fields, **changes}
 
 
+def task_fields(**changes: Any) -> dict[str, Any]:
+    """What every kind of task has, for its configuration."""
+    fields: dict[str, Any] = {
+        "max_length": 24,
+        "num_train_rows": None,
+        "label_efficiency_rows": (),
+        "dev_fraction": 0.1,
+        "test_fraction": 0.1,
+        "split_seed": 1,
+        "start_from": None,
+        "num_trials": None,
+        "space": {},
+        "fine_tuning": {},
+    }
+    return {**fields, **changes}
+
+
 def machine(**changes: Any) -> Machine:
     """The CPU in fp32."""
     fields: dict[str, Any] = {"device": torch.device("cpu"), "precision": "fp32", "compile": False, "ranks": Ranks()}

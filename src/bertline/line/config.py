@@ -23,18 +23,7 @@ from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
-from bertline.tasks.config import (
-    ChoiceSpace,
-    ClassificationTaskConfig,
-    FillMaskTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RegressionTaskConfig,
-    RerankingTaskConfig,
-    RetrievalTaskConfig,
-    SummarisationTaskConfig,
-    TaskConfig,
-    TokenClassificationTaskConfig,
-)
+from bertline.tasks.config import ChoiceSpace, TaskConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
 from bertline.training.config import (
@@ -59,17 +48,7 @@ class LineConfig:
     optimizer: AdamWConfig
     schedule: LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig
     pretrain: PretrainConfig
-    tasks: dict[
-        str,
-        ClassificationTaskConfig
-        | RegressionTaskConfig
-        | TokenClassificationTaskConfig
-        | QuestionAnsweringTaskConfig
-        | RetrievalTaskConfig
-        | RerankingTaskConfig
-        | SummarisationTaskConfig
-        | FillMaskTaskConfig,
-    ]
+    tasks: dict[str, TaskConfig]
     sweep: SweepConfig
     evaluate: EvaluateConfig
     export: ExportConfig

@@ -216,8 +216,8 @@ class BertForPreTraining(nn.Module):
         return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
 
 
-class BertForSequenceClassification(nn.Module):
-    """The encoder with a linear classifier on the pooled first position (paper, section 4.1)."""
+class BertWithClassifier(nn.Module):
+    """The encoder, dropout and a linear classifier; what is classified is each subclass's own."""
 
     def __init__(
         self,
@@ -233,6 +233,10 @@ class BertForSequenceClassification(nn.Module):
         self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
         self.dropout = nn.Dropout(classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
+
+
+class BertForSequenceClassification(BertWithClassifier):
+    """A linear classifier on the pooled first position (paper, section 4.1)."""
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Logits [B, num_labels]; the arguments are those of `BertModel.forward`."""

@@ -10,29 +10,14 @@ from typing import ClassVar, Literal, NamedTuple, assert_never
 from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertModel
+from bertline.modeling.bert import BertModel, BertWithClassifier
 from bertline.modeling.config import ModelConfig
 
 
-class BertForTokenClassification(nn.Module):
-    """The encoder with a linear layer on every position (paper, section 5.3 and A.2)."""
+class BertForTokenClassification(BertWithClassifier):
+    """A linear classifier on every position (paper, section 5.3 and A.2)."""
 
     uses_pooler: ClassVar[bool] = False
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        *,
-        vocab_size: int,
-        pad_token_id: int,
-        num_labels: int,
-        classifier_dropout: float,
-        attention: AttentionKind = "plain",
-    ) -> None:
-        super().__init__()
-        self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.dropout = nn.Dropout(classifier_dropout)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Logits [B, S, num_labels]; the arguments are those of `BertModel.forward`."""

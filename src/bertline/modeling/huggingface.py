@@ -13,9 +13,9 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
+from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel, BertWithClassifier
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.heads import BertForTokenClassification
+from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.initialization import Undrawn, initialize
 from bertline.modeling.weight_files import read_weight_names, read_weights, write_weights
 from bertline.modeling.weight_names import from_disk, to_disk
@@ -122,7 +122,7 @@ def save_model(
     """
     encoder = model if isinstance(model, BertModel) else model.bert
     labels: dict[str, Any] = {}
-    if isinstance(model, BertForSequenceClassification | BertForTokenClassification):
+    if isinstance(model, BertWithClassifier):
         names = id2label or {i: f"LABEL_{i}" for i in range(model.classifier.out_features)}
         labels = {
             "id2label": {str(i): name for i, name in names.items()},
@@ -231,6 +231,22 @@ def load_with_head(
     # A head that never reads the pooler does not miss it.
     unread = () if getattr(model, "uses_pooler", True) else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
+
+
+def load_text_encoder(
+    folder: Path,
+    *,
+    pooling: Literal["mean", "cls"],
+    dropout_prob: float | None = None,
+    attention: AttentionKind = "plain",
+) -> BertTextEncoder:
+    """Read the encoder of any BERT folder as one that gives a vector for a text; the arguments are those above."""
+
+    def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertTextEncoder:
+        bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        return BertTextEncoder(bert, pooling=pooling)
+
+    return load_with_head(folder, make, dropout_prob=dropout_prob)
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.decoded_files import decoded_text
 from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 
@@ -67,7 +67,9 @@ def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> 
 
 
 def _rows(path: Path, config: AnswersSourceConfig) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.reader(_text(path, config.encoding), delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
+    csv.field_size_limit(1 << 30)
+    text = io.StringIO(decoded_text(path, config.encoding), newline="")
+    reader = csv.reader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
     header: list[str] | None = None
     while True:
         line = reader.line_num + 1
@@ -97,22 +99,3 @@ def _check_header(path: Path, header: list[str], config: AnswersSourceConfig) ->
             raise DataError(
                 f"{path} has no column {getattr(config, option)!r} (source.{option}). It has {', '.join(header)}."
             )
-
-
-def _text(path: Path, encoding: str) -> io.StringIO:
-    if not path.is_file():
-        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's source.")
-    csv.field_size_limit(1 << 30)
-    content = path.read_bytes()
-    try:
-        codecs.lookup(encoding)
-        return io.StringIO(content.decode(encoding).removeprefix("\ufeff"), newline="")
-    except LookupError as error:
-        raise DataError(
-            f"source.encoding is {encoding!r}, which Python does not know (utf-8, latin-1, ...)."
-        ) from error
-    except UnicodeDecodeError as error:
-        line = 1 + content[: error.start].count(b"\n")
-        raise DataError(
-            f"{path}:{line} is not text in {encoding}. Set source.encoding (latin-1, cp1252, ...) or mend the file."
-        ) from error

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import codecs
-import gzip
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.decoded_files import decoded_text
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.tags import to_iob2
 
 _DOCUMENT_MARK = "-DOCSTART-"
 _NEW_DOCUMENT_COMMENT = "# newdoc"
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,26 +141,7 @@ def _iob2(path: Path, words: list[_Word], config: ConllSourceConfig, dropped: Co
 
 def _lines(path: Path, encoding: str) -> list[str]:
     """The file's lines without their ends. Only line feeds end a line: words may hold the rarer separators."""
-    if not path.is_file():
-        raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's source.")
-    content = path.read_bytes()
-    try:
-        if content.startswith(_GZIP_MAGIC):
-            content = gzip.decompress(content)
-        text = content.decode(codecs.lookup(encoding).name)
-    except LookupError as error:
-        raise DataError(
-            f"source.encoding is {encoding!r}, which Python does not know (utf-8, latin-1, ...)."
-        ) from error
-    except UnicodeDecodeError as error:
-        line = 1 + content[: error.start].count(b"\n")
-        raise DataError(
-            f"{path}:{line} is not text in {encoding}. Set source.encoding (latin-1, cp1252, utf-16, ...) or mend "
-            "the file."
-        ) from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
-    return [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    return [line.removesuffix("\r") for line in decoded_text(path, encoding).split("\n")]
 
 
 def _shown(line: str, most: int = 60) -> str:

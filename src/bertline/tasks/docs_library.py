@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.docs_rows import balanced_order, held_out_rows
 from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.rows import LabelledRow, SourceRows
 from bertline.tasks.source_config import DocsLibrarySourceConfig
@@ -42,12 +42,7 @@ def docs_library_rows(
             held_out.setdefault(module.package, {})[module.name] = rows
         else:
             train += rows
-    sides: dict[str, list[LabelledRow]] = {"dev": [], "test": []}
-    for by_module in held_out.values():
-        sizes = {name: len(rows) for name, rows in by_module.items()}
-        chosen = held_out_sides(sizes, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-        for name, rows in by_module.items():
-            sides[chosen[name]] += rows
+    sides = held_out_rows(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
     return SourceRows(
         balanced_order(train, seed=seed, name="train")[:num_train_rows],
         balanced_order(sides["dev"], seed=seed, name="dev")[: config.num_dev_rows],

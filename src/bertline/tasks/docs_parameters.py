@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
 from bertline.corpus.sentences import split_sentences
 from bertline.tasks.conll import TaggedSentence
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.docs_rows import balanced_order, held_out_rows
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.source_config import DocsParametersSourceConfig
 from bertline.tasks.tags import OUTSIDE
@@ -104,12 +104,7 @@ def docs_parameters_sentences(
             held_out.setdefault(module.package, {})[module.name] = rows
         else:
             train += rows
-    sides: dict[str, list[LabelledRow]] = {"dev": [], "test": []}
-    for by_module in held_out.values():
-        sizes = {name: len(rows) for name, rows in by_module.items()}
-        chosen = held_out_sides(sizes, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-        for name, rows in by_module.items():
-            sides[chosen[name]] += rows
+    sides = held_out_rows(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
     wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
     return {
         split: [tagged[row.id] for row in balanced_order(rows, seed=seed, name=split)[: wanted[split]]]

@@ -80,3 +80,16 @@ def _spread_over_modules(rows: list[LabelledRow]) -> list[LabelledRow]:
         turns.append(taken[module])
         taken[module] += 1
     return [rows[i] for i in sorted(range(len(rows)), key=lambda i: turns[i])]
+
+
+def held_out_rows(
+    held_out: Mapping[str, Mapping[str, list[LabelledRow]]], *, num_dev_rows: int, num_test_rows: int, seed: int
+) -> dict[Literal["dev", "test"], list[LabelledRow]]:
+    """The held-out rows as dev and test, by package and module: `held_out_sides` of each package."""
+    sides: dict[Literal["dev", "test"], list[LabelledRow]] = {"dev": [], "test": []}
+    for by_module in held_out.values():
+        sizes = {name: len(rows) for name, rows in by_module.items()}
+        chosen = held_out_sides(sizes, num_dev_rows=num_dev_rows, num_test_rows=num_test_rows, seed=seed)
+        for name, rows in by_module.items():
+            sides[chosen[name]] += rows
+    return sides

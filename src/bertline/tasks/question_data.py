@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.config import QuestionAnsweringTaskConfig
-from bertline.tasks.source_files import cut_by_key, drop_repeated, same_text, split_files
+from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.squad import Question, read_squad
-from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import QuestionRows
 
 
@@ -23,23 +21,18 @@ def question_task(config: QuestionAnsweringTaskConfig) -> BuiltTask:
     """
     source = config.source
     bad_rows = BadRows(source.on_bad_row)
-    splits: dict[SplitName, list[Question]] = {
-        split: read_squad(file, bad_rows, may_move=source.on_bad_row == "skip")
-        for split, file in split_files(source.path, source.train_file, source.dev_file, source.test_file).items()
-    }
-    for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
-        if split not in splits:
-            splits[split], splits["train"] = cut_by_key(
-                splits["train"], lambda row: row.title, split, fraction, config.split_seed
-            )
-    dropped = bad_rows.dropped + drop_repeated(splits, lambda row: same_text([row.context]), "context")
-    splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
-    if config.num_train_rows is not None:
-        splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
+    splits, repeated = read_splits(
+        source,
+        config,
+        lambda file: read_squad(file, bad_rows, may_move=source.on_bad_row == "skip"),
+        kept_together=lambda row: row.title,
+        same=lambda row: same_text([row.context]),
+        name="context",
+    )
     return BuiltTask(
         splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
         labels=(),
-        dropped=dropped,
+        dropped=bad_rows.dropped + repeated,
         versions={},
         more={
             "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},

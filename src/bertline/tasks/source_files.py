@@ -5,14 +5,74 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say
-from bertline.foundation.seeds import unit_interval
+from bertline.foundation.seeds import seed_for, unit_interval
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.storage import SplitName
 
 Item = TypeVar("Item")
+
+
+class SplitSource(Protocol):
+    """A source of one file a split, or of one file in all."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def train_file(self) -> str | None: ...
+    @property
+    def dev_file(self) -> str | None: ...
+    @property
+    def test_file(self) -> str | None: ...
+
+
+class Identified(Protocol):
+    """A row that knows where it is from."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Row = TypeVar("Row", bound=Identified)
+
+
+def read_splits(
+    source: SplitSource,
+    config: BaseTaskConfig,
+    read: Callable[[Path], list[Row]],
+    *,
+    kept_together: Callable[[Row], str],
+    same: Callable[[Row], str],
+    name: str,
+) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
+    """Read the files, cut the splits that they lack from train, and put train, as much as is wanted, in random order.
+
+    Args:
+        source: Where the files are.
+        config: Fractions, seed and sizes.
+        read: Reads a file.
+        kept_together: Rows with the same key are never cut apart.
+        same: Rows with the same key are the same: what stands in a split closer to the test too is left out.
+        name: Of what is the same, for the counts.
+
+    Returns:
+        train, dev and test, and how many rows were left out, by reason.
+    """
+    files = split_files(source.path, source.train_file, source.dev_file, source.test_file)
+    splits = {split: read(file) for split, file in files.items()}
+    for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
+        if split not in splits:
+            splits[split], splits["train"] = cut_by_key(
+                splits["train"], kept_together, split, fraction, config.split_seed
+            )
+    dropped = drop_repeated(splits, same, name)
+    splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
+    if config.num_train_rows is not None:
+        splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
+    return splits, dropped
 
 
 def split_files(

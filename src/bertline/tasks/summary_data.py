@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.config import SummarisationTaskConfig
-from bertline.tasks.source_files import cut_by_key, drop_repeated, same_text, split_files
-from bertline.tasks.storage import SplitName
+from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import Summary, chosen_sentences, read_summaries
 
@@ -23,22 +21,19 @@ def summary_task(config: SummarisationTaskConfig) -> BuiltTask:
     """
     source = config.source
     bad_rows = BadRows(source.on_bad_row)
-    splits: dict[SplitName, list[Summary]] = {
-        split: read_summaries(file, source, bad_rows)
-        for split, file in split_files(source.path, source.train_file, source.dev_file, source.test_file).items()
-    }
-    for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
-        if split not in splits:
-            splits[split], splits["train"] = cut_by_key(splits["train"], _document, split, fraction, config.split_seed)
-    dropped = bad_rows.dropped + drop_repeated(splits, _document, "document")
-    splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
-    if config.num_train_rows is not None:
-        splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
+    splits, repeated = read_splits(
+        source,
+        config,
+        lambda file: read_summaries(file, source, bad_rows),
+        kept_together=_document,
+        same=_document,
+        name="document",
+    )
     stored = {split: _stored(splits[split], config.num_sentences) for split in ("train", "dev", "test")}
     return BuiltTask(
         splits={**stored},
         labels=(),
-        dropped=dropped,
+        dropped=bad_rows.dropped + repeated,
         versions={},
         more={
             "num_sentences": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},

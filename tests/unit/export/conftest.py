@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tiny
 from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.manifests import write_manifest
@@ -85,23 +86,7 @@ def task_config(**changes: Any) -> ClassificationTaskConfig:
         "window_overlap": 8,
         "window_pooling": "mean",
     }
-    return ClassificationTaskConfig(**{**base_fields(), **fields, **changes})
-
-
-def base_fields() -> dict[str, Any]:
-    """What every kind of task has."""
-    return {
-        "max_length": 48,
-        "num_train_rows": None,
-        "label_efficiency_rows": (),
-        "dev_fraction": 0.1,
-        "test_fraction": 0.1,
-        "split_seed": 1,
-        "start_from": None,
-        "num_trials": None,
-        "space": {},
-        "fine_tuning": {},
-    }
+    return ClassificationTaskConfig(**{**tiny.task_fields(max_length=48), **fields, **changes})
 
 
 def facts() -> dict[str, Any]:

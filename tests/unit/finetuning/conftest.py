@@ -6,6 +6,7 @@ import pytest
 
 import finetuning_inputs
 import tiny
+from bertline.tokenization.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="session")
@@ -15,10 +16,15 @@ def inputs():
 
 
 @pytest.fixture(scope="session")
-def encoder_folder(tmp_path_factory):
+def encoder(tmp_path_factory):
     return finetuning_inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture(scope="session")
 def machine():
     return tiny.machine()
+
+
+@pytest.fixture(scope="session")
+def tokenizer(encoder):
+    return Tokenizer.load(encoder)

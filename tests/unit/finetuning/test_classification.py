@@ -15,7 +15,6 @@ from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.kinds.classification import Classification
 from bertline.tasks.stored_rows import TextRows
-from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS, runtime
 
 LOW, HIGH = " ".join(WORDS[:10]), " ".join(WORDS[20:30])
@@ -23,13 +22,8 @@ WINDOWED = {"long_texts": "windows", "window_overlap": 2, "max_length": 12}
 
 
 @pytest.fixture
-def tokenizer(encoder_folder):
-    return Tokenizer.load(encoder_folder)
-
-
-@pytest.fixture
-def model(encoder_folder, inputs):
-    return Classification(inputs.task(), inputs.LABELS).new_model(encoder_folder, HeadSettings(0.1, 3, "plain"))
+def model(encoder, inputs):
+    return Classification(inputs.task(), inputs.LABELS).new_model(encoder, HeadSettings(0.1, 3, "plain"))
 
 
 def rows_of(texts, labels):
@@ -84,7 +78,7 @@ def test_a_long_text_weighs_as_much_in_training_as_a_short_one(inputs, tokenizer
     assert by_label[0] == pytest.approx(by_label[1])
 
 
-def test_windows_read_what_truncation_cuts_off(inputs, encoder_folder, tokenizer, machine):
+def test_windows_read_what_truncation_cuts_off(inputs, encoder, tokenizer, machine):
     """The label stands at the end of a text that is longer than a sequence: truncation can only guess."""
 
     def rows(num_rows, seed):
@@ -106,7 +100,7 @@ def test_windows_read_what_truncation_cuts_off(inputs, encoder_folder, tokenizer
             kind=kind,
             config=inputs.fine_tuning(num_epochs=5, learning_rate=5e-3),
             encoder="pretrained",
-            encoder_folder=encoder_folder,
+            encoder_folder=encoder,
             train=split(96, 1),
             dev=split(48, 2),
             seed=0,

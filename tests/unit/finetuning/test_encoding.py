@@ -16,12 +16,6 @@ from bertline.finetuning.encoding import (
     encode_windows,
     scoring_batches,
 )
-from bertline.tokenization.tokenizer import Tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer(encoder_folder):
-    return Tokenizer.load(encoder_folder)
 
 
 def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):

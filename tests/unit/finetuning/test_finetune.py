@@ -21,8 +21,8 @@ def kind(inputs):
 
 
 @pytest.fixture
-def job(encoder_folder, inputs, machine, kind):
-    tokenizer = Tokenizer.load(encoder_folder)
+def job(encoder, inputs, machine, kind):
+    tokenizer = Tokenizer.load(encoder)
 
     def split(num_rows, pairs=False):
         rows = inputs.learnable_rows(num_rows, seed=num_rows, pairs=pairs)
@@ -32,7 +32,7 @@ def job(encoder_folder, inputs, machine, kind):
         encoder="pretrained",
         seed=0,
         pairs=False,
-        folder=encoder_folder,
+        folder=encoder,
         checks=(),
         runtime=None,
         kind=kind,
@@ -82,13 +82,13 @@ def test_another_seed_gives_other_weights(job):
     assert not torch.equal(first, other)
 
 
-def test_random_weights_are_not_the_pretrained_ones(job, encoder_folder):
+def test_random_weights_are_not_the_pretrained_ones(job, encoder):
     def embeddings_at_start(encoder):
         # A rate this small leaves the weights where they began.
         result = fine_tune(job(encoder=encoder, learning_rate=1e-12, num_epochs=1))
         return result.model.bert.embeddings.word_embeddings.weight.detach()
 
-    pretrained = load_encoder(encoder_folder).embeddings.word_embeddings.weight.detach()
+    pretrained = load_encoder(encoder).embeddings.word_embeddings.weight.detach()
     assert torch.allclose(embeddings_at_start("pretrained"), pretrained, atol=1e-6)
     assert not torch.allclose(embeddings_at_start("random"), pretrained, atol=1e-2)
 
@@ -111,11 +111,11 @@ def test_after_each_epoch_the_score_is_told_and_raising_ends_the_run(job):
     assert all(0 <= check.scores["accuracy"] <= 1 for check in told)
 
 
-def test_probabilities_do_not_depend_on_what_else_is_in_the_batch(job, kind, encoder_folder):
+def test_probabilities_do_not_depend_on_what_else_is_in_the_batch(job, kind, encoder):
     run = job(num_epochs=1)
     model = fine_tune(run).model
     together = kind.predict(model, run.dev.encoded, run.machine)
-    few = kind.encode(run.dev.rows.first(5), Tokenizer.load(encoder_folder))
+    few = kind.encode(run.dev.rows.first(5), Tokenizer.load(encoder))
     assert np.allclose(together.sum(axis=1), 1, atol=1e-5)
     assert np.allclose(together[:5], kind.predict(model, few, run.machine), atol=1e-5)
     assert model.training  # scoring leaves the mode as it was

@@ -35,8 +35,8 @@ def random_rows(num_rows, seed):
     return rows_with(np.random.default_rng(seed).integers(0, 2, (num_rows, 3)))
 
 
-def test_a_run_learns_labels_by_themselves(kind, inputs, encoder_folder, machine):
-    tokenizer = Tokenizer.load(encoder_folder)
+def test_a_run_learns_labels_by_themselves(kind, inputs, encoder, machine):
+    tokenizer = Tokenizer.load(encoder)
 
     def split(num_rows, seed):
         rows = random_rows(num_rows, seed)
@@ -47,7 +47,7 @@ def test_a_run_learns_labels_by_themselves(kind, inputs, encoder_folder, machine
             kind=kind,
             config=inputs.fine_tuning(num_epochs=10, learning_rate=3e-3, dropout_prob=0.0),
             encoder="pretrained",
-            encoder_folder=encoder_folder,
+            encoder_folder=encoder,
             train=split(320, 1),
             dev=split(64, 2),
             seed=0,
@@ -113,9 +113,9 @@ def test_labels_are_counted_once_a_row(kind):
     assert kind.label_counts(rows_with([[1, 1, 0], [0, 1, 0]])).tolist() == [1, 2, 0]
 
 
-def test_a_saved_model_predicts_the_same_and_says_what_it_is(kind, encoder_folder, machine, tmp_path):
-    model = kind.new_model(encoder_folder, HeadSettings(0.1, 3, "plain"))
-    encoded = kind.encode(random_rows(10, 0), Tokenizer.load(encoder_folder))
+def test_a_saved_model_predicts_the_same_and_says_what_it_is(kind, encoder, machine, tmp_path):
+    model = kind.new_model(encoder, HeadSettings(0.1, 3, "plain"))
+    encoded = kind.encode(random_rows(10, 0), Tokenizer.load(encoder))
     kind.save_model(model, tmp_path)
     predictions = kind.predict(model, encoded, machine)
     assert (kind.predict(kind.load_model(tmp_path), encoded, machine) == predictions).all()
@@ -124,14 +124,14 @@ def test_a_saved_model_predicts_the_same_and_says_what_it_is(kind, encoder_folde
     assert config["id2label"] == {"0": "one", "1": "two", "2": "three"}
 
 
-def test_windows_pool_each_label_by_itself(inputs, encoder_folder, machine):
+def test_windows_pool_each_label_by_itself(inputs, encoder, machine):
     config = inputs.task(
         multi_label=True, metric="micro_f1", long_texts="windows", window_pooling="max", max_length=12,
         window_overlap=2
     )  # fmt: skip
     kind = MultiLabel(config, LABELS)
-    tokenizer = Tokenizer.load(encoder_folder)
-    model = kind.new_model(encoder_folder, HeadSettings(0.0, 3, "plain"))
+    tokenizer = Tokenizer.load(encoder)
+    model = kind.new_model(encoder, HeadSettings(0.0, 3, "plain"))
     pieces = [" ".join(WORDS[:10]), " ".join(WORDS[8:16])]
 
     def predicted(texts):

@@ -361,8 +361,8 @@ def learnable(num_rows, *, seed, answered=1.0):
 
 
 @pytest.fixture(scope="module")
-def job(encoder_folder):
-    tokenizer = Tokenizer.load(encoder_folder)
+def job(encoder):
+    tokenizer = Tokenizer.load(encoder)
     kind = QuestionAnswering(config(max_length=20, window_overlap=6, max_question_length=2), ())
 
     def split(num_rows, answered):
@@ -374,7 +374,7 @@ def job(encoder_folder):
             kind=kind,
             config=finetuning_inputs.fine_tuning(num_epochs=5, learning_rate=1e-2, dropout_prob=0.0),
             encoder="pretrained",
-            encoder_folder=encoder_folder,
+            encoder_folder=encoder,
             train=split(192, answered),
             dev=split(64, answered),
             seed=0,

@@ -17,13 +17,7 @@ from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.stored_rows import NumberRows
-from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS, runtime
-
-
-@pytest.fixture
-def tokenizer(encoder_folder):
-    return Tokenizer.load(encoder_folder)
 
 
 @pytest.fixture
@@ -58,7 +52,7 @@ def alike_rows(num_rows, seed=0, halves=2):
 
 
 @pytest.mark.parametrize("head", ["linear", "cosine"])
-def test_a_run_learns_numbers(task, inputs, encoder_folder, tokenizer, machine, head):
+def test_a_run_learns_numbers(task, inputs, encoder, tokenizer, machine, head):
     kind = task_kind(task(head=head), ())
 
     def split(num_rows, seed):
@@ -70,7 +64,7 @@ def test_a_run_learns_numbers(task, inputs, encoder_folder, tokenizer, machine, 
             kind=kind,
             config=inputs.fine_tuning(num_epochs=10, learning_rate=1e-2),
             encoder="pretrained",
-            encoder_folder=encoder_folder,
+            encoder_folder=encoder,
             train=split(256, 1),
             dev=split(64, 2),
             seed=0,
@@ -83,12 +77,12 @@ def test_a_run_learns_numbers(task, inputs, encoder_folder, tokenizer, machine, 
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_the_cosine_head_is_the_encoder_as_it_is(task, encoder_folder, tokenizer, machine, pooling):
+def test_the_cosine_head_is_the_encoder_as_it_is(task, encoder, tokenizer, machine, pooling):
     kind = Regression(task(head="cosine", pooling=pooling), ())
-    model = kind.new_model(encoder_folder, HeadSettings(0.1, 0, "plain"))
+    model = kind.new_model(encoder, HeadSettings(0.1, 0, "plain"))
     rows = alike_rows(20)
     found = kind.predict(model, kind.encode(rows, tokenizer), machine)
-    encoder = load_encoder(encoder_folder).eval()
+    encoder = load_encoder(encoder).eval()
 
     def vector(text):
         ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]])
@@ -100,9 +94,9 @@ def test_the_cosine_head_is_the_encoder_as_it_is(task, encoder_folder, tokenizer
         assert prediction == pytest.approx(1.0 + 4.0 * cosine, abs=1e-5)
 
 
-def test_linear_predictions_are_on_the_tasks_own_scale_and_never_outside(task, encoder_folder, tokenizer, machine):
+def test_linear_predictions_are_on_the_tasks_own_scale_and_never_outside(task, encoder, tokenizer, machine):
     kind = Regression(task(), ())
-    model = kind.new_model(encoder_folder, HeadSettings(0.0, 0, "plain"))
+    model = kind.new_model(encoder, HeadSettings(0.0, 0, "plain"))
     rows = alike_rows(30)
     encoded = kind.encode(rows, tokenizer)
     assert encoded.targets == pytest.approx((rows.numbers - 1) / 4)
@@ -120,10 +114,10 @@ def test_linear_predictions_are_on_the_tasks_own_scale_and_never_outside(task, e
 
 @pytest.mark.parametrize("head", ["linear", "cosine"])
 def test_the_loss_is_the_squared_distance_of_predictions_on_the_scale_from_0_to_1(
-    task, encoder_folder, tokenizer, machine, head
+    task, encoder, tokenizer, machine, head
 ):
     kind = Regression(task(head=head), ())
-    model = kind.new_model(encoder_folder, HeadSettings(0.0, 0, "plain"))
+    model = kind.new_model(encoder, HeadSettings(0.0, 0, "plain"))
     if head == "linear":
         with torch.no_grad():
             model.classifier.bias.fill_(0.5)  # the middle of the scale: nothing is clipped
@@ -150,10 +144,10 @@ def test_rows_without_a_second_text_have_no_cosine(task, tokenizer):
     ("head", "architecture"), [("linear", "BertForSequenceClassification"), ("cosine", "BertModel")]
 )
 def test_a_saved_model_predicts_the_same_and_says_what_it_is(
-    task, encoder_folder, tokenizer, machine, tmp_path, head, architecture
+    task, encoder, tokenizer, machine, tmp_path, head, architecture
 ):
     kind = Regression(task(head=head), ())
-    model = kind.new_model(encoder_folder, HeadSettings(0.1, 0, "plain"))
+    model = kind.new_model(encoder, HeadSettings(0.1, 0, "plain"))
     encoded = kind.encode(alike_rows(12), tokenizer)
     kind.save_model(model, tmp_path)
     predictions = kind.predict(model, encoded, machine)

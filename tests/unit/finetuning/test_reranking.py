@@ -19,7 +19,6 @@ from bertline.finetuning.kinds.reranking import Reranking
 from bertline.foundation.errors import ConfigError
 from bertline.sweep.baselines.choose import baselines_of
 from bertline.tasks.stored_rows import CandidateRows
-from bertline.tokenization.tokenizer import Tokenizer
 
 
 def rows(num_rows, seed=0):
@@ -43,16 +42,6 @@ def kind_of(**changes) -> Reranking:
     kind = task_kind(search_inputs.reranking(search_inputs.beir_source(""), **changes), [])
     assert isinstance(kind, Reranking)
     return kind
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(encoder):
-    return Tokenizer.load(encoder)
 
 
 def tuned(kind, encoder, tokenizer, train, dev, **changes):

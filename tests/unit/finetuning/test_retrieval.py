@@ -22,7 +22,6 @@ from bertline.foundation.errors import ArtifactError
 from bertline.sweep.baselines.choose import baselines_of
 from bertline.tasks.storage import COLLECTION, write_rows
 from bertline.tasks.stored_rows import Documents, QueryRows
-from bertline.tokenization.tokenizer import Tokenizer
 
 
 def collection(num_documents=60, seed=0):
@@ -46,16 +45,6 @@ def kind_of(documents, **changes) -> Retrieval:
     assert isinstance(kind, Retrieval)
     kind.use_collection(documents)
     return kind
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(encoder):
-    return Tokenizer.load(encoder)
 
 
 def model_of(kind, encoder):

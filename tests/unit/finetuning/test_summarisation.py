@@ -187,8 +187,8 @@ def learnable(num_rows, *, seed):
     )
 
 
-def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder_folder, tmp_path):
-    tokenizer = Tokenizer.load(encoder_folder)
+def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder, tmp_path):
+    tokenizer = Tokenizer.load(encoder)
     kind = Summarisation(config(max_length=32), ())
 
     def split(num_rows):
@@ -199,7 +199,7 @@ def test_a_small_model_learns_to_choose_and_is_the_same_after_saving(encoder_fol
         kind=kind,
         config=finetuning_inputs.fine_tuning(num_epochs=6, learning_rate=1e-2, dropout_prob=0.0),
         encoder="pretrained",
-        encoder_folder=encoder_folder,
+        encoder_folder=encoder,
         train=split(160),
         dev=split(48),
         seed=0,

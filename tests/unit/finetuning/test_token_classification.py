@@ -17,7 +17,6 @@ from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tokenization.tokenizer import Tokenizer
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 HEADS = ("softmax", "crf")
@@ -53,16 +52,6 @@ def rows(num_rows, *, seed=0, longest=12):
         tags.append(found)
     names = [f"row:{number}" for number in range(num_rows)]
     return TaggedRows(names, names, [[f"word{word}" for word in row] for row in words], tags)
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(encoder):
-    return Tokenizer.load(encoder)
 
 
 def kind(**changes):

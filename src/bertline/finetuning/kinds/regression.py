@@ -19,9 +19,7 @@ from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOpt
 from bertline.foundation.errors import DataError
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.heads import BertTextEncoder
-from bertline.modeling.huggingface import load_classifier, load_with_head, save_model
+from bertline.modeling.huggingface import load_classifier, load_text_encoder, save_model
 from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.stored_rows import NumberRows
@@ -58,7 +56,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         """See `TaskKind.new_model`."""
         if self.config.head == "cosine":
-            return self._text_encoder(folder, head.attention, head.dropout_prob)
+            return load_text_encoder(
+                folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
+            )
         return load_classifier(
             folder, num_labels=1, dropout_prob=head.dropout_prob, seed=head.seed, attention=head.attention
         )
@@ -66,15 +66,8 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """See `TaskKind.load_model`."""
         if self.config.head == "cosine":
-            return self._text_encoder(folder, attention, None)
+            return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
         return load_classifier(folder, attention=attention)
-
-    def _text_encoder(self, folder: Path, attention: AttentionKind, dropout_prob: float | None) -> BertTextEncoder:
-        def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertTextEncoder:
-            bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-            return BertTextEncoder(bert, pooling=self.config.pooling)
-
-        return load_with_head(folder, make, dropout_prob=dropout_prob)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """See `TaskKind.save_model`: a `BertModel`, or a classifier with one label whose output is between 0 and 1."""

@@ -20,9 +20,8 @@ from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import BertTextEncoder
-from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.modeling.huggingface import load_text_encoder, save_model
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.config import RetrievalTaskConfig
 from bertline.tasks.metrics import ranking
@@ -101,18 +100,13 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def new_model(self, folder: Path, head: HeadSettings) -> BertTextEncoder:
         """See `TaskKind.new_model`; there is no head."""
-        return self._text_encoder(folder, head.attention, head.dropout_prob)
+        return load_text_encoder(
+            folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
+        )
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertTextEncoder:
         """See `TaskKind.load_model`."""
-        return self._text_encoder(folder, attention, None)
-
-    def _text_encoder(self, folder: Path, attention: AttentionKind, dropout_prob: float | None) -> BertTextEncoder:
-        def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertTextEncoder:
-            bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-            return BertTextEncoder(bert, pooling=self.config.pooling)
-
-        return load_with_head(folder, make, dropout_prob=dropout_prob)
+        return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """See `TaskKind.save_model`: a `BertModel`."""
