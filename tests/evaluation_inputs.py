@@ -237,7 +237,6 @@ def _arm(name: str, title: str, start: str, mean: float, *, full: bool) -> dict[
         "start": start,
         "trials": trials,
         "best_params": best,
-        "best_dev": mean,
         "candidates": candidates if full else candidates[:1],
         "seeds": seeds,
         "dev_mean": mean,

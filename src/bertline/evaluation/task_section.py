@@ -58,9 +58,10 @@ def _choice(task: TaskFacts) -> str:
     pruned = f", {states.count('PRUNED')} of them stopped early" if "PRUNED" in states else ""
     failed = f", {states.count('FAIL')} failed" if "FAIL" in states else ""
     tests = listing([f"{count(rows[split])} ({split})" for split in task.result["test_splits"] if split in rows])
+    tried = f"{number_of(len(states), 'trial')} for the encoder{pruned}{failed}. Chosen on dev: "
+    how = tried if states else "One configuration, and nothing to choose: "
     return (
-        f"{number_of(len(states), 'trial')} for the encoder{pruned}{failed}. "
-        f"Chosen on dev: {_settings(arm['best_params'])}. Trained on {count(rows['train'])} rows, chosen on "
+        f"{how}{_settings(arm['best_params'])}. Trained on {count(rows['train'])} rows, chosen on "
         f"{count(rows['dev'])}, tested once on {tests}."
     )
 

@@ -91,10 +91,11 @@ def task_scores(facts: CardFacts, task: str) -> str:
     result = facts.results[task]
     rows_of, seeds = result["rows"], result["arms"]["encoder"]["seeds"]
     finished = [trial for trial in result["arms"]["encoder"]["trials"] if trial["state"] != "FAIL"]
+    choice = f"was chosen on {rows_of['dev']:,} dev rows among {len(finished)} trials" if finished else "was given"
     intro = (
         f"`{task}`, {result['metric']}: mean ± standard deviation over {len(seeds)} seeds, "
-        f"{rows_of['train']:,} training rows. The configuration was chosen on {rows_of['dev']:,} dev rows among "
-        f"{len(finished)} trials; the {rows_of['test']:,} test rows were read once."
+        f"{rows_of['train']:,} training rows. The configuration {choice}; the {rows_of['test']:,} test rows were read "
+        "once."
     )
     parts = (table(column_names(), score_rows(result)), _degenerate(result), _comparisons(result))
     return "\n\n".join((intro, *(part for part in parts if part)))

@@ -150,7 +150,6 @@ def _arm(plan: PlannedSweep, arm: Arm, outcomes: Outcomes, comparisons: Comparis
         "start": plan.starts[arm].start,
         "trials": [_trial(plan, trial) for trial in outcomes.trials[arm]],
         "best_params": winners[0].params,
-        "best_dev": max(trial.value for trial in outcomes.trials[arm] if trial.state == TrialState.COMPLETE),
         "candidates": _candidates(job, [seed for seed in outcomes.candidates if seed.arm == arm]),
         "seeds": [
             {

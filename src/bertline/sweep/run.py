@@ -19,7 +19,7 @@ from bertline.sweep.repetitions import (
     winners,
 )
 from bertline.sweep.results import Outcomes, headline, write_result
-from bertline.sweep.space import planned_points
+from bertline.sweep.space import planned_points, space_of
 from bertline.sweep.trials import opened_studies, run_trials, workers_matter
 from bertline.sweep.workers import started_workers
 
@@ -75,9 +75,11 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
 
 def note_of(plan: PlannedSweep) -> str:
     """What a reader of the result should know, in sentences; empty where there is nothing."""
-    sweep = plan.job.sweep
+    sweep, task = plan.job.sweep, plan.job.task
     sentences = []
-    if workers_matter(sweep):
+    if not space_of(sweep, task):
+        sentences.append("Nothing was tuned: there is one configuration.")
+    elif workers_matter(sweep):
         sentences.append(
             "Trials were proposed or stopped in view of those that had ended before, so another number of workers may "
             "find another configuration."

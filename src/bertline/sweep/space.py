@@ -56,10 +56,12 @@ def planned_points(sweep: SweepConfig, task: TaskConfig) -> list[Params]:
     """The trials of a study in order: a point each, or an empty one that the sampler fills in when its turn comes.
 
     Grid and random points are a function of the seed and the place in the list, so it does not matter which worker
-    takes which, or how often it was killed.
+    takes which, or how often it was killed. Where nothing is varied there is nothing to try, and no trial.
     """
     space = space_of(sweep, task)
-    num_trials = (sweep.num_trials if task.num_trials is None else task.num_trials) if space else 1
+    if not space:
+        return []
+    num_trials = sweep.num_trials if task.num_trials is None else task.num_trials
     match sweep.sampler:
         case GridSamplerConfig():
             grid = _grid(space)

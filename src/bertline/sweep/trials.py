@@ -117,6 +117,8 @@ def run_trials(studies: Studies, workers: Workers) -> dict[Arm, list[Params]]:
     with studies.store.reached():
         workers.work_through(_Trials(studies, _owner(job)))
         studies.sync_events()
+        if not space_of(job.sweep, job.task):
+            return {arm: [{}] for arm in studies.by_arm}
         chosen: dict[Arm, list[Params]] = {}
         for arm, study in studies.by_arm.items():
             best = best_trials(study, job.sweep.num_best)

@@ -294,12 +294,23 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
     job = inputs.sweep_job(input_folder, tmp_path / "run", task=task, task_folder=task_folder)
     figures, result = run(job)
     encoder, random_weights = result["arms"]["encoder"], result["arms"]["random_weights"]
-    assert len(encoder["trials"]) == len(encoder["seeds"]) == 1
+    assert encoder["trials"] == []
+    assert len(encoder["seeds"]) == 1
     assert encoder["best_params"] == {}
     assert len(random_weights["seeds"]) == 2  # other weights are another thing
     assert random_weights["test_std"] > 0
     assert "nothing is random" in result["note"]
     assert figures["beats_random_weights"] == 0  # one run has no spread, and so proves nothing
+
+
+def test_one_configuration_is_run_over_its_seeds_without_a_trial(inputs, input_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(trials, "run_trial", None)
+    sweep = inputs.sweep(space={}, random_weights_baseline="never")
+    figures, result = run(inputs.sweep_job(input_folder, tmp_path / "run", sweep=sweep))
+    assert result["arms"]["encoder"]["trials"] == []
+    assert figures["num_trials"] == 0
+    assert len(result["arms"]["encoder"]["seeds"]) == sweep.num_seeds
+    assert "Nothing was tuned" in result["note"]
 
 
 def test_without_the_random_arm_there_is_no_comparison(inputs, input_folder, tmp_path):

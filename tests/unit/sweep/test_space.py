@@ -37,10 +37,10 @@ def test_a_value_that_the_task_fixes_is_not_varied_unless_the_task_itself_varies
     assert space_of(sweep, both)["batch_size"] == choice(4.0)
 
 
-def test_where_nothing_is_trained_there_is_nothing_to_vary_and_one_trial(inputs):
+def test_where_nothing_is_trained_there_is_nothing_to_vary_and_no_trial(inputs):
     task = inputs.task(fine_tuning={"num_epochs": 0})
     assert space_of(inputs.sweep(), task) == {}
-    assert planned_points(inputs.sweep(), task) == [{}]
+    assert planned_points(inputs.sweep(), task) == []
 
 
 def test_what_is_no_number_cannot_be_varied(inputs):
@@ -81,10 +81,10 @@ def test_random_points_lie_in_the_space_and_do_not_depend_on_their_number(inputs
     assert len({point["learning_rate"] for point in many}) == 50
 
 
-def test_tpe_leaves_the_points_to_the_sampler_and_an_empty_space_is_one_trial(inputs):
+def test_tpe_leaves_the_points_to_the_sampler_and_an_empty_space_is_no_trial(inputs):
     tpe = TpeSamplerConfig(kind="tpe", num_startup_trials=2)
     assert planned_points(inputs.sweep(sampler=tpe), inputs.task()) == [{}] * 6
-    assert planned_points(inputs.sweep(space={}), inputs.task()) == [{}]
+    assert planned_points(inputs.sweep(space={}), inputs.task()) == []
 
 
 def test_a_grid_needs_choices(inputs):
