@@ -1,0 +1,64 @@
+"""How much arithmetic a model costs: parameters and floating-point operations, counted from its configuration alone."""
+
+from __future__ import annotations
+
+from bertline.modeling.config import ModelConfig
+
+
+def num_parameters(config: ModelConfig, *, vocab_size: int) -> int:
+    """Parameters of `BertForPreTraining`, the decoder tied to the word embeddings.
+
+    >>> base = ModelConfig(
+    ...     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
+    ...     max_position_embeddings=512, type_vocab_size=2, hidden_act="gelu", hidden_dropout_prob=0.1,
+    ...     attention_probs_dropout_prob=0.1, initializer_range=0.02, layer_norm_eps=1e-12)
+    >>> num_parameters(base, vocab_size=30_522)
+    110106428
+    """
+    hidden = config.hidden_size
+    return (
+        num_embedding_parameters(config, vocab_size=vocab_size)
+        + num_encoder_parameters(config)
+        + (hidden * hidden + hidden)  # pooler
+        + (hidden * hidden + 3 * hidden + vocab_size)  # MLM head: transform, its norm, bias of the decoder
+        + 2 * hidden
+        + 2  # NSP head
+    )
+
+
+def num_embedding_parameters(config: ModelConfig, *, vocab_size: int) -> int:
+    """Words, positions and segments, and their LayerNorm."""
+    return (vocab_size + config.max_position_embeddings + config.type_vocab_size + 2) * config.hidden_size
+
+
+def num_encoder_parameters(config: ModelConfig) -> int:
+    """The layers alone."""
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    attention = 4 * (hidden * hidden + hidden)
+    feed_forward = 2 * hidden * intermediate + intermediate + hidden
+    norms = 4 * hidden
+    return config.num_hidden_layers * (attention + feed_forward + norms)
+
+
+def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, target_fraction: float) -> float:
+    """Floating-point operations of a training step for each real token, forward and backward.
+
+    6 N + 12 L H S + 6 p (H² + H V): N parameters of the layers (the embeddings are looked up, not multiplied), L
+    layers, H hidden size, S positions that a token attends to, p the share of positions sent through the MLM head, V
+    pieces of the vocabulary. Pooler and NSP head, one position a sequence, are left out.
+
+    Args:
+        config: The architecture.
+        vocab_size: V.
+        seq_len: S; of sequences of several lengths, the mean over tokens.
+        target_fraction: p.
+
+    References:
+        Kaplan et al., arXiv 2001.08361, section 2.1 (6 N); Chowdhery et al., arXiv 2204.02311, appendix B (attention).
+    """
+    hidden = config.hidden_size
+    return (
+        6 * num_encoder_parameters(config)
+        + 12 * config.num_hidden_layers * hidden * seq_len
+        + 6 * target_fraction * (hidden * hidden + hidden * vocab_size)
+    )
