@@ -11,7 +11,7 @@ import time
 
 import torch
 
-from bertline.modeling.attention import AttentionKind, mask_bias_of
+from bertline.modeling.attention import AttentionKind, padded_scope
 from bertline.modeling.bert import EncoderLayer
 from bertline.modeling.config import ModelConfig
 
@@ -55,12 +55,12 @@ def shortest_step(kind: AttentionKind, length: int, arguments: argparse.Namespac
     if arguments.compile:
         layer.compile()
     hidden_states = torch.randn(TOKENS // length, length, arguments.hidden, device=device, requires_grad=True)
-    bias = mask_bias_of(torch.ones(TOKENS // length, length, dtype=torch.long, device=device))
+    scope = padded_scope(torch.ones(TOKENS // length, length, dtype=torch.long, device=device))
     times = []
     for _ in range(arguments.repetitions):
         started = time.perf_counter()
         with torch.autocast(device.type, torch.bfloat16):
-            output = layer(hidden_states, bias)
+            output = layer(hidden_states, scope)
         output.float().sum().backward()
         if device.type == "cuda":
             torch.cuda.synchronize()

@@ -303,7 +303,10 @@ def runtime_config(num_threads: int) -> RuntimeConfig:
     """The CPU, as a sweep's worker uses it."""
     return RuntimeConfig(
         device="cpu", num_devices=1, num_nodes=1, num_workers=0, num_threads=num_threads, micro_batch_size=None,
+ micro_batch_tokens=None,
+ packing="auto",
         compile="off", attention="auto", launcher="local", sweep_workers=1, runs_folder="runs", progress_every_s=1e9,
+        profile=False,
     )  # fmt: skip
 
 

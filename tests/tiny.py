@@ -51,12 +51,15 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
         "num_workers": 0,
         "num_threads": 1,
         "micro_batch_size": None,
+        "micro_batch_tokens": None,
+        "packing": "auto",
         "compile": "off",
         "attention": "auto",
         "launcher": "local",
         "sweep_workers": 1,
         "runs_folder": "runs",
         "progress_every_s": 10.0,
+        "profile": False,
     }
     return {**fields, **changes}
 

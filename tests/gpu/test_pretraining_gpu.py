@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertline.pretraining.row_layout import pretraining_attention
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.devices import Ranks, resolve_device, resolve_precision
+from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision
 
 pytestmark = [
     pytest.mark.gpu,
@@ -39,6 +40,20 @@ def test_the_gpu_trains_like_the_cpu_to_rounding(helper, tmp_path):
     run_pretraining(on_gpu)
     for name, expected in final_weights(on_cpu).items():
         torch.testing.assert_close(final_weights(on_gpu)[name], expected, rtol=5e-3, atol=1e-4, msg=name)
+
+
+def test_packed_rows_train_like_padded_ones_to_rounding(helper, tmp_path):
+    helper.write_inputs(tmp_path)
+    weights = {}
+    for packing in ("off", "on"):
+        changes = {"runtime__device": "cuda", "runtime__packing": packing, "pretrain__precision": "bf16"}
+        job = helper.pretrain_job(tmp_path, tmp_path / packing, **changes, **NO_DROPOUT)
+        attention = pretraining_attention(job.runtime, job.model, resolve_machine(job.runtime, "bf16"), 16)
+        assert attention == ("varlen" if packing == "on" else "sdpa")
+        run_pretraining(job)
+        weights[packing] = final_weights(job)
+    for name, expected in weights["off"].items():
+        torch.testing.assert_close(weights["on"][name], expected, rtol=5e-2, atol=5e-3, msg=name)
 
 
 def test_auto_takes_the_gpu_and_bf16_where_it_has_it(helper, tmp_path):

@@ -9,11 +9,13 @@ import pytest
 import torch
 import transformers
 
+from bertline.examples.packing import packed_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.huggingface import load_classifier, load_pretraining_model
 from bertline.modeling.losses import masked_lm_loss_sum, next_sentence_loss_sum
 from bertline.modeling.weight_names import to_disk
+from bertline.pretraining.losses import PreTrainingLosses
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 VOCAB_SIZE = 99
@@ -110,8 +112,8 @@ def reference_outputs(model: transformers.BertForPreTraining, inputs: dict[str, 
 def our_loss(model: BertForPreTraining, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     output = model(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"], inputs["masked_positions"])
     mlm_loss, num_targets = masked_lm_loss_sum(output.mlm_logits, inputs["masked_labels"])
-    nsp_loss, num_sequences = next_sentence_loss_sum(output.nsp_logits, inputs["next_sentence_labels"])
-    return mlm_loss / num_targets + nsp_loss / num_sequences
+    nsp_loss = next_sentence_loss_sum(output.nsp_logits, inputs["next_sentence_labels"])
+    return mlm_loss / num_targets + nsp_loss / len(inputs["next_sentence_labels"])
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -148,6 +150,32 @@ def test_loss_and_all_gradients_equal(size: str, tmp_path: Path) -> None:
         assert_close(loss.double(), expected, kind)
         gradients = to_disk({name: parameter.grad for name, parameter in model.named_parameters()})
         assert gradients.keys() == references.keys()
+        for name, gradient in gradients.items():
+            assert_close(gradient, references[name], f"{kind}, gradient of {name}")
+
+
+@pytest.mark.parametrize("rows_per_batch", [None, 1])
+def test_packed_rows_give_the_loss_and_gradients_of_the_reference(rows_per_batch: int | None, tmp_path: Path) -> None:
+    reference = reference_model("odd")
+    model = copied(reference, tmp_path, "plain").double()
+    reference = reference.double()
+    inputs = batch()
+    expected = reference_outputs(reference, inputs).loss
+    expected.backward()
+    references = {name: parameter.grad for name, parameter in reference.named_parameters()}
+    arrays = {name: values.numpy() for name, values in inputs.items()}
+    losses = PreTrainingLosses(model)
+    for kind in KINDS:
+        set_attention(model, kind)
+        model.zero_grad()
+        packed = list(packed_batches(arrays, pad_id=0, max_targets=3, rows_per_batch=rows_per_batch))
+        assert sum(len(one["input_ids"]) for one in packed) == 2  # of three sequences two share a row
+        sums = [losses({name: torch.from_numpy(values) for name, values in one.items()}) for one in packed]
+        num_targets, num_sequences = 5, 3
+        loss = sum(one.mlm_loss for one in sums) / num_targets + sum(one.nsp_loss for one in sums) / num_sequences
+        loss.backward()
+        assert_close(loss.double(), expected, kind)
+        gradients = to_disk({name: parameter.grad for name, parameter in model.named_parameters()})
         for name, gradient in gradients.items():
             assert_close(gradient, references[name], f"{kind}, gradient of {name}")
 

@@ -1,6 +1,6 @@
-"""Scaled dot-product attention, written three ways that give the same numbers.
+"""Scaled dot-product attention, written four ways that give the same numbers.
 
-Shapes: B sequences, N heads, S positions, D channels of a head.
+Shapes: B sequences (or packed rows), N heads, S positions, D channels of a head, C pieces of packed rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-AttentionKind = Literal["eager", "plain", "sdpa"]
+AttentionKind = Literal["eager", "plain", "sdpa", "varlen"]
 
 # benchmarks/attention_kinds.py, 2 cores, bf16, forward and backward: up to 256 positions the plain formula is faster
 # (compiled, 110 against 58 thousand tokens/s at 64, 96 against 55 at 256); at 512 the fused kernel is (67 against 48).
@@ -20,6 +20,15 @@ _SDPA_FROM_LENGTH_ON_CPU = 512
 
 # Finite in bf16 and fp32 alike: a row whose keys are all padding gives a uniform average instead of NaN.
 _MASKED_SCORE = torch.finfo(torch.bfloat16).min
+
+
+class Scope(NamedTuple):
+    """What each position sees."""
+
+    bias: Tensor | None = None
+    """Added to the scores, [B, 1, 1 or S, S]; None where every position sees the whole row, or for `varlen`."""
+    boundaries: Tensor | None = None
+    """[C + 1] int32, where each piece begins in the rows laid end to end; a position sees its piece. For `varlen`."""
 
 
 class Attended(NamedTuple):
@@ -37,20 +46,21 @@ def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    mask_bias: Tensor | None,
+    scope: Scope,
     *,
     kind: AttentionKind,
     dropout_prob: float = 0.0,
 ) -> Attended:
-    """Attend from every position to every position that is not padding.
+    """Attend from every position to those in its scope.
 
     Args:
         query: [B, N, S, D].
         key: [B, N, S, D].
         value: [B, N, S, D].
-        mask_bias: [B, 1, 1, S] of `mask_bias_of`, or None where no position is padding.
+        scope: What each position sees.
         kind: `eager` keeps each intermediate result for people to look at; `plain` is the same formula with nothing
-            kept; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores.
+            kept; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores; `varlen` is its kernel for
+            packed rows on a GPU, which computes no score across sequences. Rows that are not packed it gives to `sdpa`.
         dropout_prob: Share of the probabilities set to zero; the caller passes 0 outside training.
 
     Example:
@@ -58,8 +68,8 @@ def attend(
 
         >>> query = key = torch.zeros(1, 1, 2, 1)
         >>> value = torch.tensor([[[[5.0], [7.0]]]])
-        >>> bias = mask_bias_of(torch.tensor([[1, 0]]))
-        >>> attend(query, key, value, bias, kind="eager").context.flatten().tolist()
+        >>> scope = padded_scope(torch.tensor([[1, 0]]))
+        >>> attend(query, key, value, scope, kind="eager").context.flatten().tolist()
         [5.0, 5.0]
 
     References:
@@ -68,44 +78,77 @@ def attend(
     match kind:
         case "eager":
             scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])  # [B, N, S, S]
-            if mask_bias is not None:
-                scores = scores + mask_bias
+            if scope.bias is not None:
+                scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
             context = F.dropout(probabilities, dropout_prob).to(value.dtype) @ value
             return Attended(context, scores, probabilities)
         case "plain":
             # The scale goes to the query, S x D numbers instead of S x S.
             scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
-            if mask_bias is not None:
-                scores = scores + mask_bias
+            if scope.bias is not None:
+                scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
             return Attended(F.dropout(probabilities, dropout_prob).to(value.dtype) @ value)
-        case "sdpa":
-            bias = None if mask_bias is None else mask_bias.to(query.dtype)
+        case "varlen" if scope.boundaries is not None:
+            return Attended(_attend_within_pieces(query, key, value, scope.boundaries))
+        case "sdpa" | "varlen":
+            bias = None if scope.bias is None else scope.bias.to(query.dtype)
             return Attended(F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_prob))
         case _:
             assert_never(kind)
 
 
-def mask_bias_of(attention_mask: Tensor) -> Tensor:
-    """What is added to the scores: 0 for a real key, a very large negative number for padding.
+def _attend_within_pieces(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor) -> Tensor:
+    """The rows are laid end to end, [B * S, N, D]; no piece is longer than a row."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    size, _, width, _ = query.shape
+    flat = (heads.transpose(1, 2).flatten(0, 1) for heads in (query, key, value))
+    context = varlen_attn(*flat, boundaries, boundaries, width, width)
+    return context.unflatten(0, (size, width)).transpose(1, 2)
+
+
+def padded_scope(attention_mask: Tensor | None) -> Scope:
+    """Every position sees all that are not padding.
 
     Args:
-        attention_mask: [B, S], 1 (or True) for a real position, 0 for padding.
-
-    Returns:
-        [B, 1, 1, S] in fp32.
+        attention_mask: [B, S], 1 (or True) for a real position, 0 for padding; None where there is no padding.
     """
-    bias = torch.zeros(attention_mask.shape, dtype=torch.float32, device=attention_mask.device)
-    return bias.masked_fill(attention_mask == 0, _MASKED_SCORE)[:, None, None, :]
+    return Scope() if attention_mask is None else Scope(bias=_bias(attention_mask != 0)[:, None, None, :])
 
 
-def choose_attention(kind: Literal["auto", "eager", "plain", "sdpa"], device: str, length: int) -> AttentionKind:
+def packed_scope(sequence_ids: Tensor, boundaries: Tensor, kind: AttentionKind) -> Scope:
+    """Every position sees those of its own sequence (padding sees padding, which nobody reads).
+
+    Args:
+        sequence_ids: [B, S], which sequence a position of a row is of.
+        boundaries: See `Scope`.
+        kind: That attention will be computed by.
+    """
+    if kind == "varlen":
+        return Scope(boundaries=boundaries)
+    return Scope(bias=_bias(sequence_ids[:, :, None] == sequence_ids[:, None, :])[:, None])
+
+
+def _bias(is_seen: Tensor) -> Tensor:
+    """0 for what is seen, a very large negative number for the rest, in fp32."""
+    bias = torch.zeros(is_seen.shape, dtype=torch.float32, device=is_seen.device)
+    return bias.masked_fill(~is_seen, _MASKED_SCORE)
+
+
+def choose_attention(
+    kind: Literal["auto", "eager", "plain", "sdpa", "varlen"], device: str, length: int, *, can_varlen: bool = False
+) -> AttentionKind:
     """Resolve `auto` to the fastest kind for a device type (`cpu`, `cuda`, `mps`) and a sequence length.
+
+    `varlen` is taken where the caller says that the rows are packed and its kernel can compute them.
 
     >>> choose_attention("auto", "cpu", 64), choose_attention("auto", "cuda", 64), choose_attention("eager", "cpu", 64)
     ('plain', 'sdpa', 'eager')
     """
     if kind != "auto":
         return kind
+    if can_varlen:
+        return "varlen"
     return "plain" if device == "cpu" and length < _SDPA_FROM_LENGTH_ON_CPU else "sdpa"

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertline.modeling.attention import AttentionKind, attend, mask_bias_of
+from bertline.modeling.attention import AttentionKind, Scope, attend, packed_scope, padded_scope
 from bertline.modeling.config import ModelConfig
 
 
@@ -45,11 +45,26 @@ class EncodedInDetail(NamedTuple):
     layers: tuple[LayerDetail, ...]
 
 
+class PackedRows(NamedTuple):
+    """Several sequences in a row, one behind the other; R rows of S positions, C pieces of them all."""
+
+    input_ids: Tensor
+    """[R, S]."""
+    token_type_ids: Tensor
+    """[R, S]."""
+    position_ids: Tensor
+    """[R, S], counted from the start of each sequence."""
+    sequence_ids: Tensor
+    """[R, S], the same number at all positions of a sequence."""
+    boundaries: Tensor
+    """[C + 1] int32, where the sequences, and the padding at the end of rows, begin in the rows laid end to end."""
+
+
 class PreTrainingOutput(NamedTuple):
     """The scores of the two pretraining heads, before softmax."""
 
     mlm_logits: Tensor
-    """[B, P, V] at the masked positions."""
+    """[B, P, V] at the masked positions; of packed rows [P, V]."""
     nsp_logits: Tensor
     """[B, 2]: 0 is next, 1 is a random segment."""
 
@@ -65,8 +80,11 @@ class Embeddings(nn.Module):
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, input_ids: Tensor, token_type_ids: Tensor) -> Tensor:
-        positions = self.position_embeddings.weight[: input_ids.shape[1]]  # [S, H]
+    def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
+        if position_ids is None:
+            positions = self.position_embeddings.weight[: input_ids.shape[1]]  # [S, H]
+        else:
+            positions = self.position_embeddings(position_ids)  # [B, S, H]
         embedded = self.word_embeddings(input_ids) + positions + self.token_type_embeddings(token_type_ids)
         return self.dropout(self.norm(embedded))  # [B, S, H]
 
@@ -90,19 +108,19 @@ class EncoderLayer(nn.Module):
         self.output_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, hidden_states: Tensor, mask_bias: Tensor | None, *, first_only: bool = False) -> Tensor:
+    def forward(self, hidden_states: Tensor, scope: Scope, *, first_only: bool = False) -> Tensor:
         """[B, S, H] to the same shape; with `first_only` to [B, 1, H], the first position, at a quarter of the work."""
         query, key, value = self._split_heads(hidden_states)
         if first_only:
             query, hidden_states = query[:, :, :1], hidden_states[:, :1]
         dropout_prob = self.attention_dropout_prob if self.training else 0.0
-        context = attend(query, key, value, mask_bias, kind=self.attention, dropout_prob=dropout_prob).context
+        context = attend(query, key, value, scope, kind=self.attention, dropout_prob=dropout_prob).context
         return self._after_attention(hidden_states, context)
 
-    def forward_in_detail(self, hidden_states: Tensor, mask_bias: Tensor | None) -> tuple[Tensor, LayerDetail]:
+    def forward_in_detail(self, hidden_states: Tensor, scope: Scope) -> tuple[Tensor, LayerDetail]:
         """The same by `eager` attention and without its dropout, with what `forward` does not keep."""
         query, key, value = self._split_heads(hidden_states)
-        context, scores, probabilities = attend(query, key, value, mask_bias, kind="eager")
+        context, scores, probabilities = attend(query, key, value, scope, kind="eager")
         assert scores is not None and probabilities is not None  # eager gives both
         return self._after_attention(hidden_states, context), LayerDetail(query, key, scores, probabilities)
 
@@ -143,30 +161,47 @@ class BertModel(nn.Module):
             attention_mask: [B, S], 1 for real positions, 0 for padding, which no real position then sees. None says
                 that no position is padding and saves the work.
         """
-        mask_bias = None if attention_mask is None else mask_bias_of(attention_mask)
+        scope = padded_scope(attention_mask)
         hidden_states = self.embeddings(input_ids, token_type_ids)
         for layer in self.layers:
-            hidden_states = layer(hidden_states, mask_bias)
+            hidden_states = layer(hidden_states, scope)
         return Encoded(hidden_states, torch.tanh(self.pooler(hidden_states[:, 0])))
 
     def forward_pooled(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """`forward(...).pooled` without computing what the last layer says of any position but the first."""
-        mask_bias = None if attention_mask is None else mask_bias_of(attention_mask)
+        scope = padded_scope(attention_mask)
         hidden_states = self.embeddings(input_ids, token_type_ids)
         for layer in self.layers[:-1]:
-            hidden_states = layer(hidden_states, mask_bias)
-        first = self.layers[-1](hidden_states, mask_bias, first_only=True)
+            hidden_states = layer(hidden_states, scope)
+        first = self.layers[-1](hidden_states, scope, first_only=True)
         return torch.tanh(self.pooler(first[:, 0]))
+
+    def forward_packed(self, rows: PackedRows, first_positions: Tensor) -> Encoded:
+        """Encode packed rows: each sequence as if it stood alone.
+
+        Args:
+            rows: The sequences.
+            first_positions: [N], where each sequence begins in the rows laid end to end.
+
+        Returns:
+            The hidden states of the rows laid end to end, [R * S, H], and each sequence's pooled vector, [N, H].
+        """
+        scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention)
+        hidden_states = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids)
+        for layer in self.layers:
+            hidden_states = layer(hidden_states, scope)
+        laid = hidden_states.flatten(0, 1)
+        return Encoded(laid, torch.tanh(self.pooler(laid[first_positions])))
 
     def forward_in_detail(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
     ) -> EncodedInDetail:
         """Like `forward`, keeping the hidden states, queries, keys, scores and probabilities of every layer."""
-        mask_bias = None if attention_mask is None else mask_bias_of(attention_mask)
+        scope = padded_scope(attention_mask)
         hidden_states = [self.embeddings(input_ids, token_type_ids)]
         details = []
         for layer in self.layers:
-            output, detail = layer.forward_in_detail(hidden_states[-1], mask_bias)
+            output, detail = layer.forward_in_detail(hidden_states[-1], scope)
             hidden_states.append(output)
             details.append(detail)
         return EncodedInDetail(tuple(hidden_states), tuple(details))
@@ -183,7 +218,7 @@ class MaskedLanguageModelHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, hidden_states: Tensor, word_embeddings: Tensor) -> Tensor:
-        """[B, P, H] and [V, H] to [B, P, V]."""
+        """[..., H] and [V, H] to [..., V]."""
         transformed = self.norm(self.activation(self.transform(hidden_states)))
         return F.linear(transformed, word_embeddings, self.bias)
 
@@ -199,6 +234,11 @@ class BertForPreTraining(nn.Module):
         self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
         self.nsp_head = nn.Linear(config.hidden_size, 2)
 
+    @property
+    def attention(self) -> AttentionKind:
+        """How the layers compute attention."""
+        return self.bert.layers[0].attention
+
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
     ) -> PreTrainingOutput:
@@ -213,6 +253,18 @@ class BertForPreTraining(nn.Module):
         encoded = self.bert(input_ids, token_type_ids, attention_mask)
         at_targets = gather_positions(encoded.hidden_states, masked_positions)
         mlm_logits = self.mlm_head(at_targets, self.bert.embeddings.word_embeddings.weight)
+        return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
+
+    def forward_packed(self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor) -> PreTrainingOutput:
+        """The same of packed rows.
+
+        Args:
+            rows: The sequences.
+            masked_positions: [P] indices into the rows laid end to end.
+            first_positions: [N], see `BertModel.forward_packed`.
+        """
+        encoded = self.bert.forward_packed(rows, first_positions)
+        mlm_logits = self.mlm_head(encoded.hidden_states[masked_positions], self.bert.embeddings.word_embeddings.weight)
         return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
 
 

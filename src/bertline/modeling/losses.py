@@ -16,8 +16,8 @@ def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Cross-entropy of the masked language model, summed over the targets.
 
     Args:
-        logits: [B, P, V], any float type; the loss is computed in fp32.
-        labels: [B, P] ids, -100 where a sequence has fewer targets than P.
+        logits: [..., P, V], any float type; the loss is computed in fp32.
+        labels: [..., P] ids, -100 where there are fewer targets than P.
 
     Returns:
         The sum of losses in nats (fp32 scalar, 0 without targets) and the number of targets (int64 scalar).
@@ -31,12 +31,12 @@ def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     References:
         Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 1.
     """
-    loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
+    loss = F.cross_entropy(logits.flatten(0, -2).float(), labels.flatten(), ignore_index=IGNORED_LABEL, reduction="sum")
     return loss, (labels != IGNORED_LABEL).sum()
 
 
 def masked_lm_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """The number of targets [B, P] whose highest score [B, P, V] is the right piece (int64 scalar).
+    """The number of targets [..., P] whose highest score [..., P, V] is the right piece (int64 scalar).
 
     >>> import torch
     >>> masked_lm_correct(torch.tensor([[[0.1, 0.9], [0.8, 0.2]]]), torch.tensor([[1, -100]])).item()
@@ -45,20 +45,20 @@ def masked_lm_correct(logits: Tensor, labels: Tensor) -> Tensor:
     return (logits.argmax(-1) == labels).sum()
 
 
-def next_sentence_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, int]:
+def next_sentence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of next sentence prediction, summed over the sequences.
 
     Args:
         logits: [B, 2].
-        labels: [B], 0 is next, 1 is a random segment.
+        labels: [B], 0 is next, 1 is a random segment, -100 where there is no sequence.
 
     Returns:
-        The sum of losses in nats (fp32 scalar) and the number of sequences.
+        The sum of losses in nats (fp32 scalar).
 
     References:
         Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 2.
     """
-    return F.cross_entropy(logits.float(), labels, reduction="sum"), labels.shape[0]
+    return F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
 
 
 def next_sentence_correct(logits: Tensor, labels: Tensor) -> Tensor:

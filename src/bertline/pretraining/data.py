@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -13,14 +13,15 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from bertline.examples.batching import masked_batch
-from bertline.examples.masking import masking_policy
+from bertline.examples.masking import masking_policy, max_targets
+from bertline.examples.packing import packed_batches
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan, share_of
+from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
-from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker
 
@@ -65,18 +66,39 @@ class MaskedExamples:
         """Mask and pad these examples; keys and shapes as in `examples.batching.collate`."""
         return masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
 
+    def micro_batches(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
+        """A batch in pieces that go through the model at once; of `packed_batches` where rows are packed."""
+        if layout.packed:
+            yield from packed_batches(
+                batch,
+                pad_id=self.store.manifest["special_ids"]["[PAD]"],
+                max_targets=max_targets(self.store.max_length, self._policy.mask_prob),
+                rows_per_batch=layout.rows,
+            )
+            return
+        num_sequences = len(batch["input_ids"])
+        size = layout.rows or num_sequences
+        for start in range(0, num_sequences, size):
+            yield {name: values[start : start + size] for name, values in batch.items()}
+
 
 class StepDataset(Dataset[StepBatch]):
     """Item i is this rank's share of step i: any step can be made, in any process, without those before it."""
 
     def __init__(
-        self, plan: Plan, examples: dict[int, MaskedExamples], *, ranks: Ranks, seed: int, micro_batch_size: int | None
+        self,
+        plan: Plan,
+        examples: Mapping[int, MaskedExamples],
+        layouts: Mapping[int, RowLayout],
+        *,
+        ranks: Ranks,
+        seed: int,
     ) -> None:
         self.plan = plan
         self.examples = examples
+        self.layouts = layouts
         self.ranks = ranks
         self.seed = seed
-        self.micro_batch_size = micro_batch_size
 
     def __len__(self) -> int:
         return self.plan.num_steps
@@ -84,16 +106,15 @@ class StepDataset(Dataset[StepBatch]):
     def __getitem__(self, step: int) -> StepBatch:
         place = self.plan.place(step)
         positions = np.asarray(share_of(place, self.ranks))
-        batch = self._masked(self.examples[place.max_length], positions)
-        num_sequences = len(positions)
-        size = self.micro_batch_size or num_sequences
+        examples, layout = self.examples[place.max_length], self.layouts[place.max_length]
+        batch = self._masked(examples, positions)
         return StepBatch(
             micro_batches=[
-                {name: torch.from_numpy(values[start : start + size]) for name, values in batch.items()}
-                for start in range(0, num_sequences, size)
+                {name: torch.from_numpy(values) for name, values in micro_batch.items()}
+                for micro_batch in examples.micro_batches(batch, layout)
             ],
             num_targets=int((batch["masked_labels"] != -100).sum()),
-            num_sequences=num_sequences,
+            num_sequences=len(positions),
             num_tokens=int(batch["attention_mask"].sum()),
             global_batch_size=place.global_batch_size,
         )
@@ -131,9 +152,10 @@ class PretrainingData(pl.LightningDataModule):
     """Gives the steps from `first_step` to the end of the plan.
 
     Args:
-        folder: The examples artifact.
+        examples: The train examples, by length.
+        layouts: How they become micro-batches, by length.
         plan: The steps of the run.
-        runtime: Workers and micro-batches.
+        num_workers: Processes that make batches ahead.
         machine: Device and ranks.
         seed: `pretrain.seed`, root of the order.
         clock: Counts the waiting.
@@ -141,20 +163,18 @@ class PretrainingData(pl.LightningDataModule):
 
     def __init__(
         self,
-        folder: Path,
+        examples: Mapping[int, MaskedExamples],
+        layouts: Mapping[int, RowLayout],
         plan: Plan,
         *,
-        runtime: RuntimeConfig,
+        num_workers: int,
         machine: Machine,
         seed: int,
         clock: TrainingClock,
     ) -> None:
         super().__init__()
-        examples = {length: MaskedExamples(folder, "train", length) for length in plan.lengths}
-        self.dataset = StepDataset(
-            plan, examples, ranks=machine.ranks, seed=seed, micro_batch_size=runtime.micro_batch_size
-        )
-        self.num_workers = runtime.num_workers
+        self.dataset = StepDataset(plan, examples, layouts, ranks=machine.ranks, seed=seed)
+        self.num_workers = num_workers
         self.machine = machine
         self.clock = clock
         self.first_step = 0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import BertForPreTraining, PackedRows, PreTrainingOutput
 from bertline.modeling.losses import (
     masked_lm_correct,
     masked_lm_loss_sum,
@@ -34,22 +35,22 @@ class PreTrainingLosses(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        token_type_ids: Tensor,
-        attention_mask: Tensor,
-        masked_positions: Tensor,
-        masked_labels: Tensor,
-        next_sentence_labels: Tensor,
-    ) -> PreTrainingSums:
-        """The arguments are what `examples.batching` makes, as tensors."""
-        output = self.model(input_ids, token_type_ids, attention_mask, masked_positions)
+    def forward(self, batch: Mapping[str, Tensor]) -> PreTrainingSums:
+        """Run on what `examples.batching` makes, or packed by `examples.packing`, as tensors."""
+        output = self._packed(batch) if "boundaries" in batch else self._padded(batch)
+        masked_labels, next_sentence_labels = batch["masked_labels"], batch["next_sentence_labels"]
         mlm_loss, _ = masked_lm_loss_sum(output.mlm_logits, masked_labels)
-        nsp_loss, _ = next_sentence_loss_sum(output.nsp_logits, next_sentence_labels)
         return PreTrainingSums(
             mlm_loss=mlm_loss,
-            nsp_loss=nsp_loss,
+            nsp_loss=next_sentence_loss_sum(output.nsp_logits, next_sentence_labels),
             mlm_correct=masked_lm_correct(output.mlm_logits, masked_labels).float(),
             nsp_correct=next_sentence_correct(output.nsp_logits, next_sentence_labels).float(),
         )
+
+    def _padded(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput:
+        names = ("input_ids", "token_type_ids", "attention_mask", "masked_positions")
+        return self.model(*(batch[name] for name in names))
+
+    def _packed(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput:
+        rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+        return self.model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])

@@ -18,6 +18,7 @@ from bertline.pretraining.losses import PreTrainingLosses
 from bertline.training.config import OptimizerConfig, ScheduleConfig
 from bertline.training.devices import Machine
 from bertline.training.distributed import sum_on_device
+from bertline.training.health import skip_unless_finite
 from bertline.training.optimizers import build_optimizer, set_learning_rate
 from bertline.training.schedules import learning_rate_factor
 
@@ -76,7 +77,7 @@ class PretrainingModule(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer once the weights are on their device, with the state to go on from."""
-        optimizer = build_optimizer(self.losses, self.optimizer_config)
+        optimizer = build_optimizer(self.losses, self.optimizer_config, precision=self.machine.precision)
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
             self.optimizer_state = None
@@ -97,6 +98,7 @@ class PretrainingModule(pl.LightningModule):
         optimizer.zero_grad()
         self._backward(batch)
         grad_norm = self._clip()
+        skip_unless_finite(self.optimizers(use_pl_optimizer=False), grad_norm)
         optimizer.step()
         self.interval.add_step(
             grad_norm=grad_norm,
@@ -115,7 +117,7 @@ class PretrainingModule(pl.LightningModule):
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
-                sums = self.losses(**micro_batch)
+                sums = self.losses(micro_batch)
                 self.manual_backward(sums.mlm_loss * mlm_weight + sums.nsp_loss * nsp_weight)
             self.interval.add_micro_batch(sums)
 

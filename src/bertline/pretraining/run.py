@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import pytorch_lightning as pl
 import torch
 
+from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
+from bertline.foundation.progress import say
+from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import RecordMetrics, RunProbes, SaveAndStop, Totals
-from bertline.pretraining.data import PretrainingData
+from bertline.pretraining.data import MaskedExamples, PretrainingData
 from bertline.pretraining.film_strip import FilmStripProbe
 from bertline.pretraining.identity import identity_of
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.result import write_latest, write_result
+from bertline.pretraining.result import write_best, write_latest, write_result
+from bertline.pretraining.row_layout import layouts_in_words, row_layouts
 from bertline.pretraining.start import build_model, find_checkpoint, take_over_records
 from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
@@ -24,15 +30,22 @@ from bertline.training.compiling import compile_in_place
 from bertline.training.devices import Machine, resolve_machine
 from bertline.training.distributed import leave_process_group
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.probe import Probe
+from bertline.training.probe import MakeProbe, Probe
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
 
 __all__ = ["PretrainJob", "run_pretraining"]
 
 
-def run_pretraining(job: PretrainJob) -> dict[str, float]:
+def run_pretraining(
+    job: PretrainJob, *, make_probes: Sequence[MakeProbe] = (), callbacks: Sequence[pl.Callback] = ()
+) -> dict[str, float]:
     """Pretrain, or go on with a pretraining that was stopped or killed.
+
+    Args:
+        job: What to do.
+        make_probes: Of probes beside validation and film strip; they run after those.
+        callbacks: Called after bertline's own between two steps, by those who look on, such as benchmarks.
 
     Returns:
         The headline figures, as in the manifest of `result/`; nothing on ranks other than the first.
@@ -43,19 +56,23 @@ def run_pretraining(job: PretrainJob) -> dict[str, float]:
         TrainingInterrupted: A signal came; the place is saved.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    run = _Run(job, machine)
+    run = _Run(job, machine, make_probes, callbacks)
     if run.module.finished_steps < run.plan.num_steps:
         run.train()
     if not machine.ranks.is_first:
         return {}
-    return write_result(job, run.module.model, run.identity, run.totals.as_mapping())
+    run.write_best()
+    return write_result(job, run.module.model, run.identity, totals=run.totals.as_mapping(), best=run.best.as_mapping())
 
 
 class _Run:
     """The parts of one start of a run, put together."""
 
-    def __init__(self, job: PretrainJob, machine: Machine) -> None:
+    def __init__(
+        self, job: PretrainJob, machine: Machine, make_probes: Sequence[MakeProbe], callbacks: Sequence[pl.Callback]
+    ) -> None:
         self.job = job
+        self.callbacks = callbacks
         self.machine = machine
         self.plan = Plan.of(job.pretrain)
         self.clock = TrainingClock()
@@ -72,7 +89,9 @@ class _Run:
             seed=job.pretrain.seed,
             num_steps=self.plan.num_steps,
         )
-        self.probes = self._build_probes()
+        self.best = BestStep(self._build_validation(), self.plan)
+        handed_in = [make(self.module.model, machine) for make in make_probes]
+        self.probes = [self.best, self._build_film_strip(), *handed_in]
         checkpoint = find_checkpoint(job, self.identity)
         self.totals = Totals(self.clock, checkpoint.state["totals"] if checkpoint else None)
         self._restore(checkpoint)
@@ -80,14 +99,7 @@ class _Run:
     def train(self) -> None:
         """Take the remaining steps."""
         job, num_steps = self.job, self.plan.num_steps
-        data = PretrainingData(
-            job.examples_folder,
-            self.plan,
-            runtime=job.runtime,
-            machine=self.machine,
-            seed=job.pretrain.seed,
-            clock=self.clock,
-        )
+        data = self._build_data()
         data.first_step = self.module.finished_steps
         if self.machine.compile:
             compile_in_place(self.module.losses)
@@ -99,12 +111,18 @@ class _Run:
             shown=self.machine.ranks.is_first,
         )
         saving = SaveAndStop(
-            self._save, StopRequest(), self.clock, every_steps=job.pretrain.checkpoint_every_steps, num_steps=num_steps
+            self._save,
+            StopRequest(),
+            self.clock,
+            self.best,
+            every_steps=job.pretrain.checkpoint_every_steps,
+            num_steps=num_steps,
         )
         callbacks = [
             RecordMetrics(self.log, self.clock, self.totals, progress, num_steps=num_steps),
             RunProbes(self.probes, self.log, self.clock, num_steps=num_steps),
             saving,
+            *self.callbacks,
         ]
         trainer = build_trainer(self.machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
         with progress:
@@ -118,9 +136,33 @@ class _Run:
                 f"{job.run_folder}; run it again to go on"
             )
 
-    def _build_probes(self) -> list[Probe]:
+    def _build_data(self) -> PretrainingData:
         job = self.job
-        validation = ValidationProbe(
+        examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in self.plan.lengths}
+        stores = {length: of_length.store for length, of_length in examples.items()}
+        layouts = row_layouts(job.runtime, stores, self.module.model.attention)
+        if self.machine.ranks.is_first:
+            say(f"pretraining: {layouts_in_words(layouts, stores, self.module.model.attention)}")
+        return PretrainingData(
+            examples,
+            layouts,
+            self.plan,
+            num_workers=job.runtime.num_workers,
+            machine=self.machine,
+            seed=job.pretrain.seed,
+            clock=self.clock,
+        )
+
+    def write_best(self) -> None:
+        """Write a model folder of the best step, unless that is the last one, whose model is the result."""
+        step = self.best.step
+        checkpoint = None if step is None or step == self.plan.num_steps else self.checkpoints.load(step)
+        if checkpoint is not None:
+            write_best(self.job, self.module.model, checkpoint)
+
+    def _build_validation(self) -> Probe:
+        job = self.job
+        return ValidationProbe(
             self.module.losses,
             job.examples_folder,
             self.plan,
@@ -128,10 +170,12 @@ class _Run:
             every_steps=job.pretrain.validate_every_steps,
             max_sequences=job.pretrain.validation_sequences,
         )
-        film_strip = FilmStripProbe(
+
+    def _build_film_strip(self) -> Probe:
+        job = self.job
+        return FilmStripProbe(
             self.module.model, self.tokenizer, job.pretrain.film_strip, job.film_strip_path, machine=self.machine
         )
-        return [validation, film_strip]
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
         """Put the module and the records where the checkpoint left them."""
@@ -142,10 +186,15 @@ class _Run:
             self.module.optimizer_state = state["optimizer"]
             self.module.interval_state = state["interval"]
             self.module.finished_steps = checkpoint.step
+        best = checkpoint.state.get("best") if checkpoint else None
+        # What a damaged newer checkpoint had superseded is gone, and will be surpassed again on the way.
+        self.best.restore(best if best and best["step"] in self.checkpoints.steps else None)
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if self.machine.ranks.is_first:
             self.job.run_folder.mkdir(parents=True, exist_ok=True)
+            for path in self.job.written_atomically:
+                drop_leftovers(path)
             self.log.keep_up_to(step)
         for probe in self.probes:
             probe.keep_up_to(step)
@@ -155,7 +204,10 @@ class _Run:
         interval = module.interval.total()
         if not self.machine.ranks.is_first:
             return
-        self.checkpoints.save(module.finished_steps, self._state(module, interval))
+        # A checkpoint vouches for the records up to its step, so they are on disk before it is.
+        for path in (self.job.metrics_path, self.job.film_strip_path):
+            sync_to_disk(path)
+        self.checkpoints.save(module.finished_steps, self._state(module, interval), best_step=self.best.step)
         write_latest(self.job, module.model)
 
     def _state(self, module: PretrainingModule, interval: dict[str, float]) -> dict[str, Any]:
@@ -168,6 +220,7 @@ class _Run:
             "model": module.model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "interval": interval,
+            "best": self.best.as_mapping(),
             "totals": self.totals.as_mapping(),
             "identity": self.identity,
         }

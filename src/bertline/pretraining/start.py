@@ -9,7 +9,6 @@ from typing import Any
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
-from bertline.modeling.attention import choose_attention
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import load_pretraining_model, read_config
 from bertline.modeling.initialization import initialize
@@ -18,6 +17,7 @@ from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.identity import require_same
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.row_layout import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.devices import Machine
@@ -44,7 +44,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Ber
         job.model,
         vocab_size=tokenizer.vocab_size,
         pad_token_id=tokenizer.pad_id,
-        attention=choose_attention(job.runtime.attention, machine.device.type, longest),
+        attention=pretraining_attention(job.runtime, job.model, machine, longest),
     )
     if job.start_from_folder is None:
         initialize(model, job.model, seed=job.pretrain.seed)

@@ -59,7 +59,7 @@ class ValidationProbe:
             for batch in self._batches(examples):
                 on_device = {name: torch.from_numpy(values).to(self._machine.device) for name, values in batch.items()}
                 counts = (int((batch["masked_labels"] != -100).sum()), len(batch["next_sentence_labels"]))
-                sums += [*torch.stack(list(run(**on_device))).tolist(), *counts]
+                sums += [*torch.stack(list(run(on_device))).tolist(), *counts]
         mlm_loss, nsp_loss, mlm_correct, nsp_correct, targets, sequences = sum_over_ranks(
             sums.tolist(), self._machine.device
         )

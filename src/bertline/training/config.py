@@ -20,13 +20,63 @@ class AdamWConfig:
     """Gradients are scaled down to this global L2 norm; None never."""
 
     def __post_init__(self) -> None:
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, found {self.lr}")
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise ValueError(f"beta1 and beta2 must be in [0, 1), found {self.beta1} and {self.beta2}")
+        _require_rates_and_decays(self)
 
 
-OptimizerConfig = AdamWConfig
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LambConfig:
+    """LAMB (arXiv 1904.00962, algorithm 2), for batches of thousands of sequences.
+
+    Neither decay nor adaptation to the weight's size on biases and LayerNorm.
+    """
+
+    kind: Literal["lamb"]
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    max_grad_norm: float | None
+    """Gradients are scaled down to this global L2 norm; None never."""
+
+    def __post_init__(self) -> None:
+        _require_rates_and_decays(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MuonConfig:
+    """Muon (Jordan et al. 2024; arXiv 2502.16982, section 2.2) for the matrices of the layers, AdamW for the rest."""
+
+    kind: Literal["muon"]
+    lr: float
+    """Peak rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's rates fit."""
+    momentum: float
+    adamw_lr: float
+    """Peak rate of embeddings, heads and vectors."""
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    """Of all matrices, the embeddings among them."""
+    max_grad_norm: float | None
+    """Gradients are scaled down to this global L2 norm; None never. Muon itself knows no size of a gradient."""
+
+    def __post_init__(self) -> None:
+        _require_rates_and_decays(self)
+        if not self.adamw_lr > 0:
+            raise ValueError(f"adamw_lr must be positive, found {self.adamw_lr}")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be in [0, 1), found {self.momentum}")
+
+
+OptimizerConfig = AdamWConfig | LambConfig | MuonConfig
+
+
+def _require_rates_and_decays(config: OptimizerConfig) -> None:
+    if not config.lr > 0:
+        raise ValueError(f"lr must be positive, found {config.lr}")
+    if not (0 <= config.beta1 < 1 and 0 <= config.beta2 < 1):
+        raise ValueError(f"beta1 and beta2 must be in [0, 1), found {config.beta1} and {config.beta2}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,7 +110,30 @@ class ConstantScheduleConfig(_CommonScheduleConfig):
     kind: Literal["constant"]
 
 
-ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
+    """Linear warm-up to the peak, which stays until `num_decay_steps` before the end (arXiv 2405.18392, section 3)."""
+
+    kind: Literal["wsd"]
+    num_decay_steps: int | None
+    """The last steps of the run; None takes a fifth of it. Never a step of the warm-up, however short the run."""
+    final_fraction: float
+    """Of the peak, at the end."""
+    decay: Literal["linear", "1-sqrt"]
+    """The shape of the descent; 1-sqrt falls steeply at first."""
+
+    def __post_init__(self) -> None:
+        # Named, not super(): slots=True makes the class anew, and super() would look for the old one.
+        _CommonScheduleConfig.__post_init__(self)
+        if self.num_decay_steps is not None and self.num_decay_steps < 0:
+            raise ValueError(f"num_decay_steps must not be negative, or null for a fifth, found {self.num_decay_steps}")
+        if not 0 <= self.final_fraction <= 1:
+            raise ValueError(f"final_fraction must be in [0, 1], found {self.final_fraction}")
+
+
+ScheduleConfig = (
+    LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig | WarmupStableDecayScheduleConfig
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +149,12 @@ class RuntimeConfig:
     """CPU threads of PyTorch; None takes one a core."""
     micro_batch_size: int | None
     """Sequences that go through the model at once on one device; None takes the whole share of the global batch."""
+    micro_batch_tokens: int | None
+    """The same in tokens, padding included, whatever the length; at most one of the two is given."""
+    packing: Literal["auto", "on", "off"]
+    """Whether sequences of pretraining share rows; auto does where it is faster."""
     compile: Literal["auto", "on", "off"]
-    attention: Literal["auto", "eager", "plain", "sdpa"]
+    attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
     launcher: Literal["local"]
     sweep_workers: int
     """Trials that run side by side."""
@@ -85,6 +162,8 @@ class RuntimeConfig:
     """Work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
     """Seconds between progress lines where there is no terminal."""
+    profile: bool
+    """Write a trace of a few steps of pretraining and its ten costliest operations into the run folder."""
 
     def __post_init__(self) -> None:
         for name in ("num_devices", "num_nodes", "sweep_workers"):
@@ -94,5 +173,10 @@ class RuntimeConfig:
             raise ValueError(f"num_threads must be at least 1, or null for one a core, found {self.num_threads}")
         if self.micro_batch_size is not None and self.micro_batch_size < 1:
             raise ValueError(f"micro_batch_size must be at least 1, or null, found {self.micro_batch_size}")
+        if self.micro_batch_size is not None and self.micro_batch_tokens is not None:
+            raise ValueError(
+                f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
+                f"{self.micro_batch_tokens}"
+            )
         if self.num_workers < 0:
             raise ValueError(f"num_workers must not be negative, found {self.num_workers}")

@@ -25,12 +25,15 @@ RUNTIME = RuntimeConfig(
     num_workers=0,
     num_threads=None,
     micro_batch_size=None,
+    micro_batch_tokens=None,
+    packing="auto",
     compile="off",
     attention="auto",
     launcher="local",
     sweep_workers=1,
     runs_folder="runs",
     progress_every_s=10.0,
+    profile=False,
 )
 PREAMBLE = """
 import os, sys, time

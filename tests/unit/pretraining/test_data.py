@@ -6,15 +6,17 @@ from bertline.foundation.errors import ArtifactError
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.row_layout import RowLayout
 from bertline.training.devices import Ranks
 
 NUM_TRAIN = 50
 
 
-def dataset(inputs, *, batch=8, steps=40, ranks=None, micro_batch_size=None, seed=0, length=16) -> StepDataset:
+def dataset(inputs, *, batch=8, steps=40, ranks=None, rows=None, packed=False, seed=0, length=16) -> StepDataset:
     plan = Plan([PhaseConfig(steps=steps, max_length=length, global_batch_size=batch)], num_steps=steps)
     examples = {length: MaskedExamples(inputs / "examples", "train", length)}
-    return StepDataset(plan, examples, ranks=ranks or Ranks(), seed=seed, micro_batch_size=micro_batch_size)
+    layouts = {length: RowLayout(packed=packed, rows=rows)}
+    return StepDataset(plan, examples, layouts, ranks=ranks or Ranks(), seed=seed)
 
 
 def joined(batches) -> dict[str, torch.Tensor]:
@@ -31,11 +33,27 @@ def test_a_step_is_the_same_whenever_it_is_made(inputs):
 
 
 def test_micro_batches_cut_a_step_and_change_nothing(inputs):
-    whole, cut = dataset(inputs)[5], dataset(inputs, micro_batch_size=3)[5]
+    whole, cut = dataset(inputs)[5], dataset(inputs, rows=3)[5]
     assert [len(micro["input_ids"]) for micro in cut["micro_batches"]] == [3, 3, 2]
     assert same(joined([whole]), joined([cut]))
     assert {key: whole[key] for key in ("num_targets", "num_sequences", "num_tokens")} == {
         key: cut[key] for key in ("num_targets", "num_sequences", "num_tokens")
+    }
+
+
+def test_packed_rows_hold_the_same_sequences(inputs):
+    padded, packed = dataset(inputs)[5], dataset(inputs, packed=True, rows=2)[5]
+    arrays = joined([padded])
+    lengths = arrays["attention_mask"].sum(dim=1).tolist()
+    expected = sorted(row[:length].tolist() for row, length in zip(arrays["input_ids"], lengths, strict=True))
+    found = []
+    for micro in packed["micro_batches"]:
+        assert micro["input_ids"].shape == (2, 16)
+        for number in range(1, int(micro["sequence_ids"].max()) + 1):
+            found.append(micro["input_ids"][micro["sequence_ids"] == number].tolist())
+    assert sorted(found) == expected
+    assert {key: packed[key] for key in ("num_targets", "num_sequences", "num_tokens")} == {
+        key: padded[key] for key in ("num_targets", "num_sequences", "num_tokens")
     }
 
 

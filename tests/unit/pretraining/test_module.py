@@ -9,6 +9,7 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Ranks
@@ -22,7 +23,8 @@ def mean_loss_gradients(job) -> dict[str, torch.Tensor]:
     model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     initialize(model, job.model, seed=job.pretrain.seed)
     examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    dataset = StepDataset(Plan.of(job.pretrain), examples, ranks=Ranks(), seed=job.pretrain.seed, micro_batch_size=None)
+    layouts = {16: RowLayout(packed=False, rows=None)}
+    dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
     (batch,) = dataset[0]["micro_batches"]
     labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
     output = model(**batch)
@@ -32,8 +34,19 @@ def mean_loss_gradients(job) -> dict[str, torch.Tensor]:
     return {name: parameter.grad for name, parameter in model.named_parameters()}
 
 
-@pytest.mark.parametrize("micro_batch_size", [None, 3, 1])
-def test_gradients_are_those_of_the_mean_over_the_global_batch(make_job, monkeypatch, micro_batch_size):
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"packing": "off"},
+        {"packing": "off", "micro_batch_size": 3},
+        {"packing": "off", "micro_batch_tokens": 16},
+        {"packing": "on"},
+        {"packing": "on", "micro_batch_tokens": 50},
+        {"packing": "on", "micro_batch_size": 1, "attention": "sdpa"},
+    ],
+    ids=lambda layout: "-".join(str(value) for value in layout.values()),
+)
+def test_gradients_are_those_of_the_mean_over_the_global_batch(make_job, monkeypatch, layout):
     found = {}
     clip = PretrainingModule._clip
 
@@ -46,8 +59,8 @@ def test_gradients_are_those_of_the_mean_over_the_global_batch(make_job, monkeyp
     job = make_job(
         pretrain__phases=phases,
         schedule__num_warmup_steps=0,
-        runtime__micro_batch_size=micro_batch_size,
         objective__nsp_weight=0.5,
+        **{f"runtime__{name}": value for name, value in layout.items()},
         **NO_DROPOUT,
     )
     run_pretraining(job)

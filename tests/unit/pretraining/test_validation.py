@@ -39,7 +39,7 @@ def test_figures_are_exact_sums_over_all_held_out_targets(losses, make_job):
     examples = MaskedExamples(job.examples_folder, "validation", 16)
     batch = {key: torch.from_numpy(value) for key, value in examples.batch(np.arange(len(examples)), epoch=0).items()}
     losses.eval()
-    sums = losses(**batch)
+    sums = losses(batch)
     targets = (batch["masked_labels"] != -100).sum()
     figures = probe_of(losses, job).probe(0)
     assert figures["val/mlm_loss"] == pytest.approx((sums.mlm_loss / targets).item(), rel=1e-6)
