@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -24,8 +25,10 @@ from bertline.pretraining.row_layout import RowLayout
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker
+from bertline.training.prefetching import prefetched
 
-_STEPS_AHEAD = 4
+_STEPS_AHEAD = 4  # by each worker
+_STEPS_FETCHED = 2  # by the thread that takes them from the workers
 
 
 class StepBatch(TypedDict):
@@ -131,7 +134,7 @@ class StepDataset(Dataset[StepBatch]):
 
 
 class TimedLoader:
-    """A loader whose waiting is clocked."""
+    """A loader whose batches are fetched ahead by a thread, and whose waiting is clocked."""
 
     def __init__(self, loader: DataLoader[StepBatch], clock: TrainingClock) -> None:
         self._loader = loader
@@ -141,11 +144,11 @@ class TimedLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[StepBatch]:
-        batches = iter(self._loader)
-        for _ in range(len(self._loader)):
-            with self._clock.waiting():
-                batch = next(batches)
-            yield batch
+        with closing(prefetched(self._loader, ahead=_STEPS_FETCHED)) as batches:
+            for _ in range(len(self._loader)):
+                with self._clock.waiting():
+                    batch = next(batches)
+                yield batch
 
 
 class PretrainingData(pl.LightningDataModule):

@@ -1,0 +1,64 @@
+"""Batches fetched by a thread, so that the training loop finds the next one ready."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Generator, Iterable, Iterator
+from typing import TypeVar, cast
+
+Item = TypeVar("Item")
+
+_WAIT_S = 0.2
+
+
+def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
+    """The same items in the same order, up to `ahead` of them fetched before they are asked for.
+
+    Taking a batch from another process costs a millisecond or two for its tensors, which here pass beside the model's
+    step. What the fetching raises is raised where its item would have come. When the caller stops early, the thread
+    ends after the item that it is fetching.
+
+    Args:
+        items: Iterated over in the thread alone.
+        ahead: At least 1.
+    """
+    ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=ahead)
+    stopped = threading.Event()
+
+    def put(kind: str, value: object) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put((kind, value), timeout=_WAIT_S)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def fetch(source: Iterator[Item]) -> None:
+        try:
+            for item in source:
+                if not put("item", item):
+                    return
+        except BaseException as error:  # it is the caller's to handle
+            put("error", error)
+        else:
+            put("end", None)
+
+    def taken() -> Generator[Item, None, None]:
+        # The iterator is made here: a loader forks its workers then, which a thread had better not do.
+        thread = threading.Thread(target=fetch, args=(iter(items),), name="prefetching", daemon=True)
+        thread.start()
+        try:
+            while True:
+                kind, value = ready.get()
+                if kind == "end":
+                    return
+                if kind == "error":
+                    raise cast(BaseException, value)
+                yield cast(Item, value)
+        finally:
+            stopped.set()
+            thread.join()
+
+    return taken()
