@@ -15,6 +15,8 @@ from bertline.pretraining.job import PretrainJob
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Precision
 
+# Alarms change no weights; and a run that diverged is gone on with once it may go back more often.
+_FREE = ("pretrain.health",)
 # What a run may change when it extends another.
 _EXTENDABLE = ("pretrain.phases", "pretrain.max_steps", "pretrain.extends")
 
@@ -33,7 +35,7 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
 
 
 def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
-    """Refuse to go on from a training that is not this one.
+    """Refuse to go on from a training that is not this one; `pretrain.health` may differ.
 
     Args:
         found: The identity in the checkpoint.
@@ -44,8 +46,8 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
     Raises:
         ConfigError: Naming every key that differs, with both values.
     """
-    allowed = _EXTENDABLE if extending else ()
-    differences = [line for key, line in _differences(found, expected) if not key.startswith(allowed or ("\0",))]
+    allowed = (*_FREE, *_EXTENDABLE) if extending else _FREE
+    differences = [line for key, line in _differences(found, expected) if not key.startswith(allowed)]
     if differences:
         rule = (
             "A run can be extended by more steps only, all else must be as it was"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,71 +12,92 @@ from bertline.pretraining.losses import PreTrainingSums
 from bertline.training.distributed import sum_over_ranks
 
 _DEVICE_SUMS = ("mlm_loss", "nsp_loss", "mlm_correct", "nsp_correct", "grad_norm")
-_HOST_SUMS = ("steps", "targets", "sequences", "tokens")
+_HOST_SUMS = ("targets", "sequences", "tokens")
+_STEP_SUMS = ("steps", "skipped_steps")
+_ALIKE = ("grad_norm", *_STEP_SUMS)
+"""What every rank counts for itself, and counts the same."""
 
 
 class IntervalSums:
     """Sums of losses, hits and counts since the last row.
 
-    What the model computes stays on the device: waiting for it in each step would leave the device idle.
+    What the model computes stays on the device: waiting for it in each step would leave the device idle. A step whose
+    gradient norm is not finite is skipped by the optimizer; it is counted here, and its losses are left out.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._on_device = torch.zeros(len(_DEVICE_SUMS), device=device)
-        self._on_host = dict.fromkeys(_HOST_SUMS, 0.0)
+        self._step: Tensor | None = None
+        self.clear()
 
     @property
     def tokens(self) -> float:
         """Real tokens, padding not counted, that this rank has seen since the last row."""
-        return self._on_host["tokens"]
+        return self._before["tokens"] + sum(tokens for *_, tokens in self._on_host)
 
     def add_micro_batch(self, sums: PreTrainingSums) -> None:
         """Add what the model gave for one micro-batch."""
-        self._on_device[:4] += torch.stack([sums.mlm_loss, sums.nsp_loss, sums.mlm_correct, sums.nsp_correct]).detach()
+        values = torch.stack([sums.mlm_loss, sums.nsp_loss, sums.mlm_correct, sums.nsp_correct]).detach()
+        self._step = values if self._step is None else self._step + values
 
     def add_step(self, *, grad_norm: Tensor, targets: int, sequences: int, tokens: int) -> None:
         """Add what belongs to this rank's share of a whole step; the norm is the same on all ranks."""
-        self._on_device[4] += grad_norm
-        for name, value in zip(_HOST_SUMS, (1, targets, sequences, tokens), strict=True):
-            self._on_host[name] += value
+        assert self._step is not None  # a step has a micro-batch
+        self._on_device.append(torch.cat([self._step, grad_norm.detach().reshape(1)]))
+        self._on_host.append((targets, sequences, tokens))
+        self._step = None
 
     def total(self) -> dict[str, float]:
-        """The sums over all ranks (of steps and norms: this rank's). Waits for the device."""
-        values = [*self._on_device.tolist(), *(self._on_host[name] for name in _HOST_SUMS)]
-        names = (*_DEVICE_SUMS, *_HOST_SUMS)
-        alone = {"grad_norm": values[names.index("grad_norm")], "steps": self._on_host["steps"]}
-        return {**dict(zip(names, sum_over_ranks(values, self.device), strict=True)), **alone}
+        """The sums over all ranks (of steps and norms: this rank's). Waits for the device.
+
+        Losses, hits, norms, targets and sequences are those of the steps that were not skipped; tokens are all.
+        """
+        total = dict(self._before)
+        steps = torch.stack(self._on_device).tolist() if self._on_device else []
+        for computed, counted in zip(steps, self._on_host, strict=True):
+            values = dict(zip((*_DEVICE_SUMS, *_HOST_SUMS), (*computed, *counted), strict=True))
+            skipped = not math.isfinite(values["grad_norm"])
+            total["steps"] += 1
+            total["skipped_steps"] += skipped
+            for name in ("tokens",) if skipped else values:
+                total[name] += values[name]
+        of_all_ranks = [name for name in total if name not in _ALIKE]
+        summed = sum_over_ranks([total[name] for name in of_all_ranks], self.device)
+        return {**total, **dict(zip(of_all_ranks, summed, strict=True))}
 
     def clear(self) -> None:
         """Begin the next interval."""
-        self._on_device.zero_()
-        self._on_host = dict.fromkeys(_HOST_SUMS, 0.0)
+        self._before = dict.fromkeys((*_DEVICE_SUMS, *_HOST_SUMS, *_STEP_SUMS), 0.0)
+        self._step = None
+        self._on_device: list[Tensor] = []
+        self._on_host: list[tuple[int, int, int]] = []
 
     def restore(self, total: dict[str, Any], *, is_first_rank: bool) -> None:
         """Go on from the `total` of a checkpoint: the first rank carries the sums of all."""
         self.clear()
-        self._on_device[4] = total["grad_norm"]
-        self._on_host["steps"] = total["steps"]
-        if is_first_rank:
-            self._on_device[:4] = torch.tensor([total[name] for name in _DEVICE_SUMS[:4]])
-            self._on_host.update({name: total[name] for name in _HOST_SUMS})
+        self._before.update({name: value for name, value in total.items() if is_first_rank or name in _ALIKE})
 
 
 def training_metrics(total: dict[str, float], *, nsp_weight: float) -> dict[str, float]:
-    """Means over the targets, sequences and steps of an interval.
+    """Means over the targets, sequences and steps of an interval; NaN where all its steps were skipped.
 
     >>> sums = {"mlm_loss": 12.0, "mlm_correct": 1.0, "targets": 4.0, "nsp_loss": 1.0, "nsp_correct": 2.0,
-    ...         "sequences": 2.0, "grad_norm": 3.0, "steps": 2.0, "tokens": 30.0}
+    ...         "sequences": 2.0, "grad_norm": 3.0, "steps": 3.0, "skipped_steps": 1.0, "tokens": 30.0}
     >>> training_metrics(sums, nsp_weight=1.0)["train/loss"]
     3.5
     """
-    mlm_loss, nsp_loss = total["mlm_loss"] / total["targets"], total["nsp_loss"] / total["sequences"]
+    targets, sequences, steps = total["targets"], total["sequences"], total["steps"] - total["skipped_steps"]
+    mlm_loss, nsp_loss = _mean(total["mlm_loss"], targets), _mean(total["nsp_loss"], sequences)
     return {
         "train/loss": mlm_loss + nsp_weight * nsp_loss,
         "train/mlm_loss": mlm_loss,
         "train/nsp_loss": nsp_loss,
-        "train/mlm_accuracy": total["mlm_correct"] / total["targets"],
-        "train/nsp_accuracy": total["nsp_correct"] / total["sequences"],
-        "optim/grad_norm": total["grad_norm"] / total["steps"],
+        "train/mlm_accuracy": _mean(total["mlm_correct"], targets),
+        "train/nsp_accuracy": _mean(total["nsp_correct"], sequences),
+        "optim/grad_norm": _mean(total["grad_norm"], steps),
+        "optim/skipped_steps": total["skipped_steps"],
     }
+
+
+def _mean(total: float, count: float) -> float:
+    return total / count if count else math.nan

@@ -17,9 +17,19 @@ class Place:
     phase: int
     """Index into `pretrain.phases`."""
     consumed: int
-    """Examples of this phase's length that have been taken so far, in earlier phases of the same length too."""
+    """Examples of this phase's length that have been taken or passed over so far, in earlier phases of it too."""
     max_length: int
     global_batch_size: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PassedOver:
+    """Examples that are not trained on because training failed on them: the order of a length jumps ahead."""
+
+    step: int
+    """0-based; the first step that finds itself further on."""
+    max_length: int
+    sequences: int
 
 
 class Plan:
@@ -28,6 +38,7 @@ class Plan:
     Args:
         phases: As configured.
         num_steps: Steps of the whole run, at most those of all phases.
+        passed_over: Jumps in the order of the examples.
 
     Example:
         >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
@@ -36,14 +47,30 @@ class Plan:
         Place(phase=1, consumed=48, max_length=64, global_batch_size=32)
     """
 
-    def __init__(self, phases: Sequence[PhaseConfig], num_steps: int) -> None:
+    def __init__(self, phases: Sequence[PhaseConfig], num_steps: int, passed_over: Sequence[PassedOver] = ()) -> None:
         self.phases = tuple(phases)
         self.num_steps = num_steps
+        self.passed_over = tuple(passed_over)
 
     @classmethod
     def of(cls, config: PretrainConfig) -> Plan:
         """The plan that the pretrain section asks for."""
         return cls(config.phases, config.num_steps)
+
+    def passing_over(self, first_step: int, end_step: int) -> list[PassedOver]:
+        """What to pass over so that step `first_step` takes the examples planned for `end_step`, and so on.
+
+        Both are 0-based, `end_step` exclusive; one jump a sequence length.
+
+        Example:
+            >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
+            >>> plan.passing_over(4, 6)
+            [PassedOver(step=4, max_length=64, sequences=16)]
+        """
+        taken: dict[int, int] = {}
+        for place in map(self.place, range(first_step, end_step)):
+            taken[place.max_length] = taken.get(place.max_length, 0) + place.global_batch_size
+        return [PassedOver(step=first_step, max_length=length, sequences=count) for length, count in taken.items()]
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -53,6 +80,9 @@ class Plan:
     def place(self, step: int) -> Place:
         """The place before `step`, 0-based; past the last step it is the place in the last phase."""
         consumed: dict[int, int] = {}
+        for jump in self.passed_over:
+            if jump.step <= step:
+                consumed[jump.max_length] = consumed.get(jump.max_length, 0) + jump.sequences
         for index, phase in enumerate(self.phases):
             taken = consumed.get(phase.max_length, 0)
             if step < phase.steps or index == len(self.phases) - 1:

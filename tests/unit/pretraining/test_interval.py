@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 
@@ -9,6 +11,11 @@ CPU = torch.device("cpu")
 
 def sums(*values: float) -> PreTrainingSums:
     return PreTrainingSums(*(torch.tensor(value) for value in values))
+
+
+def take_step(interval: IntervalSums, *values: float, grad_norm: float = 1.5) -> None:
+    interval.add_micro_batch(sums(*values))
+    interval.add_step(grad_norm=torch.tensor(grad_norm), targets=4, sequences=2, tokens=30)
 
 
 def filled() -> IntervalSums:
@@ -29,6 +36,7 @@ def test_metrics_are_means_over_targets_and_sequences():
             "train/mlm_accuracy": 2 / 15,
             "train/nsp_accuracy": 4 / 6,
             "optim/grad_norm": 4.0,
+            "optim/skipped_steps": 0.0,
         }
     )
 
@@ -36,16 +44,17 @@ def test_metrics_are_means_over_targets_and_sequences():
 def test_clearing_begins_anew():
     interval = filled()
     interval.clear()
-    assert set(interval.total().values()) == {0.0}
+    assert set(interval.total().values()) == {0.0} and interval.tokens == 0
 
 
-def test_an_interval_cut_in_two_by_a_checkpoint_sums_up_the_same():
+def test_an_interval_cut_in_two_by_a_checkpoint_sums_up_to_the_same_bits():
     whole, first = filled(), filled()
-    whole.add_micro_batch(sums(0.1, 0.2, 0.3, 0.4))
+    take_step(whole, 0.1, 0.2, 0.3, 0.4)
     second = IntervalSums(CPU)
     second.restore(first.total(), is_first_rank=True)
-    second.add_micro_batch(sums(0.1, 0.2, 0.3, 0.4))
+    take_step(second, 0.1, 0.2, 0.3, 0.4)
     assert second.total() == whole.total()
+    assert second.tokens == whole.tokens == 120
 
 
 def test_only_the_first_rank_carries_on_the_sums_of_all():
@@ -54,3 +63,24 @@ def test_only_the_first_rank_carries_on_the_sums_of_all():
     total = other.total()
     assert (total["mlm_loss"], total["targets"]) == (0.0, 0.0)
     assert (total["grad_norm"], total["steps"]) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize("grad_norm", [math.nan, math.inf])
+def test_a_step_that_the_optimizer_skips_is_counted_and_left_out(grad_norm):
+    interval = filled()
+    take_step(interval, math.nan, 7.0, 1.0, 1.0, grad_norm=grad_norm)
+    take_step(interval, math.inf, math.nan, 1.0, 1.0, grad_norm=grad_norm)
+    total = interval.total()
+    assert (total["steps"], total["skipped_steps"], total["tokens"]) == (3.0, 2.0, 150.0)
+    skipping = training_metrics(total, nsp_weight=2.0)
+    assert skipping.pop("optim/skipped_steps") == 2.0
+    without = training_metrics(filled().total(), nsp_weight=2.0)
+    assert skipping == {key: without[key] for key in skipping}
+
+
+def test_where_all_steps_were_skipped_there_is_no_mean():
+    interval = IntervalSums(CPU)
+    take_step(interval, math.nan, 1.0, 0.0, 0.0, grad_norm=math.nan)
+    metrics = training_metrics(interval.total(), nsp_weight=1.0)
+    assert metrics.pop("optim/skipped_steps") == 1.0
+    assert all(math.isnan(value) for value in metrics.values())

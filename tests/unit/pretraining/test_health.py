@@ -1,0 +1,179 @@
+"""What is an alarm, when it is raised, and how often; on rows alone. The trainings are in tests/integration."""
+
+import csv
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from bertline.pretraining.config import HealthConfig
+from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor, Stretch
+
+CONF = Path(__file__).parents[3] / "conf"
+# The rows of a real run of docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.
+CURVE = Path(__file__).with_name("docs_tiny_curve.csv")
+STRETCHES = (Stretch(first_step=0, unigram_entropy=6.587), Stretch(first_step=600, unigram_entropy=6.498))
+SMALL = HealthConfig(
+    patience_steps=100,
+    entropy_margin=0.1,
+    nsp_margin=0.02,
+    spike_factor=1.3,
+    rewind_on_spike=False,
+    min_grad_norm=1e-3,
+    max_grad_norm=100.0,
+    max_data_wait_fraction=0.1,
+    max_skipped_steps=2,
+    max_rewinds=3,
+)
+
+
+def defaults() -> HealthConfig:
+    return HealthConfig(**OmegaConf.load(CONF / "pretrain/default.yaml").health)
+
+
+def recorded() -> list[tuple[int, dict[str, float]]]:
+    with CURVE.open() as handle:
+        return [
+            (int(row.pop("step")), {key: float(value) for key, value in row.items()}) for row in csv.DictReader(handle)
+        ]
+
+
+def alarms_of(rows, config: HealthConfig, *, warmup: int = 200, learns_nsp: bool = True) -> list[Alarm]:
+    monitor = HealthMonitor(
+        config,
+        num_warmup_steps=warmup,
+        learns_nsp=learns_nsp,
+        stretch_of=lambda step: STRETCHES[step >= STRETCHES[1].first_step],
+    )
+    return [alarm for step, metrics in rows for alarm in monitor.take(step, metrics)]
+
+
+def row(loss: float = 4.0, **changes: float) -> dict[str, float]:
+    named = {
+        "train/loss": loss,
+        "train/mlm_loss": loss,
+        "train/nsp_accuracy": 0.8,
+        "optim/grad_norm": 1.0,
+        "optim/skipped_steps": 0.0,
+        "perf/data_wait_fraction": 0.01,
+    }
+    return {**named, **{key.replace("__", "/"): value for key, value in changes.items()}}
+
+
+def rows_of(*metrics: dict[str, float], first: int = 620) -> list[tuple[int, dict[str, float]]]:
+    return [(first + 20 * index, each) for index, each in enumerate(metrics)]
+
+
+def kinds_and_steps(alarms: list[Alarm]) -> list[tuple[str, int]]:
+    return [(alarm.kind, alarm.step) for alarm in alarms]
+
+
+def test_a_healthy_run_raises_no_alarm():
+    rows = recorded()
+    assert len(rows) == 350
+    assert alarms_of(rows, defaults()) == []
+
+
+def test_rows_of_probes_say_nothing():
+    rows = [(step, {"val/mlm_loss": 99.0, "val/nsp_accuracy": 0.5}) for step in range(0, 9000, 20)]
+    assert alarms_of(rows, defaults()) == []
+
+
+def test_a_loss_that_stays_at_the_unigram_entropy_is_said_once_and_only_after_warm_up_and_patience():
+    frozen = [
+        (step, {**metrics, "train/mlm_loss": max(6.45, metrics["train/mlm_loss"])}) for step, metrics in recorded()
+    ]
+    alarms = alarms_of(frozen, defaults())
+    assert kinds_and_steps(alarms) == [("unigram_entropy", 1600)]  # 1,000 steps after the second phase began
+    assert "6.45 nats" in alarms[0].message and "6.50" in alarms[0].message
+    late = alarms_of(frozen, defaults(), warmup=3000)
+    assert kinds_and_steps(late) == [("unigram_entropy", 4000)]
+
+
+def test_a_loss_that_leaves_the_unigram_entropy_late_may_come_back_to_it_and_is_said_again():
+    low, high = [row(6.0)] * 10, [row(6.6)] * 10
+    alarms = alarms_of(rows_of(*high, *low, *high), SMALL)
+    assert [alarm.kind for alarm in alarms] == ["unigram_entropy", "unigram_entropy"]
+
+
+def test_nsp_at_chance_is_said_where_it_is_learnt():
+    guessing = [
+        (step, {**metrics, "train/nsp_accuracy": 0.5 + 0.01 * (-1) ** (step // 20)}) for step, metrics in recorded()
+    ]
+    assert kinds_and_steps(alarms_of(guessing, defaults())) == [("nsp_at_chance", 1600)]
+    assert alarms_of(guessing, defaults(), learns_nsp=False) == []
+
+
+def test_a_spike_is_a_row_far_above_the_median_and_over_when_the_loss_is_back():
+    calm = [row(4.0 + 0.1 * (-1) ** index) for index in range(10)]
+    alarms = alarms_of(rows_of(*calm, row(5.0), row(5.5), row(7.0), *calm, row(6.0)), SMALL)
+    assert kinds_and_steps(alarms) == [("spike", 620 + 20 * 11), ("spike", 620 + 20 * 23)]
+
+
+def test_a_loss_that_never_comes_back_from_a_spike_does_not_become_the_measure():
+    monitor_rows = rows_of(*[row(4.0)] * 5, *[row(6.0)] * 50, row(4.0), row(6.0))
+    assert kinds_and_steps(alarms_of(monitor_rows, SMALL)) == [("spike", 720), ("spike", 620 + 20 * 56)]
+
+
+def test_nothing_is_compared_across_a_change_of_length():
+    rows = rows_of(*[row(3.0)] * 10, *[row(5.0)] * 10, first=420)
+    assert rows[9][0] == STRETCHES[1].first_step
+    assert alarms_of(rows, SMALL) == []
+
+
+@pytest.mark.parametrize(
+    ("norm", "kind"), [(1e-5, "gradients_vanish"), (0.0, "gradients_vanish"), (1e3, "gradients_explode")]
+)
+def test_gradients_far_from_any_use_are_said_at_once(norm, kind):
+    assert kinds_and_steps(alarms_of(rows_of(row(), row(optim__grad_norm=norm)), SMALL)) == [(kind, 640)]
+
+
+def test_waiting_for_data_is_said_when_it_lasts():
+    waiting, busy = row(perf__data_wait_fraction=0.4), row()
+    assert alarms_of(rows_of(waiting, *[busy] * 20), SMALL) == []  # workers start
+    alarms = alarms_of(rows_of(*[waiting] * 20), SMALL)
+    assert kinds_and_steps(alarms) == [("data_wait", 700)]
+    assert "40%" in alarms[0].message
+
+
+def test_few_skipped_steps_are_mentioned_and_more_are_a_failure():
+    rows = rows_of(row(), row(optim__skipped_steps=2.0), row(), row(optim__skipped_steps=3.0))
+    assert kinds_and_steps(alarms_of(rows, SMALL)) == [("skipped_steps", 640), ("non_finite", 680)]
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_is_a_failure_and_spoils_no_mean(loss):
+    rows = rows_of(*[row(6.0)] * 8, row(loss), *[row(6.0)] * 8)
+    assert kinds_and_steps(alarms_of(rows, SMALL)) == [("non_finite", 780)]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"spike_factor": 1.0}, {"patience_steps": 0}, {"max_rewinds": -1}, {"min_grad_norm": 200.0}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_thresholds_that_make_no_sense_are_refused(changes):
+    with pytest.raises(ValueError, match=f"{next(iter(changes))} must"):
+        dataclasses.replace(SMALL, **changes)
+
+
+def test_the_keys_that_advice_names_exist():
+    sections = {
+        name: OmegaConf.load(CONF / f"{name}/{file}.yaml")
+        for name, file in {
+            "optimizer": "adamw",
+            "schedule": "linear",
+            "pretrain": "default",
+            "model": "tiny",
+            "objective": "mlm_nsp",
+            "runtime": "default",
+        }.items()
+    }
+    keys = re.findall(r"\b(\w+)\.([a-z_.]+[a-z_])", " ".join(ADVICE.values()))
+    assert len(keys) > 15
+    for section, key in keys:
+        missing = object()
+        assert OmegaConf.select(sections[section], key, default=missing) is not missing, f"{section}.{key}"

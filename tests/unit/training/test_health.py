@@ -1,0 +1,97 @@
+"""One bad batch does not spoil the weights."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import tiny
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.initialization import initialize
+from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.health import all_finite, skip_unless_finite
+from bertline.training.optimizers import build_optimizer
+
+COMMON = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": 1.0}
+ADAMW = AdamWConfig(kind="adamw", lr=1e-2, **COMMON)
+LAMB = LambConfig(kind="lamb", lr=1e-2, **COMMON)
+MUON = MuonConfig(kind="muon", lr=1e-2, adamw_lr=1e-2, momentum=0.9, **COMMON)
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    config = tiny.model_config()
+    model = BertForPreTraining(config, vocab_size=50, pad_token_id=0)
+    initialize(model, config, seed=1)
+    return model
+
+
+def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int, *, spoil: float | None = None) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator)
+    if spoil is not None:
+        next(model.parameters()).grad[3, 1] = spoil
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    skip_unless_finite(optimizer, norm)
+    optimizer.step()
+
+
+def weights_of(model: nn.Module) -> list[torch.Tensor]:
+    return [weight.detach().clone() for weight in model.parameters()]
+
+
+@pytest.mark.parametrize("spoil", [math.nan, math.inf, -math.inf])
+def test_adamw_passes_over_a_step_as_if_it_had_never_been(model, spoil):
+    optimizer = build_optimizer(model, ADAMW)
+    take_step(model, optimizer, 1)
+    before = weights_of(model)
+    take_step(model, optimizer, 2, spoil=spoil)
+    assert all(torch.equal(*pair) for pair in zip(before, weights_of(model), strict=True))
+    take_step(model, optimizer, 3)
+    skipping = weights_of(model)
+
+    initialize(model, tiny.model_config(), seed=1)
+    optimizer = build_optimizer(model, ADAMW)
+    take_step(model, optimizer, 1)
+    take_step(model, optimizer, 3)
+    assert all(torch.equal(*pair) for pair in zip(skipping, weights_of(model), strict=True))
+
+
+@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+@pytest.mark.parametrize("spoil", [math.nan, math.inf])
+def test_weights_and_state_stay_finite_and_learning_goes_on(model, config, spoil):
+    optimizer = build_optimizer(model, config)
+    take_step(model, optimizer, 1)
+    take_step(model, optimizer, 2, spoil=spoil)
+    assert all_finite(model)
+    state = [value for each in optimizer.state.values() for value in each.values() if isinstance(value, torch.Tensor)]
+    assert state and all(bool(value.isfinite().all()) for value in state)
+    before = weights_of(model)
+    take_step(model, optimizer, 3)
+    assert all_finite(model)
+    assert not any(torch.equal(*pair) for pair in zip(before, weights_of(model), strict=True))
+
+
+@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+def test_a_good_step_is_taken_as_without_the_guard(model, config):
+    optimizer = build_optimizer(model, config)
+    take_step(model, optimizer, 1)
+    guarded = weights_of(model)
+
+    initialize(model, tiny.model_config(), seed=1)
+    generator = torch.Generator().manual_seed(1)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    build_optimizer(model, config).step()
+    assert all(torch.equal(*pair) for pair in zip(guarded, weights_of(model), strict=True))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_one_weight_that_is_no_number_is_found(model, value):
+    assert all_finite(model)
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = value
+    assert not all_finite(model)
