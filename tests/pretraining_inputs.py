@@ -21,7 +21,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
-from bertline.training.config import AdamWConfig, LinearScheduleConfig, RuntimeConfig
+from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PIECES = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
@@ -55,16 +55,16 @@ def write_inputs(
 
 
 def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:
-    """A job on `write_inputs`' folders that takes about a second. `changes` are `section__key=value`."""
+    """A job on `write_inputs`' folders that takes about a second. `changes` are `section__key=value` or `section=`."""
     sections = _sections()
     for key, value in changes.items():
         section, _, name = key.partition("__")
-        sections[section][name] = value
+        sections[section] = {**sections[section], name: value} if name else value
     return PretrainJob(
         model=validate(ModelConfig, sections["model"]),
         objective=validate(MlmNspObjectiveConfig, sections["objective"]),
-        optimizer=validate(AdamWConfig, sections["optimizer"]),
-        schedule=validate(LinearScheduleConfig, sections["schedule"]),
+        optimizer=validate(OptimizerConfig, sections["optimizer"]),
+        schedule=validate(ScheduleConfig, sections["schedule"]),
         pretrain=validate(PretrainConfig, sections["pretrain"]),
         runtime=validate(RuntimeConfig, sections["runtime"]),
         examples_folder=folder / "examples",
@@ -123,6 +123,19 @@ def _sections() -> dict[str, dict[str, Any]]:
             "checkpoint_every_steps": 8,
             "keep_checkpoints": 3,
             "film_strip": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
+            "linear_probe": None,
+            "health": {
+                "patience_steps": 1000,
+                "entropy_margin": 0.1,
+                "nsp_margin": 0.02,
+                "spike_factor": 1.3,
+                "rewind_on_spike": False,
+                "min_grad_norm": 1e-3,
+                "max_grad_norm": 100.0,
+                "max_data_wait_fraction": 0.1,
+                "max_skipped_steps": 2,
+                "max_rewinds": 3,
+            },
         },
         "runtime": tiny.runtime_section(),
     }

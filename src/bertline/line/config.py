@@ -26,13 +26,7 @@ from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace, TaskConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
-from bertline.training.config import (
-    AdamWConfig,
-    ConstantScheduleConfig,
-    CosineScheduleConfig,
-    LinearScheduleConfig,
-    RuntimeConfig,
-)
+from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,8 +39,8 @@ class LineConfig:
     examples: ExamplesConfig
     model: ModelConfig
     objective: MlmNspObjectiveConfig
-    optimizer: AdamWConfig
-    schedule: LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
     pretrain: PretrainConfig
     tasks: dict[str, TaskConfig]
     sweep: SweepConfig
@@ -93,6 +87,8 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
             f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the {num_steps} steps of "
             "pretrain.phases. Warm up for less or train for longer."
         )
+    elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
+        yield from _broken_decay_rule(config.schedule, num_steps)
     if config.pretrain.start_from is not None and config.tokenizer.kind != "existing":
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
@@ -101,6 +97,16 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
         )
     for name, task in config.tasks.items():
         yield from _broken_task_rules(config, name, task)
+
+
+def _broken_decay_rule(schedule: WarmupStableDecayScheduleConfig, num_steps: int) -> Iterator[str]:
+    warmup, decay = schedule.num_warmup_steps, schedule.num_decay_steps
+    if decay is not None and warmup + decay > num_steps:
+        yield (
+            f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
+            f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, which "
+            "is a fifth of them; warm up for less; or train for longer."
+        )
 
 
 def _broken_task_rules(config: LineConfig, name: str, task: TaskConfig) -> Iterator[str]:

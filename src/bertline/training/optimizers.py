@@ -2,38 +2,105 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import nn
 
-from bertline.training.config import OptimizerConfig
+from bertline.training.config import AdamWConfig, LambConfig, MuonConfig, OptimizerConfig
+from bertline.training.devices import Precision
+from bertline.training.lamb import Lamb
+from bertline.training.muon import Muon
+from bertline.training.weight_kinds import MATRICES_IN_FUSED, weight_kinds
 
 FUSED_DEVICES = ("cpu", "cuda", "mps")
 """Where PyTorch updates all weights in one kernel."""
 
 
-def build_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """AdamW over all trainable weights of `model`, which is already on its device.
+def build_optimizer(
+    model: nn.Module, config: OptimizerConfig, *, precision: Precision = "fp32"
+) -> torch.optim.Optimizer:
+    """The optimizer that `config` names, over all trainable weights of `model`, which is already on its device.
 
     Matrices decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
     `exclude_from_weight_decay`. The update is fused into one kernel where PyTorch has one.
 
+    Args:
+        model: Or a module that holds it.
+        config: The optimizer section.
+        precision: Of the run's matrix products; Muon's own are made in it too.
+
+    Raises:
+        ValueError: Muon for a model without encoder layers to train.
+
     References:
-        AdamW, arXiv 1711.05101, algorithm 2.
+        AdamW, arXiv 1711.05101, algorithm 2; the others are named in `lamb.py` and `muon.py`.
     """
+    match config:
+        case AdamWConfig():
+            return _adamw(model, config)
+        case LambConfig():
+            return _lamb(model, config)
+        case MuonConfig():
+            return _muon(model, config, torch.bfloat16 if precision == "bf16" else torch.float32)
+        case _:
+            assert_never(config)
+
+
+def _adamw(model: nn.Module, config: AdamWConfig) -> torch.optim.Optimizer:
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [weight for weight in weights if weight.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        _not_empty(groups),
         lr=config.lr,
         betas=(config.beta1, config.beta2),
         eps=config.eps,
-        fused=all(weight.device.type in FUSED_DEVICES for weight in weights),
+        fused=_can_fuse(weights),
     )
+
+
+def _lamb(model: nn.Module, config: LambConfig) -> Lamb:
+    kinds = weight_kinds(model)
+    decay = config.weight_decay
+    groups = [
+        {"params": kinds.fused, "weight_decay": decay, "num_matrices": MATRICES_IN_FUSED},
+        {"params": [*kinds.layer_matrices, *kinds.other_matrices], "weight_decay": decay},
+        {"params": kinds.vectors, "adapted": False},
+    ]
+    return Lamb(_not_empty(groups), lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps)
+
+
+def _muon(model: nn.Module, config: MuonConfig, dtype: torch.dtype) -> Muon:
+    kinds = weight_kinds(model)
+    if not (kinds.fused or kinds.layer_matrices):
+        raise ValueError("muon is for the matrices of encoder layers, and this model has none to train; use adamw")
+    decay, factor = config.weight_decay, config.adamw_lr / config.lr
+    groups = [
+        {"params": kinds.fused, "weight_decay": decay, "orthogonal": True, "num_matrices": MATRICES_IN_FUSED},
+        {"params": kinds.layer_matrices, "weight_decay": decay, "orthogonal": True, "num_matrices": 1},
+        {"params": kinds.other_matrices, "weight_decay": decay, "orthogonal": False, "rate_factor": factor},
+        {"params": kinds.vectors, "weight_decay": 0.0, "orthogonal": False, "rate_factor": factor},
+    ]
+    return Muon(
+        _not_empty(groups),
+        lr=config.lr,
+        momentum=config.momentum,
+        betas=(config.beta1, config.beta2),
+        eps=config.eps,
+        dtype=dtype,
+        fused=_can_fuse([*kinds.other_matrices, *kinds.vectors]),
+    )
+
+
+def _not_empty(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [group for group in groups if group["params"]]
+
+
+def _can_fuse(weights: list[nn.Parameter]) -> bool:
+    return all(weight.device.type in FUSED_DEVICES for weight in weights)
 
 
 class AdamWithoutBiasCorrection(torch.optim.Optimizer):

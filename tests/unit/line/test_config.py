@@ -35,6 +35,9 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
         "sweep=tpe_halving",
         "schedule=cosine",
         "schedule=constant",
+        "schedule=wsd",
+        "optimizer=lamb",
+        "optimizer=muon",
         "corpus=text",
         "corpus=wikiextractor",
         "corpus=jsonl",
@@ -95,6 +98,11 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
         (["examples.lengths=[1024]"], r"examples\.lengths\[0\] is 1024.*positions for 512"),
         (["examples.lengths=[128]"], r"pretrain\.phases\[1\]\.max_length is 64.*\[128\]"),
         (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (["schedule=wsd", "schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (
+            ["schedule=wsd", "schedule.num_decay_steps=99999999"],
+            r"num_warmup_steps is 200 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
+        ),
         (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
         (["tasks.docs_match.max_length=9999"], r"tasks\.docs_match\.max_length is 9999.*positions"),
         (
@@ -128,3 +136,18 @@ def test_any_of_the_default_tasks_can_be_left_out(composed: Composed, left_out: 
 def test_the_default_search_does_not_depend_on_the_number_of_workers(composed: Composed) -> None:
     sweep = line_config(composed()).sweep
     assert (sweep.sampler.kind, sweep.pruner.kind) == ("random", "none")
+
+
+def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) -> None:
+    optimizer = line_config(composed("optimizer=muon", "optimizer.lr=0.25")).optimizer
+    assert optimizer.kind == "muon"
+    assert optimizer.adamw_lr == 0.25
+    other = line_config(composed("optimizer=muon", "optimizer.lr=0.25", "optimizer.adamw_lr=0.5")).optimizer
+    assert (other.lr, other.adamw_lr) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_takes_another_optimizer_and_schedule(composed: Composed, experiment: str) -> None:
+    given = ["pretrain.start_from=some/model"] if experiment == "continued" else []
+    config = line_config(composed(f"experiment={experiment}", "optimizer=muon", "schedule=wsd", *given))
+    assert (config.optimizer.kind, config.schedule.kind) == ("muon", "wsd")

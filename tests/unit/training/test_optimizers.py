@@ -1,11 +1,22 @@
+import io
+
 import pytest
 import torch
 from torch import nn
 
-from bertline.training.config import AdamWConfig
+import tiny
+from bertline.modeling.bert import BertForPreTraining
+from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
 from bertline.training.optimizers import AdamWithoutBiasCorrection, build_optimizer, set_learning_rate
+from bertline.training.weight_kinds import weight_kinds
 
 CONFIG = AdamWConfig(kind="adamw", lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.5, max_grad_norm=None)
+ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
+ALL = [
+    AdamWConfig(kind="adamw", **ADAM),
+    LambConfig(kind="lamb", **ADAM),
+    MuonConfig(kind="muon", momentum=0.95, adamw_lr=0.002, **ADAM),
+]
 
 
 def small_model() -> nn.Module:
@@ -101,3 +112,107 @@ def test_a_group_may_have_a_share_of_the_rate():
     optimizer = torch.optim.AdamW([{"params": [torch.nn.Parameter(torch.ones(1))], "rate_factor": 0.5}])
     set_learning_rate(optimizer, 0.25)
     assert optimizer.param_groups[0]["lr"] == 0.125
+
+
+def small_bert() -> BertForPreTraining:
+    torch.manual_seed(3)
+    return BertForPreTraining(tiny.model_config(), vocab_size=20, pad_token_id=0)
+
+
+def take_steps(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> None:
+    for step in steps:
+        generator = torch.Generator().manual_seed(step)
+        for weight in model.parameters():
+            weight.grad = torch.randn(weight.shape, generator=generator)
+        set_learning_rate(optimizer, 0.01 / (step + 1))
+        optimizer.step()
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_every_optimizer_goes_on_bitwise_from_a_state_saved_without_pickle(config):
+    alone, stopped, resumed = small_bert(), small_bert(), small_bert()
+    optimizer = build_optimizer(alone, config)
+    take_steps(alone, optimizer, range(7))
+
+    first = build_optimizer(stopped, config)
+    take_steps(stopped, first, range(3))
+    file = io.BytesIO()
+    torch.save({"model": stopped.state_dict(), "optimizer": first.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    resumed.load_state_dict(saved["model"])
+    second = build_optimizer(resumed, config)
+    second.load_state_dict(saved["optimizer"])
+    take_steps(resumed, second, range(3, 7))
+
+    for weight, expected in zip(resumed.parameters(), alone.parameters(), strict=True):
+        assert torch.equal(weight, expected)
+    for weight, expected in zip(resumed.parameters(), alone.parameters(), strict=True):
+        assert second.state[weight].keys() == optimizer.state[expected].keys()
+        for name, value in second.state[weight].items():
+            assert torch.equal(torch.as_tensor(value), torch.as_tensor(optimizer.state[expected][name])), name
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_every_optimizer_holds_each_trainable_weight_once_and_lowers_a_loss(config):
+    model = small_bert()
+    model.bert.embeddings.word_embeddings.weight.requires_grad_(False)
+    optimizer = build_optimizer(model, config)
+    held = [weight for group in optimizer.param_groups for weight in group["params"]]
+    assert len(held) == len({id(weight) for weight in held}) == sum(w.requires_grad for w in model.parameters())
+    loss = lambda: sum((weight - 0.3).square().sum() for weight in held)  # noqa: E731
+    before = loss().item()
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+    assert loss().item() < before
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_no_optimizer_waits_for_the_device_in_a_step(config, monkeypatch):
+    model = small_bert()
+    optimizer = build_optimizer(model, config)
+    take_steps(model, optimizer, range(1))
+
+    def waits(*_: object) -> None:
+        raise AssertionError("read a value back")
+
+    for name in ("item", "tolist", "__bool__", "__float__", "cpu", "numpy"):
+        monkeypatch.setattr(torch.Tensor, name, waits)
+    optimizer.step()
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_a_closure_is_called_with_gradients_before_the_step(config):
+    model = small_bert()
+    optimizer = build_optimizer(model, config)
+    before = model.nsp_head.weight.detach().clone()
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model.nsp_head.weight.square().sum()
+        loss.backward()
+        return loss
+
+    assert optimizer.step(closure) is not None
+    assert not torch.equal(model.nsp_head.weight, before)
+
+
+def test_the_rates_of_muon_keep_their_proportion_through_the_schedule():
+    optimizer = build_optimizer(small_bert(), ALL[2])
+    set_learning_rate(optimizer, 0.005)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.005, 0.005, 0.001, 0.001])
+
+
+def test_weights_are_sorted_into_kinds():
+    model = small_bert()
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    kinds = weight_kinds(nn.ModuleDict({"losses": model}))
+    fused, layers, others, vectors = ({names[id(weight)] for weight in kind} for kind in kinds)
+    assert fused == {f"bert.layers.{layer}.query_key_value.weight" for layer in (0, 1)}
+    parts = ("attention_output", "intermediate", "output")
+    assert layers == {f"bert.layers.{layer}.{part}.weight" for layer in (0, 1) for part in parts}
+    assert {"bert.embeddings.word_embeddings.weight", "bert.pooler.weight", "nsp_head.weight"} < others
+    assert "bert.layers.0.query_key_value.bias" in vectors
+    assert len(fused) + len(layers) + len(others) + len(vectors) == len(names)

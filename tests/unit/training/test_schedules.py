@@ -1,13 +1,26 @@
 import pytest
 
-from bertline.training.config import ConstantScheduleConfig, CosineScheduleConfig, LinearScheduleConfig
+from bertline.training.config import (
+    ConstantScheduleConfig,
+    CosineScheduleConfig,
+    LinearScheduleConfig,
+    WarmupStableDecayScheduleConfig,
+)
 from bertline.training.schedules import learning_rate_factor
 
 SHAPES = [
     LinearScheduleConfig(kind="linear", num_warmup_steps=10),
     CosineScheduleConfig(kind="cosine", num_warmup_steps=10, final_fraction=0.1),
     ConstantScheduleConfig(kind="constant", num_warmup_steps=10),
+    WarmupStableDecayScheduleConfig(
+        kind="wsd", num_warmup_steps=10, num_decay_steps=100, final_fraction=0.2, decay="linear"
+    ),
 ]
+
+
+def stable(**changes) -> WarmupStableDecayScheduleConfig:
+    fields = {"num_warmup_steps": 10, "num_decay_steps": 20, "final_fraction": 0.0, "decay": "linear", **changes}
+    return WarmupStableDecayScheduleConfig(kind="wsd", **fields)
 
 
 @pytest.mark.parametrize("config", SHAPES, ids=lambda config: config.kind)
@@ -19,7 +32,7 @@ def test_warm_up_rises_linearly_to_the_whole_peak(config):
 
 @pytest.mark.parametrize(
     ("config", "middle", "end"),
-    zip(SHAPES, (0.5, 0.55, 1.0), (0.0, 0.1, 1.0), strict=True),
+    zip(SHAPES, (0.5, 0.55, 1.0, 0.6), (0.0, 0.1, 1.0, 0.2), strict=True),
     ids=str,
 )
 def test_decay_reaches_its_end_at_the_last_step(config, middle, end):
@@ -38,3 +51,54 @@ def test_the_factor_never_leaves_zero_to_one(config):
 def test_no_warm_up_begins_at_the_peak():
     factor = learning_rate_factor(LinearScheduleConfig(kind="linear", num_warmup_steps=0), num_steps=4)
     assert [factor(step) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("decay", ["linear", "1-sqrt"])
+def test_the_stable_rate_stays_at_the_peak_until_the_descent(decay):
+    factor = learning_rate_factor(stable(decay=decay), num_steps=100)
+    assert [factor(step) for step in range(10, 81)] == [1.0] * 71
+    assert factor(81) < 1.0
+    assert factor(100) == 0.0
+
+
+def test_the_descent_is_a_line_or_one_minus_the_root_of_its_share():
+    line = learning_rate_factor(stable(final_fraction=0.5), num_steps=100)
+    root = learning_rate_factor(stable(decay="1-sqrt", final_fraction=0.5), num_steps=100)
+    assert [line(step) for step in (80, 85, 90, 100)] == pytest.approx([1.0, 0.875, 0.75, 0.5])
+    assert [root(step) for step in (80, 85, 90, 100)] == pytest.approx([1.0, 0.75, 0.5 + 0.5 * (1 - 0.5**0.5), 0.5])
+
+
+def test_without_a_number_the_descent_takes_a_fifth_of_the_run():
+    factor = learning_rate_factor(stable(num_decay_steps=None), num_steps=200)
+    assert factor(160) == 1.0
+    assert factor(161) < 1.0
+
+
+def test_a_longer_run_begins_with_the_same_rates():
+    short, longer = (learning_rate_factor(stable(), num_steps=steps) for steps in (100, 200))
+    assert [short(step) for step in range(80)] == [longer(step) for step in range(80)]
+
+
+def test_a_run_cut_short_warms_up_first_and_descends_over_what_is_left():
+    factor = learning_rate_factor(stable(), num_steps=16)
+    assert [factor(step) for step in (0, 9, 10, 13, 16)] == pytest.approx([0.1, 1.0, 1.0, 0.5, 0.0])
+    inside = learning_rate_factor(stable(), num_steps=5)
+    assert [inside(step) for step in range(5)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+
+
+def test_a_descent_of_no_steps_never_begins():
+    factor = learning_rate_factor(stable(num_decay_steps=0), num_steps=30)
+    assert factor(29) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_decay_steps": -1}, "num_decay_steps must not be negative, or null for a fifth, found -1"),
+        ({"num_warmup_steps": -1}, "num_warmup_steps must not be negative, found -1"),
+        ({"final_fraction": 1.5}, r"final_fraction must be in \[0, 1\], found 1.5"),
+    ],
+)
+def test_a_broken_field_is_named(changes, message):
+    with pytest.raises(ValueError, match=message):
+        stable(**changes)

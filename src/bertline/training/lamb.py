@@ -1,0 +1,76 @@
+"""LAMB: AdamW whose update of each matrix is as long as the matrix itself, for batches of thousands of sequences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB, arXiv 1904.00962, algorithm 2, with the identity for phi, in whole-list operations.
+
+    The averages are kept in the dtype of the weights (fp32 in bertline, whatever the precision of the products).
+    Nothing is read back from the device.
+
+    Args:
+        params: Groups with `weight_decay`; `adapted`, whether the update takes the length of the weight (False is
+            plain Adam, for biases and LayerNorm, as in the paper's code); and `num_matrices`, of how many matrices
+            of equal shape, one below the other, each weight of the group consists: each has a length of its own.
+        lr: Learning rate.
+        betas: Decay of the average gradient and of the average squared gradient.
+        eps: Added to the root of the latter.
+    """
+
+    def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True, "num_matrices": 1}
+        super().__init__(params, defaults)
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Take one step with the gradients that the weights hold; a weight without one stays."""
+        with torch.enable_grad():
+            result = None if closure is None else closure()
+        for group in self.param_groups:
+            weights = [weight for weight in group["params"] if weight.grad is not None]
+            if weights:
+                self._update(group, weights)
+        return result
+
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        updates = self._adam_updates(group, weights)
+        if group["weight_decay"]:
+            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
+        if group["adapted"]:
+            _give_lengths(updates, weights, group["num_matrices"])
+        torch._foreach_add_(weights, updates, alpha=-group["lr"])
+
+    def _adam_updates(self, group: dict[str, Any], weights: list[Tensor]) -> list[Tensor]:
+        """The averages, bias-corrected: m / (sqrt(v) + eps)."""
+        states = [self.state[weight] for weight in weights]
+        for state, weight in zip(states, weights, strict=True):
+            if not state:
+                state.update(step=0, exp_avg=torch.zeros_like(weight), exp_avg_sq=torch.zeros_like(weight))
+            state["step"] += 1
+        averages, squares = [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
+        gradients = [weight.grad for weight in weights]
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(averages, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_sqrt(squares)
+        torch._foreach_div_(roots, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
+        torch._foreach_add_(roots, group["eps"])
+        updates = torch._foreach_div(averages, roots)
+        torch._foreach_div_(updates, [1 - beta1 ** state["step"] for state in states])
+        return list(updates)
+
+
+def _give_lengths(updates: list[Tensor], weights: list[Tensor], num_matrices: int) -> None:
+    """Scale the update of each matrix, in place, to the L2 norm of the matrix; where either is zero it stays."""
+    matrices = [matrix for weight in weights for matrix in weight.chunk(num_matrices)]
+    parts = [part for update in updates for part in update.chunk(num_matrices)]
+    lengths, found = torch.stack(torch._foreach_norm(matrices)), torch.stack(torch._foreach_norm(parts))
+    ratios = torch.where((lengths > 0) & (found > 0), lengths / found, 1.0)
+    torch._foreach_mul_(parts, list(ratios.unbind()))
