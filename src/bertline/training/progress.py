@@ -93,11 +93,14 @@ def format_seconds(seconds: float) -> str:
 
 def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:
     shown = (
-        ("train/loss", "loss {:.3f}"),
-        ("train/mlm_accuracy", "accuracy {:.3f}"),
-        ("perf/tokens_per_s", "{:,.0f} tokens/s"),
+        ("train/loss", "loss {:.3f}", 1),
+        ("train/mlm_accuracy", "accuracy {:.3f}", 1),
+        ("perf/tokens_per_s", "{:,.0f} tokens/s", 1),
+        ("perf/mfu", "{:.0f} % utilised", 100),
+        ("perf/data_wait_fraction", "{:.1f} % waiting for data", 100),
+        ("perf/memory_bytes", "{:.1f} GiB", 2**-30),
     )
-    return [pattern.format(metrics[key]) for key, pattern in shown if key in metrics]
+    return [pattern.format(metrics[key] * scale) for key, pattern, scale in shown if key in metrics]
 
 
 def _bar() -> Progress:

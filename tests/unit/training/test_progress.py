@@ -17,6 +17,14 @@ def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
     assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 0 s left" in line
 
 
+def test_utilisation_waiting_and_memory_are_shown_where_they_are_known(capsys):
+    with progress() as shown:
+        shown.note({**METRICS, "perf/mfu": 0.414, "perf/data_wait_fraction": 0.0041, "perf/memory_bytes": 3 * 2**29})
+        shown.show(100)
+    line = capsys.readouterr().out
+    assert "51,234 tokens/s, 41 % utilised, 0.4 % waiting for data, 1.5 GiB" in line
+
+
 def test_the_first_step_which_compiles_says_nothing_of_the_time_left(capsys):
     with progress() as shown:
         shown.show(1)

@@ -1,0 +1,86 @@
+"""How fast a device multiplies large matrices: what utilisation is measured against."""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+
+import torch
+
+from bertline.training.devices import Precision
+
+_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+_SHAPE_ON_GPU = (8192, 8192, 8192)
+_SHAPE_ON_CPU = (4096, 768, 3072)  # BERT-base's feed-forward on 32 sequences of 128
+_PRODUCTS_A_SAMPLE_ON_GPU = 10  # one takes a millisecond or two: too short to time by itself
+_NUM_SAMPLES = 3
+_PATIENCE_S = 0.5
+_HOPELESS_S = 0.25
+
+
+def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.0) -> float:
+    """Measure floating-point operations a second of one large product, (m, k) by (k, n), each 2 m k n operations.
+
+    On an accelerator m, k, n are 8192; on the CPU, with the threads that PyTorch has now, 4096, 768 and 3072, which
+    takes a fraction of a second. The median of three samples, or of those that half a second has room for, after a
+    warm-up. Random values from a generator of its own: training draws the same numbers with and without. Peak memory
+    of a GPU is counted anew afterwards.
+
+    Args:
+        device: To measure.
+        precision: Of the product; fp32 under PyTorch's setting for it (TF32 where that was allowed).
+        for_s: Take samples for so many seconds at least; a device that gets hot settles at a lower rate.
+    """
+    on_cpu = device.type == "cpu"
+    rows, inner, columns = _SHAPE_ON_CPU if on_cpu else _SHAPE_ON_GPU
+    generator = torch.Generator(device).manual_seed(0)
+    left, right = (
+        torch.randn(shape, device=device, generator=generator).to(_DTYPES[precision])
+        for shape in ((rows, inner), (inner, columns))
+    )
+    output = torch.empty(rows, columns, device=device, dtype=_DTYPES[precision])
+    if on_cpu:
+        # Where the CPU emulates bf16 the whole product would take minutes.
+        sixteenth = rows // 16
+        seconds = _seconds_of_a_product(left[:sixteenth], right, output[:sixteenth], times=1)
+        if seconds > _HOPELESS_S:
+            return 2.0 * sixteenth * inner * columns / seconds
+    else:
+        _seconds_of_a_product(left, right, output, times=_PRODUCTS_A_SAMPLE_ON_GPU)
+    times = 1 if on_cpu else _PRODUCTS_A_SAMPLE_ON_GPU
+    samples: list[float] = []
+    patience_s = max(for_s, _PATIENCE_S)
+    begun = time.perf_counter()
+    while not samples or time.perf_counter() - begun < (for_s if len(samples) >= _NUM_SAMPLES else patience_s):
+        samples.append(_seconds_of_a_product(left, right, output, times=times))
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    return 2.0 * rows * inner * columns / statistics.median(samples)
+
+
+def matmul_rate_of_process(device: torch.device, precision: Precision) -> float:
+    """`matmul_rate`, measured once in the life of this process for each device, precision and number of threads."""
+    return _measured_once(device, precision, torch.get_num_threads())
+
+
+@functools.cache
+def _measured_once(device: torch.device, precision: Precision, num_threads: int) -> float:
+    return matmul_rate(device, precision)
+
+
+def _seconds_of_a_product(left: torch.Tensor, right: torch.Tensor, output: torch.Tensor, *, times: int) -> float:
+    _wait_for(left.device)
+    begun = time.perf_counter()
+    for _ in range(times):
+        torch.mm(left, right, out=output)
+    _wait_for(left.device)
+    return (time.perf_counter() - begun) / times
+
+
+def _wait_for(device: torch.device) -> None:
+    match device.type:
+        case "cuda":
+            torch.cuda.synchronize(device)
+        case "mps":
+            torch.mps.synchronize()

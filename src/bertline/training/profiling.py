@@ -1,0 +1,123 @@
+"""Where the time of a few steps goes: a trace to look through and a table of the ten costliest operations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from bertline.foundation.files import folder_written_atomically, write_atomically
+
+TRACE_NAME = "trace.json.gz"
+TABLE_NAME = "top_operations.txt"
+_NUM_OPERATIONS = 10
+_WARMUP_STEPS = 1  # the profiler's own first step is slow
+_NAME_WIDTH = 100
+
+
+class StepProfiler:
+    """Records `num_steps` steps, after one that warms the profiler up, and writes what it saw.
+
+    Args:
+        folder: Gets `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole.
+        device: What computes.
+        num_steps: To record.
+    """
+
+    def __init__(self, folder: Path, device: torch.device, *, num_steps: int) -> None:
+        self.folder = folder
+        self.device = device
+        self.num_steps = num_steps
+        self.is_written = False
+        self._profile: profile | None = None
+        self._recorded = 0
+        self._begun = 0.0
+
+    def start(self) -> None:
+        """Call before the first step."""
+        activities = [ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        plan = schedule(wait=0, warmup=_WARMUP_STEPS, active=self.num_steps + 1, repeat=1)
+        self._profile = profile(activities=activities, schedule=plan)
+        self._profile.start()
+        self._recorded = -_WARMUP_STEPS
+
+    def step(self) -> None:
+        """Call after each step; does nothing before `start` and once all is written."""
+        if self._profile is None:
+            return
+        self._recorded += 1
+        if self._recorded == self.num_steps:
+            self._write()
+            return
+        self._profile.step()
+        if self._recorded == 0:
+            self._wait_for_device()
+            self._begun = time.perf_counter()
+
+    def stop(self) -> None:
+        """Give up what is not complete."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+
+    def _write(self) -> None:
+        self._wait_for_device()
+        seconds_a_step = (time.perf_counter() - self._begun) / self.num_steps
+        recorded = self._profile
+        assert recorded is not None  # only `step` calls this, while recording
+        self.stop()
+        with folder_written_atomically(self.folder) as folder:
+            recorded.export_chrome_trace(str(folder / TRACE_NAME))
+            table = operations_table(
+                recorded.key_averages(), self.device, num_steps=self.num_steps, seconds_a_step=seconds_a_step
+            )
+            write_atomically(folder / TABLE_NAME, table)
+        self.is_written = True
+
+    def _wait_for_device(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:
+    """The costliest operations as text, a line each, by the time spent in themselves and not in what they call.
+
+    Args:
+        events: `key_averages()` of a profile.
+        device: On a GPU its kernels are listed, on the CPU what ran there.
+        num_steps: That were recorded.
+        seconds_a_step: By the clock on the wall.
+    """
+    on_gpu = device.type == "cuda"
+    rows = []
+    for event in events:
+        is_kernel = event.device_type == DeviceType.CUDA
+        # The profiler's marks around whole steps are no operations.
+        if is_kernel != on_gpu or event.key.startswith("ProfilerStep") or getattr(event, "is_user_annotation", False):
+            continue
+        microseconds = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        rows.append((microseconds / 1e3 / num_steps, event.count / num_steps, event.key))
+    rows.sort(reverse=True)
+    step_ms = 1e3 * seconds_a_step
+    busy = sum(milliseconds for milliseconds, _, _ in rows) / step_ms
+    worker = "the GPU computes" if on_gpu else "the main process computes"
+    lines = [
+        f"{num_steps} steps of {step_ms:,.2f} ms each; {worker} for {100 * busy:.0f} % of that time",
+        "",
+        f"{'share':>7} {'ms a step':>10} {'calls a step':>13}  operation",
+    ]
+    for milliseconds, calls, name in rows[:_NUM_OPERATIONS]:
+        lines.append(
+            f"{100 * milliseconds / step_ms:>6.1f}% {milliseconds:>10.3f} {calls:>13,.1f}  {name[:_NAME_WIDTH]}"
+        )
+    rest = sum(milliseconds for milliseconds, _, _ in rows[_NUM_OPERATIONS:])
+    if rest:
+        lines.append(f"{100 * rest / step_ms:>6.1f}% {rest:>10.3f} {'':>13}  {len(rows) - _NUM_OPERATIONS} others")
+    return "\n".join(lines) + "\n"
