@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertline.modeling.dropout import dropout
+
 AttentionKind = Literal["eager", "plain", "sdpa", "varlen"]
 
 # benchmarks/attention_kinds.py, 2 cores, bf16, forward and backward: up to 256 positions the plain formula is faster
@@ -50,6 +52,7 @@ def attend(
     *,
     kind: AttentionKind,
     dropout_prob: float = 0.0,
+    dropout_site: int = 0,
 ) -> Attended:
     """Attend from every position to those in its scope.
 
@@ -62,6 +65,7 @@ def attend(
             kept; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores; `varlen` is its kernel for
             packed rows on a GPU, which computes no score across sequences. Rows that are not packed it gives to `sdpa`.
         dropout_prob: Share of the probabilities set to zero; the caller passes 0 outside training.
+        dropout_site: See `modeling.dropout`.
 
     Example:
         Two positions, the second of them padding, so that both take the value of the first:
@@ -81,7 +85,7 @@ def attend(
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            context = F.dropout(probabilities, dropout_prob).to(value.dtype) @ value
+            context = dropout(probabilities, dropout_prob, site=dropout_site).to(value.dtype) @ value
             return Attended(context, scores, probabilities)
         case "plain":
             # The scale goes to the query, S x D numbers instead of S x S.
@@ -89,7 +93,7 @@ def attend(
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            return Attended(F.dropout(probabilities, dropout_prob).to(value.dtype) @ value)
+            return Attended(dropout(probabilities, dropout_prob, site=dropout_site).to(value.dtype) @ value)
         case "varlen" if scope.boundaries is not None:
             return Attended(_attend_within_pieces(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":

@@ -17,6 +17,9 @@ from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind, Scope, attend, packed_scope, padded_scope
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.dropout import Dropout
+
+_SITES_OF_LAYER = 3  # places of dropout: probabilities, attention output, output
 
 
 class LayerDetail(NamedTuple):
@@ -78,7 +81,7 @@ class Embeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
         if position_ids is None:
@@ -92,7 +95,7 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Attention, then a feed-forward network; each is added to its input and then normalised ("post-norm")."""
 
-    def __init__(self, config: ModelConfig, *, attention: AttentionKind) -> None:
+    def __init__(self, config: ModelConfig, *, number: int, attention: AttentionKind) -> None:
         super().__init__()
         hidden_size = config.hidden_size
         self.attention: AttentionKind = attention
@@ -106,7 +109,9 @@ class EncoderLayer(nn.Module):
         self.activation = _activation(config)
         self.output = nn.Linear(config.intermediate_size, hidden_size)
         self.output_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout_site = _SITES_OF_LAYER * number + 1  # the embeddings have 0
+        self.attention_output_dropout = Dropout(config.hidden_dropout_prob, site=self.dropout_site + 1)
+        self.output_dropout = Dropout(config.hidden_dropout_prob, site=self.dropout_site + 2)
 
     def forward(self, hidden_states: Tensor, scope: Scope, *, first_only: bool = False) -> Tensor:
         """[B, S, H] to the same shape; with `first_only` to [B, 1, H], the first position, at a quarter of the work."""
@@ -114,7 +119,9 @@ class EncoderLayer(nn.Module):
         if first_only:
             query, hidden_states = query[:, :, :1], hidden_states[:, :1]
         dropout_prob = self.attention_dropout_prob if self.training else 0.0
-        context = attend(query, key, value, scope, kind=self.attention, dropout_prob=dropout_prob).context
+        context = attend(
+            query, key, value, scope, kind=self.attention, dropout_prob=dropout_prob, dropout_site=self.dropout_site
+        ).context
         return self._after_attention(hidden_states, context)
 
     def forward_in_detail(self, hidden_states: Tensor, scope: Scope) -> tuple[Tensor, LayerDetail]:
@@ -133,9 +140,9 @@ class EncoderLayer(nn.Module):
     def _after_attention(self, hidden_states: Tensor, context: Tensor) -> Tensor:
         """[B, S, H] and [B, N, S, D] to [B, S, H]."""
         attended = self.attention_output(context.transpose(1, 2).flatten(2))
-        hidden_states = self.attention_norm(hidden_states + self.dropout(attended))
+        hidden_states = self.attention_norm(hidden_states + self.attention_output_dropout(attended))
         transformed = self.output(self.activation(self.intermediate(hidden_states)))  # [B, S, I] between
-        return self.output_norm(hidden_states + self.dropout(transformed))
+        return self.output_norm(hidden_states + self.output_dropout(transformed))
 
 
 class BertModel(nn.Module):
@@ -149,7 +156,9 @@ class BertModel(nn.Module):
         self.vocab_size = vocab_size
         self.pad_token_id = pad_token_id
         self.embeddings = Embeddings(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
-        self.layers = nn.ModuleList(EncoderLayer(config, attention=attention) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(
+            EncoderLayer(config, number=number, attention=attention) for number in range(config.num_hidden_layers)
+        )
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Encoded:
@@ -283,7 +292,7 @@ class BertWithClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.dropout = nn.Dropout(classifier_dropout)
+        self.dropout = Dropout(classifier_dropout, site=_SITES_OF_LAYER * config.num_hidden_layers + 1)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
 
 

@@ -1,0 +1,83 @@
+"""Dropout: the right share, the right mean, independent places, and the same compiled."""
+
+import pytest
+import torch
+
+import tiny
+from bertline.modeling.bert import BertForSequenceClassification
+from bertline.modeling.dropout import Dropout, dropout, random_levels
+
+ONES = torch.ones(200, 1003)  # no multiple of four elements
+
+
+@pytest.mark.parametrize("prob", [0.1, 0.5, 0.9])
+def test_the_share_is_dropped_and_the_mean_stays(prob):
+    torch.manual_seed(0)
+    dropped = dropout(ONES, prob)
+    assert (dropped == 0).float().mean().item() == pytest.approx(prob, abs=0.005)
+    assert dropped.mean().item() == pytest.approx(1, abs=0.02)
+    kept = dropped[dropped != 0]
+    assert (kept == kept[0]).all() and kept[0].item() == pytest.approx(1 / (1 - prob), rel=1e-3)
+
+
+def test_each_element_is_dropped_by_itself():
+    torch.manual_seed(0)
+    is_dropped = (dropout(ONES, 0.1) == 0).float()
+    # Neighbours share the bits of one draw, whole draws follow each other: neither tells anything of the next.
+    for shift in (1, 2, 3, 4, 1003):
+        both = (is_dropped.flatten()[shift:] * is_dropped.flatten()[:-shift]).mean().item()
+        assert both == pytest.approx(0.01, abs=0.002)
+    again = (dropout(ONES, 0.1) == 0).float()
+    assert (is_dropped * again).mean().item() == pytest.approx(0.01, abs=0.002)
+
+
+def test_all_levels_are_as_likely():
+    torch.manual_seed(0)
+    levels = random_levels(torch.empty(4_000_000), 0).int()
+    counts = torch.bincount((levels + (1 << 15)) >> 12, minlength=16)
+    assert counts.float().div(250_000).sub(1).abs().max() < 0.01
+    assert levels.min() == -(1 << 15) and levels.max() == (1 << 15) - 1
+
+
+def test_the_gradient_passes_where_the_value_did():
+    values = torch.ones(50, 50, requires_grad=True)
+    dropped = dropout(values, 0.3)
+    dropped.sum().backward()
+    assert torch.equal(values.grad, dropped.detach())
+
+
+def test_the_seed_decides():
+    def drawn(seed):
+        torch.manual_seed(seed)
+        return dropout(ONES, 0.1)
+
+    assert torch.equal(drawn(1), drawn(1))
+    assert not torch.equal(drawn(1), drawn(2))
+
+
+def test_outside_training_and_at_zero_nothing_is_done_and_nothing_drawn():
+    before = torch.random.get_rng_state()
+    assert Dropout(0.5).eval()(ONES) is ONES
+    assert Dropout(0.0)(ONES) is ONES
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_no_two_places_of_a_model_have_the_same_site():
+    config = tiny.model_config()
+    model = BertForSequenceClassification(config, vocab_size=20, pad_token_id=0, num_labels=2, classifier_dropout=0.1)
+    sites = [module.site for module in model.modules() if isinstance(module, Dropout)]
+    sites += [layer.dropout_site for layer in model.bert.layers]
+    assert len(sites) == len(set(sites)) == 2 + 3 * config.num_hidden_layers
+
+
+def test_compiled_places_drop_what_uncompiled_ones_drop():
+    def two_places(values):
+        return dropout(values, 0.2, site=1), dropout(values, 0.2, site=2)
+
+    values = torch.ones(30, 41)
+    torch.manual_seed(3)
+    expected = two_places(values)
+    torch.manual_seed(3)
+    found = torch.compile(two_places, backend="aot_eager")(values)
+    assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
+    assert not torch.equal(found[0], found[1])
