@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 T = TypeVar("T")
 _LINE_EVERY_S = 10.0
@@ -24,14 +22,29 @@ def warn(message: str) -> None:
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
+def can_draw() -> bool:
+    """Whether there is a terminal, and rich to draw on it: a bare image that only trains has none."""
+    return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
+
+
 def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:
     """Pass items on while showing how many have gone by, the time taken and the time left."""
     if total is None and isinstance(items, Sized):
         total = len(items)
-    return _bar(items, description, total) if sys.stdout.isatty() else _lines(items, description, total)
+    return _bar(items, description, total) if can_draw() else _lines(items, description, total)
 
 
 def _bar(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stdout)) as bar:
         task = bar.add_task(description, total=total)

@@ -6,11 +6,12 @@ import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from bertline.foundation.progress import can_draw, say
 
-from bertline.foundation.progress import say
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 
 class TrainingProgress:
@@ -33,7 +34,7 @@ class TrainingProgress:
         # The step and time that the pace is taken from: after the first step of this start, which compiles.
         self._pace_from: tuple[int, float] | None = None
         self._note = ""
-        self._bar = _bar() if shown and sys.stdout.isatty() else None
+        self._bar = _bar() if shown and can_draw() else None
         self._task = (
             self._bar.add_task(description, total=num_steps, completed=first_step, note="") if self._bar else None
         )
@@ -104,5 +105,8 @@ def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:
 
 
 def _bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
     return Progress(*columns, console=Console(file=sys.stdout))

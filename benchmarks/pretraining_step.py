@@ -1,0 +1,295 @@
+"""The speed of pretraining: bertline beside `transformers.BertForPreTraining` under the Hugging Face `Trainer`.
+
+    python benchmarks/pretraining_step.py --model mini --threads 2
+    python benchmarks/pretraining_step.py --model base --seq-len 512 --keep
+    python benchmarks/pretraining_step.py --model base --arms bertline --rounds 1 --set runtime.num_workers=8
+
+Needs torch, Lightning and transformers (with accelerate and PyYAML), and no more. All sides take optimizer steps on the
+same made-up sequences of full length, with the same model, dropout and number of sequences a step, on the same device:
+
+bertline  the engine as the stage pretrain runs it, with its order, masks, loader, optimizer and record of metrics
+plain     the Trainer as people run it: its defaults, which are fp32 and scores for the whole vocabulary everywhere
+tuned     the Trainer in bf16 where the hardware has it, SDPA without a mask, compiled, fused AdamW, loader workers
+
+Each side is a process that waits while another is timed. Rounds alternate, so that a busy machine slows all; the median
+over the rounds counts. What is counted is real tokens a second, from the end of one step to the end of a later one,
+loading included, compiling not. A product of two large matrices is timed in each round as well: `matmul_fraction` is
+the operations a second of bertline's model (`bertline.modeling.flops`) as a share of the product's, in the same number
+format. Peak memory is the GPU's where there is one, else that of the process. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bare_configuration import parse_changes, section
+from made_up_examples import MASK_PROB, write_made_up_examples
+
+from bertline.examples.masking import max_targets
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.flops import flops_per_token
+
+HERE = Path(__file__).parent
+ARMS = ("bertline", "plain", "tuned")
+VOCAB_SIZES = {"tiny": 8_192, "mini": 8_192, "base": 30_522, "large": 30_522, "m17": 50_368}
+STEPS_ON_CPU, STEPS_ON_GPU = 20, 50
+STEP_TOKENS_ON_CPU = 4_096
+STEP_TOKENS_ON_GPU = {"tiny": 65_536, "mini": 65_536, "base": 32_768, "large": 32_768, "m17": 65_536}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the rounds gave."""
+
+    facts: dict[str, Any]
+    """Device, number format, versions."""
+    rounds: dict[str, list[dict[str, float]]]
+    """By side; without those that failed."""
+    failures: dict[str, str]
+
+    def median(self, arm: str, name: str) -> float | None:
+        """None where the side was not measured."""
+        values = [one[name] for one in self.rounds.get(arm, [])]
+        return statistics.median(values) if values else None
+
+
+class Arm:
+    """A side: a process of step_arms.py."""
+
+    def __init__(self, name: str, *, threads: int, verbose: bool) -> None:
+        self.name = name
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "step_arms.py"), name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if verbose else subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"},
+            text=True,
+        )
+
+    def go(self, settings: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Let it warm up with the settings, then take a round each time; gives what it tells."""
+        assert self._process.stdin is not None and self._process.stdout is not None  # piped
+        with suppress(BrokenPipeError):  # where it has ended, the line below is empty
+            print(json.dumps(settings), file=self._process.stdin, flush=True)
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else {"failed": f"ended with status {self._process.wait()} (see --verbose)"}
+
+    def end(self) -> None:
+        """Let the process go."""
+        self._process.communicate()
+
+
+def main() -> None:
+    """Measure, print a table and the JSON line, and keep the record where that is asked for."""
+    arguments = _arguments()
+    config = model_config(arguments)
+    vocab_size = arguments.vocab_size or VOCAB_SIZES[arguments.model]
+    arms = [Arm(name, threads=arguments.threads, verbose=arguments.verbose) for name in ("matmul", *arguments.arms)]
+    try:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            write_made_up_examples(Path(folder), vocab_size=vocab_size, seq_len=arguments.seq_len)
+            measured = measure(arms, config, vocab_size, Path(folder), arguments)
+    finally:
+        for arm in arms:
+            arm.end()
+    figures = figures_of(measured, config, vocab_size, arguments)
+    if arguments.keep:
+        print(f"kept in {keep(figures, measured, arguments)}")
+    print(json.dumps(figures))
+
+
+def measure(
+    arms: list[Arm], config: ModelConfig, vocab_size: int, folder: Path, arguments: argparse.Namespace
+) -> Measured:
+    """Warm the sides up one by one, then take the rounds. Sets what the command line left open."""
+    settings = {
+        "model": asdict(config),
+        "vocab_size": vocab_size,
+        "seq_len": arguments.seq_len,
+        "peer_accumulation": arguments.peer_accumulation,
+        "rounds": arguments.rounds,
+        "precision": arguments.precision,
+        "device": arguments.device,
+        "threads": arguments.threads,
+        "folder": str(folder),
+        "changes": parse_changes(arguments.set),
+    }
+    matmul = arms[0]
+    facts = matmul.go({**settings, "batch_size": 1, "workers": 0, "steps": 1})
+    if "failed" in facts:
+        sys.exit(f"the matrix product: {facts['failed']}")
+    arguments.batch_size = arguments.batch_size or default_batch_size(facts["device_type"], arguments)
+    arguments.workers = default_workers(facts["device_type"]) if arguments.workers is None else arguments.workers
+    arguments.steps = arguments.steps or (STEPS_ON_CPU if facts["device_type"] == "cpu" else STEPS_ON_GPU)
+    print(
+        f"{facts['device']}, {facts['precision']}, {facts['threads']} threads, {facts['versions']}\n"
+        f"{arguments.model}: steps of {arguments.batch_size} sequences of {arguments.seq_len} tokens, "
+        f"dropout {config.hidden_dropout_prob}",
+        flush=True,
+    )
+    settings.update(batch_size=arguments.batch_size, workers=arguments.workers, steps=arguments.steps)
+    answers = {arm.name: arm.go(settings) for arm in arms[1:]}
+    failures = {name: answer["failed"] for name, answer in answers.items() if "failed" in answer}
+    rounds: dict[str, list[dict[str, float]]] = {}
+    for number in range(arguments.rounds):
+        for arm in arms:
+            if arm.name in failures:
+                continue
+            answer = arm.go()
+            if "failed" in answer:
+                failures[arm.name] = answer["failed"]
+                rounds.pop(arm.name, None)
+            else:
+                rounds.setdefault(arm.name, []).append(answer)
+                load = os.getloadavg()[0]
+                print(f"round {number + 1}, {_describe(arm.name, answer)} (load {load:.1f})", flush=True)
+    for name, failure in failures.items():
+        print(f"{name} is left out: {failure}", flush=True)
+    return Measured(facts, rounds, failures)
+
+
+def figures_of(
+    measured: Measured, config: ModelConfig, vocab_size: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """The last line."""
+    seq_len = arguments.seq_len
+    share = max_targets(seq_len, MASK_PROB) / seq_len
+    flops = flops_per_token(config, vocab_size=vocab_size, seq_len=seq_len, target_fraction=share)
+    speeds = {arm: measured.median(arm, "tokens_per_s") for arm in ARMS}
+    peaks = {arm: measured.median(arm, "peak_memory_bytes") for arm in ARMS}
+    product = measured.median("matmul", "flops_per_s")
+    assert product is not None  # there is no measuring without it
+    ours = speeds["bertline"]
+    waiting = measured.median("bertline", "data_wait_fraction")
+
+    def ratio(peer: str) -> float | None:
+        other = speeds[peer]
+        return round(ours / other, 2) if ours and other else None
+
+    return {
+        "device": measured.facts["device"],
+        "device_type": measured.facts["device_type"],
+        "precision": measured.facts["precision"],
+        "threads": measured.facts["threads"],
+        "model": arguments.model,
+        "seq_len": seq_len,
+        "vocab_size": vocab_size,
+        "batch_size": arguments.batch_size,
+        "dropout": config.hidden_dropout_prob,
+        "tokens_per_s": _rounded(ours),
+        "tokens_per_s_plain": _rounded(speeds["plain"]),
+        "tokens_per_s_tuned": _rounded(speeds["tuned"]),
+        "flops_per_token": flops,
+        "ratio_to_plain": ratio("plain"),
+        "ratio_to_tuned": ratio("tuned"),
+        "matmul_flops_per_s": product,
+        "matmul_fraction": round(ours * flops / product, 4) if ours else None,
+        "data_wait_fraction": None if waiting is None else round(waiting, 4),
+        "peak_memory_bytes": _rounded(peaks["bertline"]),
+        "peak_memory_bytes_plain": _rounded(peaks["plain"]),
+        "peak_memory_bytes_tuned": _rounded(peaks["tuned"]),
+        "left_out": measured.failures,
+    }
+
+
+def keep(figures: dict[str, Any], measured: Measured, arguments: argparse.Namespace) -> Path:
+    """Write the record: the figures, every round, and what is needed to take them again."""
+    record = {
+        **figures,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": arguments.commit or current_commit(),
+        "versions": measured.facts["versions"],
+        "arguments": {name: value for name, value in vars(arguments).items() if name not in ("keep", "commit")},
+        "rounds": measured.rounds,
+    }
+    device = "".join(letter if letter.isalnum() else "-" for letter in figures["device"].lower())
+    device = "-".join(part for part in device.split("-") if part)
+    path = Path(arguments.keep) / f"pretraining_step_{device}_{arguments.model}_{arguments.seq_len}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def current_commit() -> str | None:
+    """The commit of the working tree, `+` where it has been changed since; None outside a repository."""
+    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"])
+    try:
+        commit, changes = (
+            subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{commit}+" if changes else commit
+
+
+def model_config(arguments: argparse.Namespace) -> ModelConfig:
+    """The preset of conf/model; m17 is `mini` with seven layers."""
+    changes = {}
+    if arguments.dropout is not None:
+        changes = {"hidden_dropout_prob": arguments.dropout, "attention_probs_dropout_prob": arguments.dropout}
+    if arguments.model == "m17":
+        return section(ModelConfig, "model/mini", num_hidden_layers=7, **changes)
+    return section(ModelConfig, f"model/{arguments.model}", **changes)
+
+
+def default_batch_size(device_type: str, arguments: argparse.Namespace) -> int:
+    """Sequences a step that keep the device busy and fit it."""
+    tokens = STEP_TOKENS_ON_CPU if device_type == "cpu" else STEP_TOKENS_ON_GPU[arguments.model]
+    return max(1, tokens // arguments.seq_len)
+
+
+def default_workers(device_type: str) -> int:
+    """Loader processes: a GPU's step is short, and its host has cores to spare."""
+    return 2 if device_type == "cpu" else max(2, min(8, (os.cpu_count() or 1) - 2))
+
+
+def _describe(name: str, answer: dict[str, float]) -> str:
+    if name == "matmul":
+        return f"{name:8s} {answer['flops_per_s'] / 1e12:12.3f} TFLOP/s"
+    return (
+        f"{name:8s} {answer['tokens_per_s']:12,.0f} tokens/s, {1e3 * answer['step_s']:.1f} ms a step, "
+        f"{answer['data_wait_fraction']:.1%} waiting for data, {answer['peak_memory_bytes'] / 2**30:.2f} GiB"
+    )
+
+
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", choices=tuple(VOCAB_SIZES), default="mini")
+    parser.add_argument("--seq-len", type=int, default=128)
+    parser.add_argument("--vocab-size", type=int, help="without it, what belongs to the model")
+    parser.add_argument("--batch-size", type=int, default=0, help="sequences a step; without it, by device and model")
+    parser.add_argument("--peer-accumulation", type=int, default=1, help="parts of a step in plain and tuned")
+    parser.add_argument("--dropout", type=float, help="of all sides; without it, what the model's preset says (0.1)")
+    parser.add_argument("--steps", type=int, default=0, help="timed steps a round; without it, by device")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--workers", type=int, help="loader processes of bertline and tuned; without it, by device")
+    parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="of bertline")
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--set", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help="bertline's configuration")
+    parser.add_argument("--keep", nargs="?", const=str(HERE / "results"), help="write the record to this folder")
+    parser.add_argument("--commit", help="of the code, where there is no repository to ask")
+    parser.add_argument("--verbose", action="store_true", help="show what the sides print")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""One side of pretraining_step.py: a process that trains without end, and takes timed rounds when it is told to.
+
+Every side keeps a process of its own for the whole benchmark, so that none meets another's allocator, threads or
+compiled code, and all but one of them stand still at any time. The settings on standard input start the warm-up, each
+further line a round; a line of JSON on standard output tells that it is over and what it took.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from bare_configuration import build, section
+
+from bertline.foundation.manifests import versions_of
+from bertline.modeling.config import ModelConfig
+from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
+from bertline.training.devices import Machine, resolve_machine
+from bertline.training.matmul_rate import matmul_rate
+
+_WARMUP_STEPS = 3
+"""Before the first round: the first steps compile."""
+_UNTIMED_STEPS = 2
+"""At the start of each round: the device has stood still."""
+_BATCHES_AHEAD = 4
+"""Of each loader process, on both sides (`pretraining.data` has its own)."""
+_NEVER = 1_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmSettings:
+    """What one side measures."""
+
+    arm: str
+    """bertline, plain, tuned or matmul."""
+    model: dict[str, Any]
+    vocab_size: int
+    seq_len: int
+    batch_size: int
+    """Sequences an optimizer step."""
+    peer_accumulation: int
+    """Parts that plain and tuned compute a step's batch in."""
+    steps: int
+    """Timed steps a round."""
+    rounds: int
+    precision: str
+    workers: int
+    device: str
+    threads: int
+    folder: str
+    """Has `examples/` and `tokenizer/`."""
+    changes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Of bertline's sections."""
+
+    @property
+    def num_steps(self) -> int:
+        """All that are taken."""
+        return _WARMUP_STEPS + self.rounds * (self.num_untimed_steps + self.steps)
+
+    @property
+    def num_untimed_steps(self) -> int:
+        """At the start of each round: those whose batches were made while the side stood still do not count."""
+        return _UNTIMED_STEPS + (0 if self.arm == "plain" else _BATCHES_AHEAD * self.workers)
+
+
+class RoundsOver(BaseException):
+    """No further round is wanted; no `except Exception` on the way holds it up."""
+
+
+class Port:
+    """Talks with the benchmark. What libraries print goes to standard error instead."""
+
+    def __init__(self) -> None:
+        self._out = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+
+    def tell(self, **content: Any) -> None:
+        """One line of JSON."""
+        print(json.dumps(content), file=self._out, flush=True)
+
+    def wait(self) -> str:
+        """Stand still until the next line comes.
+
+        Raises:
+            RoundsOver: None will come.
+        """
+        line = sys.stdin.readline()
+        if not line:
+            raise RoundsOver
+        return line
+
+
+class Gate:
+    """Lets steps go by, holds training up between rounds, and times rounds."""
+
+    def __init__(self, port: Port, settings: ArmSettings, machine: Machine) -> None:
+        from bertline.pretraining.callbacks import peak_memory_bytes
+
+        self._port = port
+        self._settings = settings
+        self._machine = machine
+        self._peak_memory_bytes: Callable[[], int] = lambda: peak_memory_bytes(machine.device)
+        self._waited_s = 0.0
+        self._step_ended = time.perf_counter()
+        self._rounds = self._take_rounds()
+        self._left = next(self._rounds)
+
+    def before_step(self) -> None:
+        """A batch has come."""
+        self._waited_s += time.perf_counter() - self._step_ended
+
+    def after_step(self) -> None:
+        """A step has been taken, or at least been given to the device."""
+        self._left -= 1
+        if not self._left:
+            self._left = next(self._rounds)
+        self._step_ended = time.perf_counter()
+
+    def _take_rounds(self) -> Iterator[int]:
+        """Yields how many steps are to go by next."""
+        settings = self._settings
+        yield _WARMUP_STEPS
+        self._synchronize()
+        self._port.tell(**facts_of(self._machine))
+        while True:
+            self._stand_still()
+            yield settings.num_untimed_steps
+            self._synchronize()
+            self._waited_s, started = 0.0, time.perf_counter()
+            yield settings.steps
+            self._synchronize()
+            seconds = time.perf_counter() - started
+            self._port.tell(
+                tokens_per_s=settings.steps * settings.batch_size * settings.seq_len / seconds,
+                step_s=seconds / settings.steps,
+                data_wait_fraction=self._waited_s / seconds,
+                peak_memory_bytes=self._peak_memory_bytes(),
+            )
+
+    def _stand_still(self) -> None:
+        if self._machine.device.type == "cuda":
+            torch.cuda.empty_cache()  # so that the others find room
+        self._port.wait()
+
+    def _synchronize(self) -> None:
+        if self._machine.device.type == "cuda":
+            torch.cuda.synchronize()
+
+
+def main() -> None:
+    """Take the side that the first argument names."""
+    port = Port()
+    import_side(sys.argv[1])
+    try:
+        settings = ArmSettings(arm=sys.argv[1], **json.loads(port.wait()))
+        runtime = runtime_of(settings)
+        machine = resolve_machine(runtime, precision_of(settings))
+        match settings.arm:
+            case "matmul":
+                multiply_matrices(port, machine)
+            case "bertline":
+                train_bertline(settings, runtime, Gate(port, settings, machine))
+            case _:
+                train_peer(settings, machine, Gate(port, settings, machine))
+    except RoundsOver:
+        os._exit(0)  # nothing is to be kept, and taking down compilers and loaders in good order takes seconds
+    except torch.OutOfMemoryError as error:
+        port.tell(failed=f"out of memory: {str(error).splitlines()[0]}")
+    except (Exception, SystemExit) as error:
+        port.tell(failed=f"{type(error).__name__}: {error}")
+        raise
+
+
+def import_side(arm: str) -> None:
+    """Import what the side needs: all sides do so at once, while the rest of their start is one by one."""
+    if arm == "bertline":
+        import bertline.pretraining.run  # noqa: F401
+    elif arm != "matmul":
+        import hugging_face_peer  # noqa: F401
+
+
+def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) -> None:
+    """The whole engine, as the stage pretrain runs it."""
+    import pytorch_lightning as pl
+
+    from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
+    from bertline.pretraining.job import PretrainJob
+    from bertline.pretraining.run import run_pretraining
+
+    class StepGate(pl.Callback):
+        def on_train_batch_start(self, *_: Any) -> None:
+            gate.before_step()
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            gate.after_step()
+
+    folder, changes = Path(settings.folder), settings.changes
+    optimizer, schedule = changes.get("optimizer", {}), changes.get("schedule", {})
+    pretrain = {
+        "phases": [{"steps": _NEVER, "max_length": settings.seq_len, "global_batch_size": settings.batch_size}],
+        "precision": settings.precision,
+        "validate_every_steps": _NEVER,
+        "validation_sequences": 1,
+        "checkpoint_every_steps": _NEVER,
+        "film_strip": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
+    }
+    job = PretrainJob(
+        model=build(ModelConfig, settings.model),
+        objective=section(ObjectiveConfig, "objective/mlm_nsp", **changes.get("objective", {})),
+        optimizer=section(OptimizerConfig, f"optimizer/{optimizer.get('kind', 'adamw')}", **optimizer),
+        schedule=section(ScheduleConfig, f"schedule/{schedule.get('kind', 'linear')}", **schedule),
+        pretrain=section(PretrainConfig, "pretrain/default", **{**pretrain, **changes.get("pretrain", {})}),
+        runtime=runtime,
+        examples_folder=folder / "examples",
+        tokenizer_folder=folder / "tokenizer",
+        run_folder=folder / "run",
+    )
+    run_pretraining(job, callbacks=[StepGate()])
+
+
+def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
+    """The Hugging Face Trainer: `plain` with its defaults, `tuned` with all that makes it fast."""
+    import transformers
+    from hugging_face_peer import StoredSequences, masking_collator, peer_config, require_accelerate, without_mask
+    from made_up_examples import MASK_PROB
+
+    from bertline.examples.store import ExampleStore
+
+    class StepGate(transformers.TrainerCallback):
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            gate.before_step()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            gate.after_step()
+
+    require_accelerate()
+    tuned = settings.arm == "tuned"
+    folder, num_steps = Path(settings.folder), settings.num_steps + 1  # one more: the rounds end, not the training
+    config = peer_config(build(ModelConfig, settings.model), vocab_size=settings.vocab_size)
+    if tuned:
+        config._attn_implementation = "sdpa"
+    collate = masking_collator(folder / "tokenizer", mask_prob=MASK_PROB)
+    trainer = transformers.Trainer(
+        model=transformers.BertForPreTraining(config),
+        args=transformers.TrainingArguments(
+            output_dir=str(folder / f"run-{settings.arm}"),
+            use_cpu=machine.device.type == "cpu",
+            per_device_train_batch_size=settings.batch_size // settings.peer_accumulation,
+            gradient_accumulation_steps=settings.peer_accumulation,
+            max_steps=num_steps,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            **(tuned_options(settings, machine) if tuned else {}),
+        ),
+        data_collator=without_mask(collate) if tuned else collate,
+        train_dataset=StoredSequences(
+            ExampleStore.open(folder / "examples", "train", settings.seq_len),
+            num_items=num_steps * settings.batch_size,
+            special_tokens_mask=tuned,
+        ),
+        callbacks=[StepGate()],
+    )
+    trainer.train()
+
+
+def tuned_options(settings: ArmSettings, machine: Machine) -> dict[str, Any]:
+    """What makes the Trainer fast."""
+    return {
+        "bf16": machine.precision == "bf16",
+        "torch_compile": machine.compile,
+        "optim": "adamw_torch_fused",
+        "dataloader_num_workers": settings.workers,
+        "dataloader_prefetch_factor": _BATCHES_AHEAD if settings.workers else None,
+        "logging_nan_inf_filter": False,  # it waits for the device in every step
+        "remove_unused_columns": False,
+    }
+
+
+def multiply_matrices(port: Port, machine: Machine) -> None:
+    """The rate of a large matrix product, to hold the others against: the median over a second."""
+    port.tell(**facts_of(machine))
+    while True:
+        port.wait()
+        port.tell(flops_per_s=matmul_rate(machine.device, machine.precision, for_s=1.0))
+
+
+def runtime_of(settings: ArmSettings) -> RuntimeConfig:
+    """The runtime section, with what the command line says."""
+    values = {"device": settings.device, "num_threads": settings.threads, "num_workers": settings.workers}
+    return section(RuntimeConfig, "runtime/default", **{**values, **settings.changes.get("runtime", {})})
+
+
+def precision_of(settings: ArmSettings) -> Any:
+    """Only bertline, and the matrix product that it is held against, can be told."""
+    return {"plain": "fp32", "tuned": "auto"}.get(settings.arm, settings.precision)
+
+
+def facts_of(machine: Machine) -> dict[str, Any]:
+    """Device, number format and versions, for the record."""
+    libraries = versions_of("torch", "pytorch-lightning", "transformers")
+    return {
+        "device": device_name(machine.device),
+        "device_type": machine.device.type,
+        "precision": machine.precision,
+        "compiled": machine.compile,
+        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version(), "cuda": torch.version.cuda, **libraries},
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's or the processor's own name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    main()
