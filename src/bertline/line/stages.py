@@ -73,7 +73,7 @@ STAGES = (
     Stage(
         name="pretrain",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
-        modules=("bertline.pretraining.run",),
+        modules=("bertline.pretraining.run", "bertline.pretraining.linear_probe"),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
         output="artifacts/pretrain",
         versions=("torch", "tokenizers"),

@@ -63,25 +63,25 @@ def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str,
 
 
 def _pretrain(config: LineConfig, inputs: dict[str, Path], folder: Path) -> dict[str, float]:
+    from bertline.pretraining.linear_probe import linear_probes
     from bertline.pretraining.run import PretrainJob, run_pretraining
     from bertline.tokenization.resolve import resolve_folder
 
     start, extends = config.pretrain.start_from, config.pretrain.extends
-    return run_pretraining(
-        PretrainJob(
-            model=config.model,
-            objective=config.objective,
-            optimizer=config.optimizer,
-            schedule=config.schedule,
-            pretrain=config.pretrain,
-            runtime=config.runtime,
-            examples_folder=inputs["examples"],
-            tokenizer_folder=inputs["tokenizer"],
-            run_folder=folder,
-            start_from_folder=resolve_folder(start, config.pretrain.start_from_revision) if start else None,
-            extend_from=folder.parent / extends if extends else None,
-        )
+    job = PretrainJob(
+        model=config.model,
+        objective=config.objective,
+        optimizer=config.optimizer,
+        schedule=config.schedule,
+        pretrain=config.pretrain,
+        runtime=config.runtime,
+        examples_folder=inputs["examples"],
+        tokenizer_folder=inputs["tokenizer"],
+        run_folder=folder,
+        start_from_folder=resolve_folder(start, config.pretrain.start_from_revision) if start else None,
+        extend_from=folder.parent / extends if extends else None,
     )
+    return run_pretraining(job, make_probes=linear_probes(job))
 
 
 def _sweep(task_name: str, config: LineConfig, inputs: dict[str, Path], folder: Path) -> dict[str, float]:

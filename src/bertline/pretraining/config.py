@@ -54,6 +54,21 @@ class FilmStripConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LinearProbeConfig:
+    """What a linear classifier reads off the frozen encoder's vectors, measured while the model learns."""
+
+    every_steps: int
+    max_sentences: int
+    """Most held-out sentences that are encoded; a classifier is fitted on two thirds and scored on the others."""
+
+    def __post_init__(self) -> None:
+        if self.every_steps < 1 or self.max_sentences < 1:
+            raise ValueError(
+                f"every_steps and max_sentences must be at least 1, found {self.every_steps} and {self.max_sentences}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainConfig:
     """MLM/NSP pretraining; optimizer, schedule, model and objective are sections of their own."""
 
@@ -75,6 +90,8 @@ class PretrainConfig:
     checkpoint_every_steps: int
     keep_checkpoints: int
     film_strip: FilmStripConfig
+    linear_probe: LinearProbeConfig | None
+    """None: no linear probe."""
 
     def __post_init__(self) -> None:
         if not self.phases:

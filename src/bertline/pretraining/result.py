@@ -16,7 +16,7 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer
 
-_HEADLINES = ("train/loss", "val/mlm_loss", "val/mlm_accuracy", "val/nsp_loss", "val/nsp_accuracy")
+_HEADLINES = ("train/loss", "val/mlm_loss", "val/mlm_accuracy", "val/nsp_loss", "val/nsp_accuracy", "probe/")
 
 
 def write_latest(job: PretrainJob, model: BertForPreTraining) -> None:
@@ -53,7 +53,7 @@ def headline_figures(job: PretrainJob, model: BertForPreTraining, totals: dict[s
     `perf/tokens_per_s` is the median over the rows of metrics.jsonl: compiling and a busy minute do not count.
     """
     rows = [row.metrics for row in read_metrics(job.metrics_path)]
-    last = {key: value for row in rows for key, value in row.items() if key in _HEADLINES}
+    last = {key: value for row in rows for key, value in row.items() if key.startswith(_HEADLINES)}
     length = str(Plan.of(job.pretrain).place(job.pretrain.num_steps - 1).max_length)
     return {
         **last,

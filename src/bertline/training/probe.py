@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
+
+from bertline.modeling.bert import BertForPreTraining
+from bertline.training.devices import Machine
 
 
 class Probe(Protocol):
@@ -22,6 +25,11 @@ class Probe(Protocol):
     def keep_up_to(self, step: int) -> None:
         """Drop own records after `step`: training goes on from there and makes them again."""
         ...
+
+
+MakeProbe = Callable[[BertForPreTraining, Machine], Probe]
+"""Makes a probe of the model that is about to be trained, on the device where it will be. This is how whoever starts a
+run hands one in."""
 
 
 def is_due(probe: Probe, step: int, num_steps: int) -> bool:

@@ -1,0 +1,193 @@
+"""Held-out sentences to probe an encoder with: a third as they are, the others spoilt in two ways. No labels needed.
+
+Two probing tasks of Conneau et al. 2018 need nothing but text. In *bigram shift* two neighbouring words have changed
+places; in *semantic odd man out* one word has become another. Whoever reads the words without their order, or only how
+frequent they are, is at chance in both.
+
+References:
+    Conneau et al., What you can cram into a single vector (arXiv 1805.01070), section 2.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+
+from bertline.examples.store import Array, ExampleStore
+from bertline.foundation.seeds import generator
+from bertline.pretraining.order import shuffled
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import CONTINUATION
+
+Kind = Literal["as_is", "bigram_shift", "odd_word"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+Word = tuple[int, ...]
+"""The ids of a word's pieces."""
+Sentence = tuple[Word, ...]
+
+# The paper's sentences have 5 to 28 words (section 2).
+_FEWEST_WORDS, _MOST_WORDS = 5, 28
+_SENTENCE_ENDS = frozenset(".!?。！？।؟")
+_TRAIN_SHARE = 2 / 3
+_ALIKE_RANKS = 10
+"""A word is replaced by one at most so many ranks more or less frequent: its frequency must not give it away."""
+_EXAMPLES_AT_ONCE = 256
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProbingSentences:
+    """Sentences with what was done to each, those to fit on first."""
+
+    sentences: tuple[Sentence, ...]
+    kinds: Array
+    """[N] index into `KINDS`; as many of each, give or take one, before and after `num_train`."""
+    num_train: int
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+
+def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentences: int) -> ProbingSentences:
+    """Draw sentences and spoil two thirds of them: a pure function of the examples.
+
+    Sentences to fit on come from the first two thirds of the examples, those to score on from the rest: the examples
+    stand in the order of their documents, so the two share at most the document at the border. No sentence is used
+    twice, and each could have been spoilt in either way.
+
+    Args:
+        store: Held-out examples. Sentences are cut from segment A; segment B is often a random one of another place.
+        tokenizer: That encoded them.
+        max_sentences: Most sentences of all three kinds together.
+
+    Returns:
+        Fewer than `max_sentences` where the text has no more.
+    """
+    words = _Words(tokenizer)
+    border = round(len(store) * _TRAIN_SHARE)
+    wanted = round(max_sentences * _TRAIN_SHARE)
+    seen: set[Sentence] = set()
+    train = _gather(store, range(border), words, wanted, seen)
+    test = _gather(store, range(border, len(store)), words, max_sentences - wanted, seen)
+    alike = _AlikeWords([*train, *test], words, seed=store.manifest["seed"])
+    parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
+    rng = generator(store.manifest["seed"], "probing sentences")
+    spoilt, kinds = [], []
+    for part in parts:
+        for index, sentence in enumerate(part):
+            kind = index % len(KINDS)
+            kinds.append(kind)
+            spoilt.append(_spoilt(sentence, KINDS[kind], words, alike, rng))
+    return ProbingSentences(sentences=tuple(spoilt), kinds=np.array(kinds, dtype=np.int64), num_train=len(parts[0]))
+
+
+def with_neighbours_swapped(sentence: Sentence, places: Sequence[int], rng: np.random.Generator) -> Sentence:
+    """The sentence with the word at one of `places` behind its right neighbour.
+
+    Example:
+        >>> with_neighbours_swapped(((5,), (6, 7), (8,)), [1], np.random.default_rng(0))
+        ((5,), (8,), (6, 7))
+    """
+    at = int(rng.choice(places))
+    return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
+
+
+class _Words:
+    """What the vocabulary says about words."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._continues = [piece.startswith(CONTINUATION) and piece != CONTINUATION for piece in tokenizer.pieces]
+        self._plain = [
+            index not in tokenizer.special_ids and any(character.isalnum() for character in piece)
+            for index, piece in enumerate(tokenizer.pieces)
+        ]
+        self._ends = frozenset(index for index, piece in enumerate(tokenizer.pieces) if piece in _SENTENCE_ENDS)
+
+    def is_plain(self, word: Word) -> bool:
+        """Whether it is a word and neither punctuation nor unknown."""
+        return self._plain[word[0]]
+
+    def of(self, ids: Sequence[int]) -> list[Word]:
+        """Pieces joined to words."""
+        starts = [index for index, piece in enumerate(ids) if not index or not self._continues[piece]]
+        return [tuple(ids[start:stop]) for start, stop in pairwise([*starts, len(ids)])]
+
+    def sentences(self, segment: Sequence[int]) -> Iterator[Sentence]:
+        """A segment cut behind closing punctuation, and behind `_MOST_WORDS` words where there is none."""
+        sentence: list[Word] = []
+        for word in self.of(segment):
+            sentence.append(word)
+            if word[-1] in self._ends or len(sentence) == _MOST_WORDS:
+                yield tuple(sentence)
+                sentence = []
+        yield tuple(sentence)
+
+    def swappable(self, sentence: Sentence) -> list[int]:
+        """Where a word and its right neighbour are plain and different."""
+        return [
+            at
+            for at, (word, right) in enumerate(pairwise(sentence))
+            if word != right and self.is_plain(word) and self.is_plain(right)
+        ]
+
+
+class _AlikeWords:
+    """For each plain word that occurs more than once, others of about its frequency and as many pieces."""
+
+    def __init__(self, sentences: Sequence[Sentence], words: _Words, *, seed: int) -> None:
+        counts = Counter(word for sentence in sentences for word in sentence if words.is_plain(word))
+        repeated = sorted(word for word, count in counts.items() if count > 1)
+        # Words equally frequent stand in random order: neighbours in the vocabulary are often spelt alike.
+        order = generator(seed, "ranks of words").permutation(len(repeated))
+        by_frequency = sorted((repeated[index] for index in order), key=lambda word: -counts[word])
+        self._ranked: dict[int, list[Word]] = {}
+        self._ranks: dict[Word, int] = {}
+        for word in by_frequency:
+            same_length = self._ranked.setdefault(len(word), [])
+            self._ranks[word] = len(same_length)
+            same_length.append(word)
+
+    def __contains__(self, word: Word) -> bool:
+        return word in self._ranks and len(self._ranked[len(word)]) > 1
+
+    def another(self, word: Word, rng: np.random.Generator) -> Word:
+        """Another word as frequent, give or take `_ALIKE_RANKS` ranks."""
+        ranked, rank = self._ranked[len(word)], self._ranks[word]
+        near = range(max(0, rank - _ALIKE_RANKS), min(len(ranked), rank + _ALIKE_RANKS + 1))
+        return ranked[int(rng.choice([other for other in near if other != rank]))]
+
+
+def _gather(store: ExampleStore, region: range, words: _Words, wanted: int, seen: set[Sentence]) -> list[Sentence]:
+    """At most `wanted` new sentences of a region of the examples, drawn in random order."""
+    found: list[Sentence] = []
+    seed = store.manifest["seed"]
+    for start in range(0, len(region), _EXAMPLES_AT_ONCE):
+        positions = np.arange(start, min(start + _EXAMPLES_AT_ONCE, len(region)))
+        for index in shuffled(positions, len(region), seed=seed, epoch=0).tolist():
+            if len(found) == wanted:
+                return found
+            example = store[region[index]]
+            segment = example.input_ids[1 : bisect.bisect_left(example.token_type_ids.tolist(), 1) - 1]
+            for sentence in words.sentences(segment.tolist()):
+                usable = len(sentence) >= _FEWEST_WORDS and sentence not in seen and words.swappable(sentence)
+                if usable and len(found) < wanted:
+                    seen.add(sentence)
+                    found.append(sentence)
+    return found
+
+
+def _spoilt(sentence: Sentence, kind: Kind, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
+    match kind:
+        case "as_is":
+            return sentence
+        case "bigram_shift":
+            return with_neighbours_swapped(sentence, words.swappable(sentence), rng)
+        case "odd_word":
+            at = int(rng.choice([index for index, word in enumerate(sentence) if word in alike]))
+            return (*sentence[:at], alike.another(sentence[at], rng), *sentence[at + 1 :])
