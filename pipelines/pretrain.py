@@ -15,9 +15,10 @@ from composition import recipe
 def main(composed: dict[str, Any]) -> None:
     """Pretrain, or go on with a pretraining that was stopped."""
     with open_stage("pretrain", composed) as stage:
+        # The film strip quotes sentences of the configuration, which are the user's own (see tracking.log_text).
+        stage.record.follow_artifact(stage.folder / "film_strip.txt", contains_text=True)
         metrics = stage.work()
-        # The film strip quotes sentences of the configuration, not the user's text.
-        stage.record.log_artifact(stage.folder / "film_strip.jsonl", contains_text=False)
+        stage.record.log_artifact(stage.folder / "film_strip.jsonl", contains_text=True)
         stage.finish(metrics)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import write_atomically
+from bertline.foundation.files import append_lines, write_atomically
 from bertline.modeling.bert import BertForPreTraining
 from bertline.pretraining.config import FilmStripConfig
 from bertline.tokenization.tokenizer import Tokenizer
@@ -20,6 +21,8 @@ from bertline.training.evaluating import evaluating
 
 class FilmStripProbe:
     """Appends a frame to `film_strip.jsonl`: for each sentence the likeliest pieces at its first blank.
+
+    Beside it lies `film_strip.txt`, the whole strip for people, written anew with every frame.
 
     Args:
         model: The model that is trained.
@@ -47,8 +50,8 @@ class FilmStripProbe:
                 {"step": step, "sentence": sentence, "guesses": self._guesses(*inputs)}
                 for sentence, inputs in zip(self._config.sentences, self._inputs, strict=True)
             ]
-            with self._path.open("a", encoding="utf-8") as handle:
-                handle.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            append_lines(self._path, [json.dumps(row, ensure_ascii=False) for row in rows])
+            self._write_text()
         return {}
 
     def keep_up_to(self, step: int) -> None:
@@ -56,6 +59,10 @@ class FilmStripProbe:
         if self._machine.ranks.is_first and self._path.exists():
             rows = [row for row in read_film_strip(self._path) if row["step"] <= step]
             write_atomically(self._path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+            self._write_text()
+
+    def _write_text(self) -> None:
+        write_atomically(self._path.with_suffix(".txt"), film_strip_text(read_film_strip(self._path)))
 
     def _guesses(self, input_ids: Tensor, position: int) -> list[list[Any]]:
         """The likeliest pieces and their probabilities, likeliest first."""
@@ -84,6 +91,22 @@ class FilmStripProbe:
                 f"(model.max_position_embeddings): {sentence!r}. Shorten it."
             )
         return torch.tensor([ids]), ids.index(tokenizer.mask_id)
+
+
+def film_strip_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """A film strip for people: each sentence with its guesses, the newest first.
+
+    Example:
+        >>> guesses = [["list", 0.5], ["##s", 0.031]]
+        >>> print(film_strip_text([{"step": 1000, "sentence": "A [MASK].", "guesses": guesses}]), end="")
+        A [MASK].
+             1,000  list 50 %  ##s 3 %
+    """
+    strips: dict[str, list[str]] = {}
+    for row in rows:
+        guesses = "  ".join(f"{token} {100 * probability:.0f} %" for token, probability in row["guesses"])
+        strips.setdefault(row["sentence"], []).append(f"{row['step']:>10,}  {guesses}\n")
+    return "\n".join(f"{sentence}\n{''.join(reversed(frames))}" for sentence, frames in strips.items())
 
 
 def read_film_strip(path: Path) -> list[dict[str, Any]]:

@@ -45,6 +45,11 @@ class PretrainJob:
         return self.run_folder / "film_strip.jsonl"
 
     @property
+    def film_strip_text_path(self) -> Path:
+        """The same for people."""
+        return self.film_strip_path.with_suffix(".txt")
+
+    @property
     def latest_folder(self) -> Path:
         """A model folder of the newest weights, to look into a run in progress."""
         return self.run_folder / "latest"

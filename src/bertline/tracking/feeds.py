@@ -130,3 +130,27 @@ class MetricsFeed:
         if key not in self._sent:
             self._sent[key] = self._store.known_steps(self._run_id, key) if key in self._first_keys else set()
         return self._sent[key]
+
+
+class ArtifactFeed:
+    """Attaches a file to one run, again whenever it has been written anew: it takes the place of the one before."""
+
+    def __init__(self, store: Store, run_id: str, path: Path) -> None:
+        self._store, self._run_id, self._path = store, run_id, path
+        self._attached: tuple[int, int] | None = None
+
+    def poll(self) -> None:
+        """Attach it if it is new."""
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return
+        version = (status.st_ino, status.st_mtime_ns)
+        if version != self._attached:
+            with refusals():
+                self._store.client.log_artifact(self._run_id, str(self._path))
+            self._attached = version
+
+    def close(self) -> None:
+        """Attach what was written last."""
+        self.poll()

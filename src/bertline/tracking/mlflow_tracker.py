@@ -13,7 +13,7 @@ from bertline.foundation.progress import say, warn
 from bertline.tracking.addresses import is_local, masked
 from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.feeds import MetricsFeed
+from bertline.tracking.feeds import ArtifactFeed, MetricsFeed
 from bertline.tracking.inputs import dataset_inputs
 from bertline.tracking.outbox import Outbox, RefusedError
 from bertline.tracking.registry import register_folder
@@ -21,6 +21,8 @@ from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
 from bertline.tracking.tracker import StageRun, Tracker, status_after
 from bertline.tracking.trials import TrialsFeed
 from bertline.tracking.values import flatten
+
+_Feed = MetricsFeed | TrialsFeed | ArtifactFeed
 
 LINE_TAG = "bertline.line_key"
 STAGE_TAG = "bertline.stage"
@@ -128,9 +130,6 @@ class MlflowTracker(Tracker):
 
     def put_artifact(self, run_id: Callable[[], str], path: Path, *, contains_text: bool) -> None:
         """Queue a file or folder, unless it has the user's text and that must stay here."""
-        if contains_text and not self._sends_text:
-            say(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
-            return
 
         def send() -> None:
             if path.is_dir():
@@ -138,7 +137,15 @@ class MlflowTracker(Tracker):
             else:
                 self.store.client.log_artifact(run_id(), str(path))
 
-        self.put(send)
+        if self.may_send(path, contains_text=contains_text):
+            self.put(send)
+
+    def may_send(self, path: Path, *, contains_text: bool) -> bool:
+        """Whether a file may go to where runs are recorded; says so where it may not."""
+        allowed = self._sends_text or not contains_text
+        if not allowed:
+            say(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
+        return allowed
 
     def _open_line(self, line_key: str, tags: Mapping[str, str]) -> None:
         run_id = self.store.find_or_create_run({LINE_TAG: line_key}, f"line {line_key[:10]}", {})
@@ -152,7 +159,7 @@ class MlflowStageRun(StageRun):
 
     def __init__(self, tracker: MlflowTracker) -> None:
         self._tracker = tracker
-        self._feeds: list[MetricsFeed | TrialsFeed] = []
+        self._feeds: list[_Feed] = []
         self._followed: list[Path] = []
         self._monitor: Any = None
 
@@ -177,6 +184,10 @@ class MlflowStageRun(StageRun):
 
     def follow_events(self, events_jsonl: Path) -> None:
         self._follow(lambda: TrialsFeed(self._tracker.store, _known(self.run_id), events_jsonl))
+
+    def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
+        if self._tracker.may_send(path, contains_text=contains_text):
+            self._follow(lambda: ArtifactFeed(self._tracker.store, _known(self.run_id), path))
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
         # A figure with the name of a curve would be one more point on it.
@@ -211,7 +222,7 @@ class MlflowStageRun(StageRun):
         self._tracker.put(lambda: self._tracker.store.set_status(_known(self.run_id), status))
         self._tracker.outbox.flush()
 
-    def _follow(self, make: Callable[[], MetricsFeed | TrialsFeed]) -> None:
+    def _follow(self, make: Callable[[], _Feed]) -> None:
         def start() -> None:
             feed = make()
             self._feeds.append(feed)

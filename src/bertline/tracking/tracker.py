@@ -29,6 +29,12 @@ class StageRun:
     def follow_events(self, events_jsonl: Path) -> None:
         """Make a nested run from each of the sweep's trials and repetitions as they end, each once."""
 
+    def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
+        """Attach a file as it is now, and again whenever it is written anew, until the stage ends.
+
+        With `contains_text` it goes to a server elsewhere only if `log_text` allows.
+        """
+
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
         """The stage's headline figures, once it is done; one with the name of a followed curve gets `final/` before."""
 

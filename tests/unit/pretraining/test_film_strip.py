@@ -5,7 +5,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import FilmStripConfig
-from bertline.pretraining.film_strip import FilmStripProbe, read_film_strip
+from bertline.pretraining.film_strip import FilmStripProbe, film_strip_text, read_film_strip
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
@@ -57,7 +57,21 @@ def test_frames_after_a_step_are_dropped_and_a_torn_line_with_them(make_probe, t
 
 def test_other_ranks_write_nothing(make_probe, tmp_path):
     make_probe("the [MASK] sat.", rank=1).probe(0)
-    assert not (tmp_path / "film_strip.jsonl").exists()
+    assert not list(tmp_path.glob("film_strip.*"))
+
+
+def test_the_strip_for_people_holds_what_the_records_hold(make_probe, tmp_path):
+    probe = make_probe("the [MASK] sat.", "the cat [MASK].")
+    for step in (0, 5, 10):
+        probe.probe(step)
+    text = (tmp_path / "film_strip.txt").read_text()
+    assert text == film_strip_text(read_film_strip(tmp_path / "film_strip.jsonl"))
+    first, second = text.split("\n\n")
+    assert [line.split()[0] for line in first.splitlines()] == ["the", "10", "5", "0"]
+    assert second.startswith("the cat [MASK].")
+    probe.keep_up_to(5)
+    text = (tmp_path / "film_strip.txt").read_text()
+    assert [line.split()[0] for line in text.split("\n\n")[0].splitlines()] == ["the", "5", "0"]
 
 
 def test_a_sentence_longer_than_the_model_is_an_error(make_probe):

@@ -13,6 +13,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
+from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import MlflowTracker
@@ -327,7 +328,53 @@ def test_the_users_text_stays_here_unless_allowed(
         assert ("pretrain.film_strip.sentences" in run.data.params) is allowed
 
 
+def attached_text(config: TrackingConfig, run_id: str | None, name: str) -> str | None:
+    """What an attached file says; None before there is one."""
+    if run_id is None or name not in [file.path for file in MlflowClient(config.uri).list_artifacts(run_id)]:
+        return None
+    return Path(download_artifacts(f"runs:/{run_id}/{name}", tracking_uri=config.uri)).read_text()
+
+
+def test_a_followed_file_is_attached_while_it_is_written_and_again_at_the_end(
+    config: TrackingConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "film_strip.txt"
+    with line(config) as tracker:
+        with stage(tracker) as run:
+            run.follow_artifact(path, contains_text=False)
+            for content in ("step 0", "step 0 and 10"):
+                write_atomically(path, content)
+                deadline = time.monotonic() + 30
+                while attached_text(config, run.run_id, path.name) != content:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.1)
+            write_atomically(path, "all steps")
+        assert attached_text(config, run.run_id, path.name) == "all steps"
+
+
+def test_a_followed_file_with_text_stays_home_where_text_must(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.tracking.mlflow_tracker.is_local", lambda uri: False)
+    (tmp_path / "mine.txt").write_text("my sentence")
+    for allowed in (False, True):
+        with (
+            line(dataclasses.replace(config, log_text=allowed), line_key=f"line-{allowed}") as tracker,
+            stage(tracker, key=f"key-{allowed}") as run,
+        ):
+            run.follow_artifact(tmp_path / "mine.txt", contains_text=True)
+        assert (attached_text(config, run.run_id, "mine.txt") is not None) is allowed
+
+
 def test_the_base_run_and_tracker_accept_every_call_a_recipe_makes() -> None:
-    for name in ("follow", "follow_events", "log_metrics", "log_artifact", "log_datasets", "set_tags"):
+    for name in (
+        "follow",
+        "follow_artifact",
+        "follow_events",
+        "log_metrics",
+        "log_artifact",
+        "log_datasets",
+        "set_tags",
+    ):
         assert callable(getattr(StageRun(), name))
     assert issubclass(MlflowTracker, Tracker)
