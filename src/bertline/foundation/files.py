@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from bertline.foundation.errors import ArtifactError, MachineError
 
 _CHUNK_BYTES = 1 << 20
+_RANDOM_CHARACTERS = 8  # that tempfile adds to a name
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -39,6 +41,20 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError as error:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        raise MachineError(cannot_write(path, error)) from error
+
+
+def append_lines(path: Path, lines: Sequence[str]) -> None:
+    """Append lines, each of which gets its end, to a file that readers know to have a torn last line after a kill.
+
+    Raises:
+        MachineError: The folder is full or cannot be written; the lines before are in place.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as handle:
+            handle.writelines(f"{line}\n" for line in lines)
+    except OSError as error:
         raise MachineError(cannot_write(path, error)) from error
 
 
@@ -86,6 +102,33 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
         raise MachineError(cannot_write(target, error)) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def drop_leftovers(target: Path) -> None:
+    """Remove the temporary files and folders that killed writers of `target` left beside it.
+
+    Only for whoever alone writes `target`, before it does: those of a writer at work look the same.
+    """
+    for path in target.parent.glob(f".{glob.escape(target.name)}.{'?' * _RANDOM_CHARACTERS}"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Wait until what was written to a file would outlast a power cut; a missing file is nothing to wait for.
+
+    Raises:
+        MachineError: The disk is full, or fails.
+    """
+    try:
+        with path.open("rb") as handle:
+            os.fsync(handle.fileno())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise MachineError(cannot_write(path, error)) from error
 
 
 def cannot_write(path: Path, error: OSError) -> str:

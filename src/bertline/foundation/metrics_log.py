@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from bertline.foundation.files import write_atomically
+from bertline.foundation.errors import MachineError
+from bertline.foundation.files import cannot_write, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,13 +33,20 @@ class MetricsLog:
         self._handle: TextIO | None = None
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one row."""
-        if self._handle is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = self.path.open("a", encoding="utf-8")
+        """Append one row.
+
+        Raises:
+            MachineError: The disk is full or the folder cannot be written; the rows before are in place.
+        """
         row = {"step": step, "time_s": time.time(), "metrics": {key: float(value) for key, value in metrics.items()}}
-        self._handle.write(json.dumps(row) + "\n")
-        self._handle.flush()
+        try:
+            if self._handle is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._handle = self.path.open("a", encoding="utf-8")
+            self._handle.write(json.dumps(row) + "\n")
+            self._handle.flush()
+        except OSError as error:
+            raise MachineError(cannot_write(self.path, error)) from error
 
     def keep_up_to(self, step: int) -> None:
         """Drop rows after `step`: a run resumed from a checkpoint writes them again, and each must stand once."""

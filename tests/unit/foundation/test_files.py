@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from bertline.foundation.errors import ArtifactError, MachineError
-from bertline.foundation.files import folder_written_atomically, read_json, sha256_of_path, write_atomically, write_json
+from bertline.foundation.files import (
+    append_lines,
+    drop_leftovers,
+    folder_written_atomically,
+    read_json,
+    sha256_of_path,
+    sync_to_disk,
+    write_atomically,
+    write_json,
+)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +85,64 @@ def test_the_digest_of_a_folder_sees_names_and_content_but_no_hidden_files(tmp_p
     assert sha256_of_path(tmp_path) == first
     (tmp_path / "a").rename(tmp_path / "b")
     assert sha256_of_path(tmp_path) != first
+
+
+def test_what_killed_writers_left_is_dropped_and_nothing_else(tmp_path: Path) -> None:
+    target = tmp_path / "latest"
+    for name in (".latest.a1b2c3_4", "latest", ".latest.old", ".latest2.a1b2c3_4", "latest.a1b2c3_4"):
+        (tmp_path / name).mkdir()
+    (tmp_path / ".latest.zzzzzzzz").write_text("")
+    drop_leftovers(target)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "latest",
+        ".latest.old",
+        ".latest2.a1b2c3_4",
+        "latest.a1b2c3_4",
+    }
+
+
+@pytest.mark.parametrize(
+    "write",
+    ["write_atomically(path, 'half')", "folder = folder_written_atomically(path); folder.__enter__(); os.fsync(0)"],
+)
+def test_what_a_killed_writer_leaves_is_known_as_such(tmp_path: Path, write: str) -> None:
+    code = f"""
+import os, pathlib
+from bertline.foundation.files import folder_written_atomically, write_atomically
+os.fsync = lambda descriptor: os._exit(9)
+path = pathlib.Path({str(tmp_path / "a.json")!r})
+{write}
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    assert len(list(tmp_path.iterdir())) == 1
+    drop_leftovers(tmp_path / "a.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lines_are_added_at_the_end_and_a_full_disk_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "rows.jsonl"
+    append_lines(path, ["1", "2"])
+    append_lines(path, ["3"])
+    assert path.read_text() == "1\n2\n3\n"
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(MachineError, match=r"rows.jsonl cannot be written: No space left"):
+        append_lines(path, ["4"])
+
+
+def test_waiting_for_the_disk_names_the_file_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sync_to_disk(tmp_path / "missing")
+    (tmp_path / "a").write_text("")
+    sync_to_disk(tmp_path / "a")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(MachineError, match="a cannot be written: No space left"):
+        sync_to_disk(tmp_path / "a")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from bertline.foundation.errors import MachineError
 from bertline.foundation.metrics_log import MetricsLog, read_metrics
 
 
@@ -29,3 +32,9 @@ def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
 
 def test_a_log_that_does_not_exist_is_empty(tmp_path: Path) -> None:
     assert list(read_metrics(tmp_path / "none.jsonl")) == []
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MachineError, match=r"file/metrics.jsonl cannot be written"):
+        MetricsLog(tmp_path / "file" / "metrics.jsonl").log(1, {"a": 1})
