@@ -1,4 +1,4 @@
-"""Checkpoints that survive a kill at any moment: atomic, checksummed, the newest few kept.
+"""Checkpoints that survive a kill at any moment: atomic, checksummed, the newest few and the best kept.
 
 Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`. The content is plain tensors, numbers, strings,
 lists and dicts, so that it loads with `weights_only=True`: no code is ever run by loading one.
@@ -7,18 +7,23 @@ lists and dicts, so that it loads with `weights_only=True`: no code is ever run 
 from __future__ import annotations
 
 import os
+import pickle
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bertline.foundation.errors import MachineError
+from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, sha256_of_file, write_atomically
 from bertline.foundation.progress import warn
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
+_PLAIN = (str, int, float, bool, type(None))
+# All that saving can leave: both files, and what a kill found half written.
+_OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,19 +40,31 @@ class CheckpointFolder:
 
     Args:
         folder: Made when the first checkpoint is saved.
-        keep: How many of the newest stay; the older ones go once a newer one is safely on disk.
+        keep: How many of the newest stay, beside the best; the others go once a newer one is safely on disk.
     """
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         self.folder = folder
         self.keep = keep
 
-    def save(self, step: int, state: dict[str, Any]) -> Path:
+    @property
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, oldest first, whether it is whole or not."""
+        return [step for step, _ in self._found()]
+
+    def save(self, step: int, state: dict[str, Any], *, best_step: int | None = None) -> Path:
         """Save a state as the checkpoint of `step`, then drop what is no longer kept.
+
+        Args:
+            step: Training stands here: checkpoints of later steps are damaged or of a course that was given up, and go.
+            state: Tensors, numbers, strings, None, lists, tuples and dicts.
+            best_step: The checkpoint of this step stays too, however old it is.
 
         Raises:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.
+            TypeError: The state holds something that would be refused when it is loaded.
         """
+        _require_plain(state, "state")
         path = self.folder / f"step-{step:08d}.pt"
         temporary = path.with_name(f".{path.name}.part")
         try:
@@ -59,35 +76,95 @@ class CheckpointFolder:
             # The digest first: a checkpoint under its final name always has one, whenever the kill comes.
             write_atomically(_digest_path(path), sha256_of_file(temporary) + "\n")
             temporary.replace(path)
+            _sync_names(self.folder)
         except (OSError, RuntimeError) as error:
-            temporary.unlink(missing_ok=True)
             # torch's zip writer reports what went wrong while writing as a RuntimeError of its own.
             cause = error.__context__ if isinstance(error, RuntimeError) else error
             if isinstance(cause, OSError):
                 raise MachineError(cannot_write(path, cause)) from error
             raise (cause if isinstance(cause, KeyboardInterrupt) else error) from None
-        self._drop_old()
+        finally:
+            # Half a checkpoint would keep a full disk full.
+            temporary.unlink(missing_ok=True)
+        self._drop_all_but(step, best_step)
         return path
 
     def load_newest(self) -> Checkpoint | None:
-        """Load the newest checkpoint that is whole; a torn or corrupted one is passed over with a warning."""
-        for step, path in reversed(self._found()):
-            problem = _problem_of(path)
-            if problem is None:
-                state = torch.load(path, map_location="cpu", weights_only=True)
-                return Checkpoint(step=step, path=path, state=state)
-            warn(f"{path}: {problem}. The checkpoint before it is used.")
+        """Load the newest checkpoint that is whole; a torn or corrupted one is passed over with a warning.
+
+        Returns:
+            None where nothing has been saved yet.
+
+        Raises:
+            ArtifactError: There are checkpoints and all are damaged: to begin anew without a word would throw the
+                run's records away. Or one holds more than plain data.
+        """
+        found = self._found()
+        for step, path in reversed(found):
+            checkpoint = _load_whole(step, path)
+            if checkpoint is not None:
+                return checkpoint
+        if found:
+            raise ArtifactError(
+                f"{self.folder} has {len(found)} checkpoints and none of them is whole; the warnings above say why. "
+                "Put a whole one back from a copy, or delete that folder to begin anew."
+            )
         return None
+
+    def load(self, step: int) -> Checkpoint | None:
+        """Load the checkpoint of a step: None where it is gone, and, with a warning, where it is damaged."""
+        path = dict(self._found()).get(step)
+        return None if path is None else _load_whole(step, path)
+
+    def give_up_after(self, step: int) -> None:
+        """Drop the checkpoints after `step`: that course is given up. If there are no others, the oldest stays."""
+        found = self._found()
+        for each, path in reversed(found[1:]):
+            if each > step:
+                path.unlink(missing_ok=True)
+                _digest_path(path).unlink(missing_ok=True)
 
     def _found(self) -> list[tuple[int, Path]]:
         """Steps and paths, oldest first."""
         names = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*.pt"))
         return sorted((int(match[1]), path) for match, path in names if match)
 
-    def _drop_old(self) -> None:
-        for _, path in self._found()[: -self.keep]:
-            path.unlink(missing_ok=True)
-            _digest_path(path).unlink(missing_ok=True)
+    def _drop_all_but(self, step: int, best_step: int | None) -> None:
+        reached = [(each, path) for each, path in self._found() if each <= step]
+        kept = {*reached[-self.keep :], *((each, path) for each, path in reached if each == best_step)}
+        names = {path.name for _, path in kept} | {_digest_path(path).name for _, path in kept}
+        # Sorted, a checkpoint goes before its digest, so that none is ever seen without one.
+        for path in sorted(self.folder.iterdir()):
+            if _OURS.fullmatch(path.name) and path.name not in names:
+                path.unlink(missing_ok=True)
+
+
+def _load_whole(step: int, path: Path) -> Checkpoint | None:
+    problem = _problem_of(path)
+    if problem is not None:
+        warn(f"{path}: {problem}. It is passed over; an earlier checkpoint is used, where there is one.")
+        return None
+    try:
+        return Checkpoint(step=step, path=path, state=torch.load(path, map_location="cpu", weights_only=True))
+    except pickle.UnpicklingError as error:
+        raise ArtifactError(
+            f"{path} holds more than tensors and plain data, which could run code while it is loaded; it is refused. "
+            f"bertline did not write it so: delete it, and its .sha256, to go on from the one before. ({error})"
+        ) from error
+
+
+def _require_plain(value: Any, where: str) -> None:
+    """Refuse, before it is written, what `weights_only=True` would refuse to load: such a run could not be resumed."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            _require_plain(key, f"a key of {where}")
+            _require_plain(each, f"{where}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for index, each in enumerate(value):
+            _require_plain(each, f"{where}[{index}]")
+    # By type, not by isinstance: numpy's float64 is a float and loads only by running numpy's code.
+    elif not (isinstance(value, torch.Tensor) or type(value) in _PLAIN):
+        raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
 
 
 def _digest_path(path: Path) -> Path:
@@ -96,9 +173,20 @@ def _digest_path(path: Path) -> Path:
 
 def _problem_of(path: Path) -> str | None:
     try:
-        expected = _digest_path(path).read_text(encoding="utf-8").strip()
+        expected = _digest_path(path).read_bytes().strip()
+        found = sha256_of_file(path).encode()
     except FileNotFoundError:
         return "its .sha256 file is missing"
-    return (
-        None if sha256_of_file(path) == expected else "its content does not match its SHA-256; it is torn or corrupted"
-    )
+    except OSError as error:
+        return f"it cannot be read ({error.strerror or error})"
+    return None if found == expected else "its content does not match its SHA-256; it is torn or corrupted"
+
+
+def _sync_names(folder: Path) -> None:
+    """Let a rename outlast a power cut. Some file systems cannot be asked to; they keep the order by themselves."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,9 +1,15 @@
 import errno
+import resource
+import signal
+from contextlib import contextmanager
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 
-from bertline.foundation.errors import MachineError
+from bertline.foundation.errors import ArtifactError, MachineError
+from bertline.foundation.files import cannot_write, sha256_of_file
 from bertline.training import checkpoints
 from bertline.training.checkpoints import CheckpointFolder
 
@@ -26,46 +32,142 @@ def test_a_new_run_has_none(tmp_path):
     assert CheckpointFolder(tmp_path / "missing", keep=1).load_newest() is None
 
 
+def files(*steps: int) -> list[str]:
+    return [f"step-{step:08d}.pt{ending}" for step in steps for ending in ("", ".sha256")]
+
+
+def found(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_only_the_newest_are_kept(tmp_path):
     folder = CheckpointFolder(tmp_path, keep=2)
     for step in (1, 2, 3, 4):
         folder.save(step, state(step))
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "step-00000003.pt",
-        "step-00000003.pt.sha256",
-        "step-00000004.pt",
-        "step-00000004.pt.sha256",
-    ]
+    assert found(tmp_path) == files(3, 4)
 
 
-def torn(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+def test_the_best_is_kept_beside_the_newest_until_another_is_best(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=2)
+    for step, best_step in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
+        folder.save(step, state(step), best_step=best_step)
+    assert found(tmp_path) == files(2, 4, 5)
+    assert folder.load(2).state["step"] == 2
+    folder.save(6, state(6), best_step=6)
+    assert found(tmp_path) == files(5, 6)
+    assert folder.load(2) is None
 
 
-def corrupted(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+def test_the_former_best_goes_only_when_the_new_one_is_on_disk(tmp_path, monkeypatch):
+    folder = CheckpointFolder(tmp_path, keep=1)
+    folder.save(1, state(1), best_step=1)
+    folder.save(2, state(2), best_step=1)
+    replace = checkpoints.Path.replace
+
+    def failing(path, target):
+        if str(target).endswith(".pt"):
+            raise OSError(errno.EIO, "Input/output error")
+        return replace(path, target)
+
+    monkeypatch.setattr(checkpoints.Path, "replace", failing)
+    with pytest.raises(MachineError):
+        folder.save(3, state(3), best_step=3)
+    monkeypatch.undo()
+    assert [folder.load(step).step for step in (1, 2)] == [1, 2]
 
 
-def without_digest(path):
-    path.with_name(f"{path.name}.sha256").unlink()
+def test_saving_clears_what_kills_left_half_written_and_nothing_else(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=2)
+    folder.save(1, state(1))
+    for name in (".step-00000007.pt.part", "step-00000007.pt.sha256", ".step-00000007.pt.sha256.a1b2c3_4"):
+        (tmp_path / name).write_text("left")
+    (tmp_path / "step-00000001.pt.mine").write_text("a person's")
+    folder.save(2, state(2))
+    assert found(tmp_path) == sorted([*files(1, 2), "step-00000001.pt.mine"])
 
 
-@pytest.mark.parametrize("damage", [torn, corrupted, without_digest])
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, capsys, damage):
+def damage(change):
+    def do(path):
+        path.write_bytes(change(path.read_bytes()))
+
+    return do
+
+
+def flipped(data, index):
+    return data[:index] + bytes([data[index] ^ 0x80]) + data[index + 1 :]
+
+
+DAMAGES = {
+    "torn": damage(lambda data: data[: len(data) // 2]),
+    "a byte short": damage(lambda data: data[:-1]),
+    "empty": damage(lambda data: b""),
+    "zeros, as after a power cut": damage(lambda data: bytes(len(data))),
+    **{
+        f"a byte flipped at {place:.0%}": damage(lambda data, place=place: flipped(data, int(place * (len(data) - 1))))
+        for place in (0.0, 0.1, 0.35, 0.5, 0.8, 1.0)
+    },
+    "no digest": lambda path: digest_of(path).unlink(),
+    "an empty digest": lambda path: digest_of(path).write_bytes(b""),
+    "a torn digest": lambda path: damage(lambda data: data[:20])(digest_of(path)),
+    "a byte of the digest flipped": lambda path: damage(lambda data: flipped(data, 5))(digest_of(path)),
+}
+
+
+def digest_of(path):
+    return path.with_name(f"{path.name}.sha256")
+
+
+@pytest.mark.parametrize("damaged", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, capsys, damaged):
     folder = CheckpointFolder(tmp_path, keep=3)
     folder.save(1, state(1))
-    damage(folder.save(2, state(2)))
+    damaged(folder.save(2, state(2)))
     assert folder.load_newest().step == 1
+    assert "step-00000002.pt" in capsys.readouterr().err
+    assert folder.load(2) is None
     assert "step-00000002.pt" in capsys.readouterr().err
 
 
-def test_all_damaged_is_as_none_and_says_so(tmp_path, capsys):
+def test_a_checkpoint_that_cannot_be_read_is_passed_over(tmp_path, monkeypatch, capsys):
     folder = CheckpointFolder(tmp_path, keep=3)
-    torn(folder.save(1, state(1)))
-    assert folder.load_newest() is None
-    assert "warning" in capsys.readouterr().err
+    folder.save(1, state(1))
+    bad = folder.save(2, state(2))
+
+    def failing(path):
+        if path == bad:
+            raise OSError(errno.EIO, "Input/output error")
+        return sha256_of_file(path)
+
+    monkeypatch.setattr(checkpoints, "sha256_of_file", failing)
+    assert folder.load_newest().step == 1
+    assert "it cannot be read (Input/output error)" in capsys.readouterr().err
+
+
+def test_the_best_is_used_where_all_the_newest_are_damaged(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=1)
+    folder.save(1, state(1), best_step=1)
+    DAMAGES["torn"](folder.save(2, state(2), best_step=1))
+    assert folder.load_newest().step == 1
+
+
+def test_damaged_checkpoints_of_later_steps_do_not_push_out_whole_ones(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=2)
+    for step in (10, 20, 30):
+        folder.save(step, state(step), best_step=10)
+    DAMAGES["torn"](tmp_path / "step-00000020.pt")
+    DAMAGES["torn"](tmp_path / "step-00000030.pt")
+    assert folder.load_newest().step == 10
+    folder.save(12, state(12))  # stopped soon after
+    assert found(tmp_path) == files(10, 12)
+
+
+def test_where_all_are_damaged_training_does_not_begin_anew_by_itself(tmp_path, capsys):
+    folder = CheckpointFolder(tmp_path, keep=3)
+    for step in (1, 2):
+        DAMAGES["torn"](folder.save(step, state(step)))
+    with pytest.raises(ArtifactError, match="has 2 checkpoints and none of them is whole.*delete that folder to begin"):
+        folder.load_newest()
+    assert capsys.readouterr().err.count("warning") == 2
 
 
 def test_a_half_written_file_is_not_taken_for_a_checkpoint(tmp_path):
@@ -92,7 +194,7 @@ def failing_handle(path, error):
     return Failing()
 
 
-@pytest.mark.parametrize("where", ["while writing", "while syncing"])
+@pytest.mark.parametrize("where", ["while writing", "while syncing", "while writing the digest"])
 def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path, monkeypatch, where):
     folder = CheckpointFolder(tmp_path, keep=1)
     folder.save(1, state(1))
@@ -102,9 +204,12 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(tmp_path, monkeypatch, w
         monkeypatch.setattr(
             checkpoints.torch, "save", lambda content, handle: save(content, failing_handle(tmp_path / "x", full))
         )
-    else:
+    elif where == "while syncing":
         monkeypatch.setattr(checkpoints.os, "fsync", lambda descriptor: (_ for _ in ()).throw(full))
-    with pytest.raises(MachineError, match="step-00000002.pt cannot be written: No space left on device"):
+    else:
+        failing = Mock(side_effect=MachineError(cannot_write(digest_of(tmp_path / "step-00000002.pt"), full)))
+        monkeypatch.setattr(checkpoints, "write_atomically", failing)
+    with pytest.raises(MachineError, match=r"step-00000002.pt(.sha256)? cannot be written: No space left on device"):
         folder.save(2, state(2))
     monkeypatch.undo()
     assert folder.load_newest().step == 1
@@ -125,14 +230,54 @@ def test_a_second_signal_while_saving_is_not_taken_for_a_full_disk(tmp_path, mon
     assert folder.load_newest().step == 1
 
 
+@contextmanager
+def files_limited_to(size):
+    """Files cannot grow beyond this many bytes: the kernel refuses, as where a disk is full."""
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+
+
+def test_wherever_the_disk_becomes_full_nothing_is_lost_and_saving_works_again_later(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=1)
+    folder.save(1, state(1))
+    large = {**state(2), "large": torch.arange(2000.0)}
+    size = CheckpointFolder(tmp_path.with_name("measured"), keep=1).save(2, large).stat().st_size
+    for limit in (0, 1, 64, 65, 500, 4096, size // 2, size - 100, size - 1):
+        with files_limited_to(limit), pytest.raises(MachineError, match="File too large"):
+            folder.save(2, large)
+        assert [name for name in found(tmp_path) if name.endswith((".pt", ".part"))] == files(1)[:1]
+        assert folder.load_newest().step == 1
+    with files_limited_to(size):
+        folder.save(2, large)
+    assert torch.equal(folder.load_newest().state["large"], large["large"])
+
+
 class Trap:
     def __reduce__(self):
         return (print, ("code ran while loading",))
 
 
-def test_no_code_is_run_by_loading(tmp_path, capsys):
+@pytest.mark.parametrize("content", [{"trap": Trap()}, torch.nn.Linear(1, 1), {"loss": np.float64(1.0)}])
+def test_what_is_not_plain_data_is_refused_and_no_code_is_run_by_loading(tmp_path, capsys, content):
     folder = CheckpointFolder(tmp_path, keep=1)
-    folder.save(1, {"trap": Trap()})
-    with pytest.raises(Exception, match="(?i)weights_only|unsupported"):
+    path = folder.save(1, state(1))
+    torch.save(content, path)
+    digest_of(path).write_text(sha256_of_file(path))
+    with pytest.raises(ArtifactError, match="step-00000001.pt holds more than tensors and plain data"):
         folder.load_newest()
     assert "code ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("value", [Trap(), np.float64(1.0), np.int64(3), {1, 2}])
+def test_what_could_not_be_loaded_again_is_not_saved(tmp_path, value):
+    folder = CheckpointFolder(tmp_path, keep=1)
+    folder.save(1, state(1))
+    with pytest.raises(TypeError, match=r"state\['inner'\]\[1\] is a"):
+        folder.save(2, {"inner": [0, value]})
+    assert folder.load_newest().step == 1
