@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 from bertline.foundation.progress import say, warn
 from bertline.pretraining.module import PretrainingModule
 from bertline.training.clock import TrainingClock
-from bertline.training.profiling import TABLE_NAME, TRACE_NAME, StepProfiler
+from bertline.training.profiling import TABLE_NAME, TRACE_NAME, StepProfiler, name_compiled_kernels
 
 _FIRST_STEPS = 10
 """Of this start, not profiled: they compile, and fill caches."""
@@ -35,6 +35,10 @@ class ProfileSteps(pl.Callback):
         self._num_steps = num_steps
         self._profiler: StepProfiler | None = None
         self._first_step = 0
+
+    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
+        """Nothing is compiled yet."""
+        name_compiled_kernels()
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Choose the steps."""

@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch.autograd import DeviceType
 
-from bertline.training.profiling import TABLE_NAME, TRACE_NAME, StepProfiler, operations_table
+from bertline.training.profiling import (
+    TABLE_NAME,
+    TRACE_NAME,
+    StepProfiler,
+    name_compiled_kernels,
+    operations_table,
+)
 
 CPU = torch.device("cpu")
 
@@ -100,3 +106,23 @@ def test_the_time_of_a_step_is_that_on_the_wall(tmp_path, num_steps, monkeypatch
     profiler.start()
     take_steps(profiler, num_steps + 1)
     assert f"{num_steps} steps of 500.00 ms each" in (tmp_path / "profile" / TABLE_NAME).read_text()
+
+
+@pytest.mark.slow
+def test_compiled_kernels_appear_by_name_and_compute_the_same(tmp_path, monkeypatch):
+    def normalised(rows):
+        return torch.nn.functional.gelu(rows - rows.mean(-1, keepdim=True)).softmax(-1)
+
+    monkeypatch.setattr(torch._inductor.config.cpp, "enable_kernel_profile", False)
+    rows = torch.randn(64, 200)
+    expected = torch.compile(normalised)(rows)
+    torch._dynamo.reset()
+    name_compiled_kernels()
+    compiled = torch.compile(normalised)
+    assert torch.equal(compiled(rows), expected)
+    profiler = StepProfiler(tmp_path / "profile", CPU, num_steps=2)
+    profiler.start()
+    for _ in range(3):
+        compiled(rows)
+        profiler.step()
+    assert "cpp_fused" in (tmp_path / "profile" / TABLE_NAME).read_text()

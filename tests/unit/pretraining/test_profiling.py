@@ -1,0 +1,40 @@
+"""`runtime.profile`: a few steps are looked at and nothing else changes."""
+
+import torch
+
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.pretraining.run import run_pretraining
+from bertline.training.checkpoints import CheckpointFolder
+
+
+def test_a_profiled_run_says_where_its_profile_is_and_trains_the_same(make_job, capsys):
+    plain, profiled = make_job("plain"), make_job("profiled", runtime__profile=True)
+    run_pretraining(plain)
+    capsys.readouterr()
+    run_pretraining(profiled)
+    output = capsys.readouterr().out
+    table = profiled.profile_folder / "top_operations.txt"
+    assert str(table) in output
+    assert str(profiled.profile_folder / "trace.json.gz") in output
+    assert table.read_text().startswith("5 steps of ")
+    operations = table.read_text().splitlines()[3:13]
+    assert len(operations) == 10
+    assert sum("  aten::" in line for line in operations) > 5
+    assert not plain.profile_folder.exists()
+    expected = load_pretraining_model(plain.result_folder).state_dict()
+    for name, tensor in load_pretraining_model(profiled.result_folder).state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_short_run_is_profiled_as_far_as_it_goes(make_job, capsys):
+    job = make_job(runtime__profile=True, pretrain__max_steps=4)
+    run_pretraining(job)
+    assert (job.profile_folder / "top_operations.txt").read_text().startswith("2 steps of ")
+
+
+def test_a_run_too_short_for_a_profile_says_so(make_job, capsys):
+    job = make_job(runtime__profile=True, pretrain__max_steps=2)
+    run_pretraining(job)
+    assert "2 steps are left, too few for a profile, which needs 3" in capsys.readouterr().err
+    assert not job.profile_folder.exists()
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == 2
