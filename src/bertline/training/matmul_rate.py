@@ -32,6 +32,14 @@ def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.
         precision: Of the product; fp32 under PyTorch's setting for it (TF32 where that was allowed).
         for_s: Take samples for so many seconds at least; a device that gets hot settles at a lower rate.
     """
+    rate = _measured(device, precision, for_s)
+    if device.type == "cuda":  # by now the matrices are gone
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    return rate
+
+
+def _measured(device: torch.device, precision: Precision, for_s: float) -> float:
     on_cpu = device.type == "cpu"
     rows, inner, columns = _SHAPE_ON_CPU if on_cpu else _SHAPE_ON_GPU
     generator = torch.Generator(device).manual_seed(0)
@@ -54,8 +62,6 @@ def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.
     begun = time.perf_counter()
     while not samples or time.perf_counter() - begun < (for_s if len(samples) >= _NUM_SAMPLES else patience_s):
         samples.append(_seconds_of_a_product(left, right, output, times=times))
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
     return 2.0 * rows * inner * columns / statistics.median(samples)
 
 

@@ -1,0 +1,81 @@
+"""Optimizers, the profiler and the rate of a matrix product on a CUDA device; skipped where there is none."""
+
+import pytest
+import torch
+
+import tiny
+from bertline.modeling.bert import BertForPreTraining
+from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.matmul_rate import matmul_rate
+from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.profiling import TABLE_NAME, StepProfiler
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
+ALL = [
+    AdamWConfig(kind="adamw", **ADAM),
+    LambConfig(kind="lamb", **ADAM),
+    MuonConfig(kind="muon", momentum=0.95, adamw_lr=0.002, **ADAM),
+]
+
+
+def model_on(device: str) -> BertForPreTraining:
+    torch.manual_seed(3)
+    return BertForPreTraining(tiny.model_config(), vocab_size=20, pad_token_id=0).to(device)
+
+
+def take_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: int) -> None:
+    generator = torch.Generator().manual_seed(step)
+    for weight in model.parameters():
+        weight.grad = torch.randn(weight.shape, generator=generator).to(weight.device)
+    set_learning_rate(optimizer, 0.01 / (step + 1))
+    optimizer.step()
+
+
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_steps_are_those_of_the_cpu_to_rounding(config):
+    on_cpu, on_gpu = model_on("cpu"), model_on("cuda")
+    for model in (on_cpu, on_gpu):
+        optimizer = build_optimizer(model, config)
+        for step in range(4):
+            take_step(model, optimizer, step)
+    expected = dict(on_cpu.named_parameters())
+    for name, weight in on_gpu.named_parameters():
+        torch.testing.assert_close(weight.cpu(), expected[name], atol=2e-4, rtol=1e-3, msg=name)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
+def test_no_step_waits_for_the_device(config, precision):
+    model = model_on("cuda")
+    optimizer = build_optimizer(model, config, precision=precision)
+    take_step(model, optimizer, 0)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        optimizer.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_large_product_is_faster_in_bf16_and_leaves_no_mark_on_the_peak_of_memory():
+    device = torch.device("cuda", 0)
+    bf16, fp32 = matmul_rate(device, "bf16"), matmul_rate(device, "fp32")
+    assert bf16 > fp32 > 1e12
+    assert torch.cuda.max_memory_allocated(device) < 8192**2
+
+
+def test_a_profile_lists_kernels(tmp_path):
+    matrix = torch.randn(2048, 2048, device="cuda")
+    profiler = StepProfiler(tmp_path / "profile", matrix.device, num_steps=2)
+    profiler.start()
+    for _ in range(3):
+        matrix @ matrix
+        profiler.step()
+    lines = (tmp_path / "profile" / TABLE_NAME).read_text().splitlines()
+    assert "the GPU computes for" in lines[0]
+    assert "aten::" not in lines[3]
+    assert float(lines[3].split()[2]) == 1.0
