@@ -65,6 +65,8 @@ class Facts:
     """The headline figures of pretraining."""
     rows: list[MetricsRow]
     film_strip: list[dict[str, Any]]
+    alarms: list[dict[str, Any]]
+    """Of pretraining."""
     tasks: list[TaskFacts]
     metrics: dict[str, dict[str, float]]
     """Headline figures by stage."""
@@ -90,6 +92,7 @@ def read_facts(line: LineFolders, title: str) -> Facts:
         training=pretrain["metrics"],
         rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
         film_strip=_read_rows(line.pretrain / "film_strip.jsonl"),
+        alarms=_read_rows(line.pretrain / "health.jsonl"),
         tasks=[
             TaskFacts(
                 name=name,

@@ -11,16 +11,20 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
+from bertline.foundation.errors import MachineError
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.pretraining.interval import training_metrics
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.flops import flops_per_token
+from bertline.pretraining.best import BestStep
+from bertline.pretraining.interval import LOG_EVERY_STEPS, training_metrics
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.watch import HealthWatch
 from bertline.training.clock import TrainingClock
 from bertline.training.distributed import sum_over_ranks
 from bertline.training.interruption import StopRequest
+from bertline.training.matmul_rate import matmul_rate_of_process
 from bertline.training.probe import Probe, is_due
 from bertline.training.progress import TrainingProgress
-
-LOG_EVERY_STEPS = 20
 
 
 class Totals:
@@ -41,21 +45,38 @@ class Totals:
 
 
 class RecordMetrics(pl.Callback):
-    """Writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last one, and shows progress."""
+    """Writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last one, and shows progress.
+
+    Ends the training, without the row, where the watch does not accept it.
+    """
 
     def __init__(
-        self, log: MetricsLog, clock: TrainingClock, totals: Totals, progress: TrainingProgress, *, num_steps: int
+        self,
+        log: MetricsLog,
+        clock: TrainingClock,
+        totals: Totals,
+        progress: TrainingProgress,
+        watch: HealthWatch,
+        *,
+        num_steps: int,
     ) -> None:
         self._log = log
+        self._watch = watch
         self._clock = clock
         self._totals = totals
         self._progress = progress
         self._num_steps = num_steps
         self._trained_s = self._waited_s = 0.0
         self._learning_rate = 0.0
+        self._matmul_rate: float | None = None  # of all ranks, in operations a second; the first one knows it
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Intervals are timed from here."""
+        """Measure what utilisation is held against; intervals are timed from here."""
+        machine = module.machine
+        if machine.ranks.is_first:
+            with self._clock.paused():
+                rate = matmul_rate_of_process(machine.device, machine.precision)
+            self._matmul_rate = machine.ranks.world_size * rate
         self._trained_s, self._waited_s = self._clock.trained_s, self._clock.waited_s
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
@@ -68,10 +89,10 @@ class RecordMetrics(pl.Callback):
         """Write a row where one is due."""
         step = module.finished_steps
         if step % LOG_EVERY_STEPS == 0 or step == self._num_steps:
-            self._write_row(module, step)
+            self._write_row(trainer, module, step)
         self._progress.show(step)
 
-    def _write_row(self, module: PretrainingModule, step: int) -> None:
+    def _write_row(self, trainer: pl.Trainer, module: PretrainingModule, step: int) -> None:
         total = module.interval.total()
         trained_s, waited_s = self._clock.trained_s, self._clock.waited_s
         duration_s = trained_s - self._trained_s
@@ -79,15 +100,33 @@ class RecordMetrics(pl.Callback):
             **training_metrics(total, nsp_weight=module.objective_config.nsp_weight),
             "optim/lr": self._learning_rate,
             "perf/tokens_per_s": total["tokens"] / duration_s,
+            **self._utilisation(module.model, total, duration_s),
             "perf/data_wait_fraction": (waited_s - self._waited_s) / duration_s,
             "perf/memory_bytes": peak_memory_bytes(module.machine.device),
         }
+        if not self._watch.accepts_row(step, metrics, num_steps=int(total["steps"])):
+            trainer.should_stop = True
+            return
         self._totals.tokens += total["tokens"]
         self._trained_s, self._waited_s = trained_s, waited_s
         module.interval.clear()
         self._progress.note(metrics)
         if module.machine.ranks.is_first:
             self._log.log(step, metrics)
+
+    def _utilisation(self, model: BertForPreTraining, total: dict[str, float], duration_s: float) -> dict[str, float]:
+        """The model's operations a second over those of a large matrix product; nothing where it is not known."""
+        if self._matmul_rate is None or not total["sequences"]:
+            return {}
+        # Targets and sequences are summed without the steps that were skipped, tokens with them.
+        of_all_steps = total["steps"] / (total["steps"] - total["skipped_steps"])
+        flops = flops_per_token(
+            model.bert.config,
+            vocab_size=model.bert.vocab_size,
+            seq_len=total["tokens"] / (of_all_steps * total["sequences"]),
+            target_fraction=of_all_steps * total["targets"] / total["tokens"],
+        )
+        return {"perf/mfu": flops * total["tokens"] / duration_s / self._matmul_rate}
 
 
 class RunProbes(pl.Callback):
@@ -107,8 +146,9 @@ class RunProbes(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Look where it is time to."""
-        self._run(module)
+        """Look where it is time to; a course that is given up is not worth it."""
+        if not trainer.should_stop:
+            self._run(module)
 
     def _run(self, module: PretrainingModule) -> None:
         step = module.finished_steps
@@ -121,12 +161,14 @@ class RunProbes(pl.Callback):
 
 
 class SaveAndStop(pl.Callback):
-    """Saves a checkpoint every so many steps, after the last one, and before stopping where that was asked for.
+    """Saves a checkpoint every so many steps, after the best and the last one, and before a stop that was asked for.
 
     Args:
         save: Saves the module as it is; called on all ranks.
         request: Says whether to stop.
         clock: Paused while saving.
+        best: Knows whether the step was the best so far; the probes have run.
+        watch: Says whether what is about to be saved may be.
         every_steps: `pretrain.checkpoint_every_steps`.
         num_steps: Of the whole run.
     """
@@ -136,6 +178,8 @@ class SaveAndStop(pl.Callback):
         save: Callable[[PretrainingModule], None],
         request: StopRequest,
         clock: TrainingClock,
+        best: BestStep,
+        watch: HealthWatch,
         *,
         every_steps: int,
         num_steps: int,
@@ -143,10 +187,30 @@ class SaveAndStop(pl.Callback):
         self._save = save
         self._request = request
         self._clock = clock
+        self._best = best
+        self._watch = watch
         self._every_steps = every_steps
         self._num_steps = num_steps
         self._listening = ExitStack()
         self.stopped = False
+
+    def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
+        """Hold the ranks to one checkpoint, before the first of them computes anything.
+
+        Raises:
+            MachineError: They go on from different steps, because they do not see the same files.
+        """
+        step, ranks = module.finished_steps, module.machine.ranks
+        # All numbers are equal where both their sum and that of their squares are as if they were.
+        if sum_over_ranks([step, step**2], module.machine.device) != [
+            ranks.world_size * step,
+            ranks.world_size * step**2,
+        ]:
+            raise MachineError(
+                f"the {ranks.world_size} processes go on from different steps, this one (rank {ranks.rank}) from "
+                f"{step:,}. All need the same run folder: put runtime.runs_folder on a file system that every machine "
+                "shares."
+            )
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Take signals from here on: Lightning has set its own handlers just before."""
@@ -164,11 +228,16 @@ class SaveAndStop(pl.Callback):
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Save, stop, or neither."""
+        if trainer.should_stop:
+            return
         step = module.finished_steps
         self.stopped = step < self._num_steps and self._agreed_to_stop(module, step)
-        if self.stopped or step % self._every_steps == 0 or step == self._num_steps:
+        if self.stopped or step % self._every_steps == 0 or step in (self._best.step, self._num_steps):
             with self._clock.paused():
-                self._save(module)
+                if self._watch.accepts_state(module):
+                    self._save(module)
+                else:
+                    self.stopped, trainer.should_stop = False, True
         if self.stopped:
             trainer.should_stop = True
 

@@ -54,6 +54,46 @@ class FilmStripConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class HealthConfig:
+    """When training raises an alarm and when it goes back to a checkpoint. Means are over the last `patience_steps`."""
+
+    patience_steps: int
+    """How long a loss at chance or a wait for data may last; for the losses it begins after the warm-up."""
+    entropy_margin: float
+    """Nats below the unigram entropy from which on the MLM loss counts as learning from the words around."""
+    nsp_margin: float
+    """Above chance (0.5), the NSP accuracy that counts as learning."""
+    spike_factor: float
+    """Times the median of the rows before; the loss of a row above it is a spike."""
+    rewind_on_spike: bool
+    """Whether a spike is treated like too many skipped steps (PaLM, arXiv 2204.02311, section 5.1)."""
+    min_grad_norm: float
+    """Mean norm over a row below which gradients count as vanished."""
+    max_grad_norm: float
+    """Mean norm over a row, before clipping, above which gradients count as exploded."""
+    max_data_wait_fraction: float
+    """Of the time of training."""
+    max_skipped_steps: int
+    """Steps a row whose gradients may be infinite or NaN: they are skipped. With more of them training goes back to
+    the last good checkpoint and passes over the examples of that row."""
+    max_rewinds: int
+    """How often a run goes back before it gives up."""
+
+    def __post_init__(self) -> None:
+        if self.patience_steps < 1:
+            raise ValueError(f"patience_steps must be at least 1, found {self.patience_steps}")
+        if not self.spike_factor > 1:
+            raise ValueError(f"spike_factor must be above 1, found {self.spike_factor}")
+        if not 0 <= self.min_grad_norm < self.max_grad_norm:
+            raise ValueError(
+                f"min_grad_norm must be below max_grad_norm, found {self.min_grad_norm} and {self.max_grad_norm}"
+            )
+        for name in ("max_skipped_steps", "max_rewinds"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LinearProbeConfig:
     """What a linear classifier reads off the frozen encoder's vectors, measured while the model learns."""
 
@@ -92,6 +132,7 @@ class PretrainConfig:
     film_strip: FilmStripConfig
     linear_probe: LinearProbeConfig | None
     """None: no linear probe."""
+    health: HealthConfig
 
     def __post_init__(self) -> None:
         if not self.phases:

@@ -11,6 +11,9 @@ from torch import Tensor
 from bertline.pretraining.losses import PreTrainingSums
 from bertline.training.distributed import sum_over_ranks
 
+LOG_EVERY_STEPS = 20
+"""Steps that one row tells of."""
+
 _DEVICE_SUMS = ("mlm_loss", "nsp_loss", "mlm_correct", "nsp_correct", "grad_norm")
 _HOST_SUMS = ("targets", "sequences", "tokens")
 _STEP_SUMS = ("steps", "skipped_steps")

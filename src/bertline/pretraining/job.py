@@ -50,11 +50,33 @@ class PretrainJob:
         return self.film_strip_path.with_suffix(".txt")
 
     @property
+    def health_path(self) -> Path:
+        """The alarms, and how often training went back to a checkpoint."""
+        return self.run_folder / "health.jsonl"
+
+    @property
     def latest_folder(self) -> Path:
         """A model folder of the newest weights, to look into a run in progress."""
         return self.run_folder / "latest"
 
     @property
+    def best_folder(self) -> Path:
+        """A model folder of the step with the lowest held-out loss, where a finished run's last step has another."""
+        return self.run_folder / "best"
+
+    @property
+    def profile_folder(self) -> Path:
+        """The trace of a few steps and their costliest operations, where that was asked for."""
+        return self.run_folder / "profile"
+
+    @property
     def result_folder(self) -> Path:
         """What the run gives when it is finished."""
         return self.run_folder / "result"
+
+    @property
+    def written_atomically(self) -> tuple[Path, ...]:
+        """What a kill may leave half written, under a temporary name beside it."""
+        folders = (self.latest_folder, self.best_folder, self.profile_folder, self.result_folder)
+        files = (self.metrics_path, self.film_strip_path, self.film_strip_text_path, self.health_path)
+        return (*files, *folders)

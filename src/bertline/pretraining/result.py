@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import statistics
+from pathlib import Path
 from typing import Any
 
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
+from bertline.foundation.progress import say
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import save_model
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.watch import read_health
 from bertline.tokenization.storage import copy_tokenizer
+from bertline.training.checkpoints import Checkpoint
 
 _HEADLINES = ("train/loss", "val/mlm_loss", "val/mlm_accuracy", "val/nsp_loss", "val/nsp_accuracy", "probe/")
 
@@ -22,24 +27,63 @@ _HEADLINES = ("train/loss", "val/mlm_loss", "val/mlm_accuracy", "val/nsp_loss", 
 def write_latest(job: PretrainJob, model: BertForPreTraining) -> None:
     """Replace the model folder of the newest weights."""
     with folder_written_atomically(job.latest_folder) as folder:
-        save_model(model, folder)
-        copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
+        _write_model(job, model, folder)
+
+
+def write_best(job: PretrainJob, model: BertForPreTraining, best: Checkpoint) -> None:
+    """Write the model folder of the step with the lowest held-out loss.
+
+    Args:
+        job: Of the run.
+        model: Of the last step; it stays as it is.
+        best: Its checkpoint.
+    """
+    model = copy.deepcopy(model)
+    model.load_state_dict(best.state["model"])
+    with folder_written_atomically(job.best_folder) as folder:
+        _write_model(job, model, folder)
+    say(
+        f"the held-out loss was lowest ({best.state['best']['val/mlm_loss']:.4f}) after step {best.step:,}; "
+        f"that model is in {job.best_folder}, the last one is the result"
+    )
 
 
 def write_result(
-    job: PretrainJob, model: BertForPreTraining, identity: dict[str, Any], totals: dict[str, float]
+    job: PretrainJob,
+    model: BertForPreTraining,
+    identity: dict[str, Any],
+    *,
+    totals: dict[str, float],
+    best: dict[str, Any] | None,
 ) -> dict[str, float]:
-    """Write the result folder and return the headline figures."""
+    """Write the result folder and return the headline figures.
+
+    Args:
+        job: Of the run.
+        model: Of the last step.
+        identity: What the weights depend on.
+        totals: `Totals.as_mapping` of the run.
+        best: The step with the lowest held-out loss and that loss, for the manifest.
+    """
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
-        save_model(model, folder)
-        copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
-        for path in (job.metrics_path, job.film_strip_path):
+        _write_model(job, model, folder)
+        for path in (job.metrics_path, job.film_strip_path, job.health_path):
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
-        content = {"metrics": metrics, "training": identity, "versions": versions_of("torch", "pytorch-lightning")}
+        content = {
+            "metrics": metrics,
+            "best": best,
+            "training": identity,
+            "versions": versions_of("torch", "pytorch-lightning"),
+        }
         write_manifest(folder, kind="pretrain", format_version=1, content=content)
     return metrics
+
+
+def _write_model(job: PretrainJob, model: BertForPreTraining, folder: Path) -> None:
+    save_model(model, folder)
+    copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
 
 
 def _longest_trained(job: PretrainJob) -> int | None:
@@ -50,7 +94,8 @@ def _longest_trained(job: PretrainJob) -> int | None:
 def headline_figures(job: PretrainJob, model: BertForPreTraining, totals: dict[str, float]) -> dict[str, float]:
     """The last value of each validation figure, and what the training took.
 
-    `perf/tokens_per_s` is the median over the rows of metrics.jsonl: compiling and a busy minute do not count.
+    `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl: compiling and a busy minute do not
+    count.
     """
     rows = [row.metrics for row in read_metrics(job.metrics_path)]
     last = {key: value for row in rows for key, value in row.items() if key.startswith(_HEADLINES)}
@@ -58,10 +103,11 @@ def headline_figures(job: PretrainJob, model: BertForPreTraining, totals: dict[s
     return {
         **last,
         "unigram_entropy": read_examples_manifest(job.examples_folder)["lengths"][length]["unigram_entropy"],
-        "perf/tokens_per_s": statistics.median(row["perf/tokens_per_s"] for row in rows if "perf/tokens_per_s" in row),
+        **{key: statistics.median(row[key] for row in rows if key in row) for key in ("perf/tokens_per_s", "perf/mfu")},
         "perf/data_wait_fraction": totals["data_wait_s"] / totals["train_time_s"],
         "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
         "num_tokens": totals["tokens"],
+        "num_alarms": len(read_health(job.health_path)),
         "train_time_s": totals["train_time_s"],
         "steps": job.pretrain.num_steps,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -19,16 +19,18 @@ from bertline.pretraining.identity import identity_of
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_best, write_latest, write_result
 from bertline.pretraining.row_layout import layouts_in_words, row_layouts
 from bertline.pretraining.start import build_model, find_checkpoint, take_over_records
 from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.watch import HealthWatch, go_back, keep_health, passed_over_in
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import TrainingClock
 from bertline.training.compiling import compile_in_place
 from bertline.training.devices import Machine, resolve_machine
-from bertline.training.distributed import leave_process_group
+from bertline.training.distributed import leave_process_group, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
 from bertline.training.probe import MakeProbe, Probe
 from bertline.training.progress import TrainingProgress
@@ -54,11 +56,14 @@ def run_pretraining(
         ConfigError: The job does not fit its inputs, or the run folder holds another training.
         MachineError: The machine lacks what the runtime section asks for.
         TrainingInterrupted: A signal came; the place is saved.
+        TrainingDivergedError: Going back to a checkpoint did not help.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
     run = _Run(job, machine, make_probes, callbacks)
-    if run.module.finished_steps < run.plan.num_steps:
-        run.train()
+    while run.module.finished_steps < run.plan.num_steps:
+        rewinds = run.train()
+        if rewinds is not None:
+            run = _Run(job, machine, make_probes, callbacks, rewinds)
     if not machine.ranks.is_first:
         return {}
     run.write_best()
@@ -66,10 +71,23 @@ def run_pretraining(
 
 
 class _Run:
-    """The parts of one start of a run, put together."""
+    """The parts of one start of a run, put together.
+
+    Args:
+        job: What to do.
+        machine: Where.
+        make_probes: See `run_pretraining`.
+        callbacks: See `run_pretraining`.
+        rewinds: What made this process start again; None takes those that the checkpoint knows.
+    """
 
     def __init__(
-        self, job: PretrainJob, machine: Machine, make_probes: Sequence[MakeProbe], callbacks: Sequence[pl.Callback]
+        self,
+        job: PretrainJob,
+        machine: Machine,
+        make_probes: Sequence[MakeProbe],
+        callbacks: Sequence[pl.Callback],
+        rewinds: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self.job = job
         self.callbacks = callbacks
@@ -94,10 +112,13 @@ class _Run:
         self.probes = [self.best, self._build_film_strip(), *handed_in]
         checkpoint = find_checkpoint(job, self.identity)
         self.totals = Totals(self.clock, checkpoint.state["totals"] if checkpoint else None)
+        of_checkpoint = checkpoint.state.get("rewinds", []) if checkpoint else []
+        self.rewinds = of_checkpoint if rewinds is None else rewinds
+        self.plan.passed_over = tuple(passed_over_in(self.rewinds))
         self._restore(checkpoint)
 
-    def train(self) -> None:
-        """Take the remaining steps."""
+    def train(self) -> list[dict[str, Any]] | None:
+        """Take the remaining steps: None; or give up where they lead nowhere: the rewinds to start again with."""
         job, num_steps = self.job, self.plan.num_steps
         data = self._build_data()
         data.first_step = self.module.finished_steps
@@ -110,16 +131,20 @@ class _Run:
             every_s=job.runtime.progress_every_s,
             shown=self.machine.ranks.is_first,
         )
+        watch, request = HealthWatch(job, self.plan, self.machine, self.rewinds), StopRequest()
         saving = SaveAndStop(
             self._save,
-            StopRequest(),
+            request,
             self.clock,
             self.best,
+            watch,
             every_steps=job.pretrain.checkpoint_every_steps,
             num_steps=num_steps,
         )
+        profiles = [ProfileSteps(job.profile_folder, self.clock, num_steps=num_steps)] if job.runtime.profile else []
         callbacks = [
-            RecordMetrics(self.log, self.clock, self.totals, progress, num_steps=num_steps),
+            *profiles,
+            RecordMetrics(self.log, self.clock, self.totals, progress, watch, num_steps=num_steps),
             RunProbes(self.probes, self.log, self.clock, num_steps=num_steps),
             saving,
             *self.callbacks,
@@ -129,12 +154,17 @@ class _Run:
             self.clock.start()
             fit(trainer, self.module, data)
         self.log.close()
+        if watch.failure is not None and not sum_over_ranks([request.made], self.machine.device)[0]:
+            return go_back(job, self.plan, self.checkpoints, self.rewinds, watch.failure, machine=self.machine)
         leave_process_group()
+        if watch.failure is not None:
+            raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}; run it again to go on")
         if saving.stopped:
             raise TrainingInterrupted(
                 f"pretraining was stopped and saved after step {self.module.finished_steps:,} of {num_steps:,} in "
                 f"{job.run_folder}; run it again to go on"
             )
+        return None
 
     def _build_data(self) -> PretrainingData:
         job = self.job
@@ -196,6 +226,7 @@ class _Run:
             for path in self.job.written_atomically:
                 drop_leftovers(path)
             self.log.keep_up_to(step)
+            keep_health(self.job.health_path, step, self.rewinds)
         for probe in self.probes:
             probe.keep_up_to(step)
 
@@ -205,7 +236,7 @@ class _Run:
         if not self.machine.ranks.is_first:
             return
         # A checkpoint vouches for the records up to its step, so they are on disk before it is.
-        for path in (self.job.metrics_path, self.job.film_strip_path):
+        for path in (self.job.metrics_path, self.job.film_strip_path, self.job.health_path):
             sync_to_disk(path)
         self.checkpoints.save(module.finished_steps, self._state(module, interval), best_step=self.best.step)
         write_latest(self.job, module.model)
@@ -222,5 +253,6 @@ class _Run:
             "interval": interval,
             "best": self.best.as_mapping(),
             "totals": self.totals.as_mapping(),
+            "rewinds": list(self.rewinds),
             "identity": self.identity,
         }

@@ -76,7 +76,7 @@ def take_over_records(job: PretrainJob, *, is_first_rank: bool) -> None:
     if job.extend_from is None or not is_first_rank or job.checkpoints_folder.exists():
         return
     job.run_folder.mkdir(parents=True, exist_ok=True)
-    for path in (job.metrics_path, job.film_strip_path):
+    for path in (job.metrics_path, job.film_strip_path, job.health_path):
         source = job.extend_from / path.name
         if source.exists():
             shutil.copyfile(source, path)

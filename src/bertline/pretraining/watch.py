@@ -1,0 +1,214 @@
+"""Watching over a training: alarms are said and written down, and a course that leads nowhere is given up.
+
+Going back is a restart without leaving the process: the newest checkpoint from before the failure is loaded as after a
+kill, and the examples on which training failed are passed over. What was passed over stands in every later checkpoint.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import append_lines, write_atomically
+from bertline.foundation.metrics_log import read_metrics
+from bertline.foundation.progress import warn
+from bertline.pretraining.data import read_examples_manifest
+from bertline.pretraining.health import Alarm, HealthMonitor, Stretch
+from bertline.pretraining.interval import LOG_EVERY_STEPS
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import PassedOver, Plan
+from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.devices import Machine
+from bertline.training.distributed import sum_over_ranks
+from bertline.training.health import all_finite
+
+
+class TrainingDivergedError(BertlineError):
+    """Training failed again and again, whatever examples were passed over."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Steps that must not count."""
+
+    alarm: Alarm
+    first_step: int
+    """0-based; the failure was noticed after step `alarm.step`, the last one that may be to blame."""
+
+
+class HealthWatch:
+    """Shows every row of metrics to the monitor, on the first rank, and decides on all ranks alike.
+
+    Args:
+        job: Of the run.
+        plan: Its steps.
+        machine: Device and ranks.
+        rewinds: What `go_back` gave so far in this run.
+    """
+
+    def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
+        self.failure: Failure | None = None
+        """Why training must go back; None while all is well."""
+        self._path = job.health_path
+        self._config = job.pretrain.health
+        self._machine = machine
+        self._may_go_back = len(rewinds) < self._config.max_rewinds
+        self._monitor = _monitor(job, plan)
+        self._steps_of_row = 1
+        if machine.ranks.is_first:
+            # The rows say it all: what the monitor remembers needs no place in the checkpoint.
+            for row in read_metrics(job.metrics_path):
+                self._monitor.take(row.step, row.metrics)
+
+    def accepts_row(self, step: int, metrics: Mapping[str, float], *, num_steps: int) -> bool:
+        """Look at the row of the last `num_steps` steps. False: it must not be written, training must go back."""
+        alarms = self._monitor.take(step, metrics) if self._machine.ranks.is_first else []
+        fatal = next((alarm for alarm in alarms if self._is_fatal(alarm)), None)
+        for alarm in alarms:
+            if alarm is not fatal:
+                self._raise(alarm)
+        self._steps_of_row = num_steps
+        return self._agree(fatal, step, step - num_steps)
+
+    def accepts_state(self, module: PretrainingModule) -> bool:
+        """Look at what is about to be saved. False: it must not be, training must go back."""
+        step, total = module.finished_steps, module.interval.total()
+        problem = None
+        if total["skipped_steps"] > self._config.max_skipped_steps:
+            problem = f"{total['skipped_steps']:.0f} steps since the last row had gradients that are infinite or NaN"
+        elif not all_finite(module):
+            problem = "there are weights that are infinite or NaN"
+        fatal = None if problem is None else Alarm.of("non_finite", step, problem)
+        # Right after a row there is none to blame but the steps of that row: they took the last updates.
+        return self._agree(fatal, step, step - int(total["steps"] or self._steps_of_row))
+
+    def _is_fatal(self, alarm: Alarm) -> bool:
+        if alarm.kind == "spike":
+            return self._config.rewind_on_spike and self._may_go_back  # else there is still something to train
+        return alarm.kind == "non_finite"
+
+    def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
+        """Whether no rank found anything fatal."""
+        if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
+            return True
+        alarm = fatal or Alarm.of("non_finite", step, "another rank found that training must go back")
+        self.failure = Failure(alarm=alarm, first_step=first_step)
+        return False
+
+    def _raise(self, alarm: Alarm) -> None:
+        warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
+        _append(self._path, dataclasses.asdict(alarm))
+
+
+def go_back(
+    job: PretrainJob,
+    plan: Plan,
+    checkpoints: CheckpointFolder,
+    rewinds: Sequence[Mapping[str, Any]],
+    failure: Failure,
+    *,
+    machine: Machine,
+) -> list[dict[str, Any]]:
+    """Give up the steps of a failure: drop the checkpoints that they may have spoilt and say what to pass over.
+
+    Called on all ranks. The next start finds the checkpoint to go on from, or begins anew.
+
+    Args:
+        job: Of the run.
+        plan: With what was passed over so far.
+        checkpoints: Of the run.
+        rewinds: What this function gave before.
+        failure: What happened.
+        machine: Ranks and device.
+
+    Returns:
+        `rewinds` and one more, as plain data for the checkpoint: the step of the failure, the step that training goes
+        back to (None for its start) and what it passes over.
+
+    Raises:
+        TrainingDivergedError: Training has gone back as often as it may.
+    """
+    alarm = failure.alarm
+    if len(rewinds) >= job.pretrain.health.max_rewinds:
+        if machine.ranks.is_first:
+            _append(job.health_path, dataclasses.asdict(alarm))
+        steps = ", ".join(f"{rewind['step']:,}" for rewind in rewinds) or "never"
+        raise TrainingDivergedError(
+            f"pretraining failed after step {alarm.step:,}: {alarm.message}. It went back as often as "
+            f"pretrain.health.max_rewinds={job.pretrain.health.max_rewinds} allows (from step: {steps}), each time "
+            f"passing over the examples that it failed on. {alarm.advice} The last good checkpoint is in "
+            f"{job.checkpoints_folder}."
+        )
+    if machine.ranks.is_first:
+        checkpoints.give_up_after(failure.first_step)
+    sum_over_ranks([0.0], machine.device)  # nobody looks before the first rank has tidied up
+    target = checkpoints.steps[-1] if checkpoints.steps else None
+    # To the end of the row, wherever in it the failure was noticed: bad examples seldom come alone.
+    end = min(plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
+    passed_over = plan.passing_over(max(failure.first_step, target or 0), end)
+    rewind = {
+        "step": alarm.step,
+        "rewound_to": target,
+        "passed_over": [dataclasses.asdict(one) for one in passed_over],
+    }
+    if machine.ranks.is_first:
+        _append(job.health_path, {**dataclasses.asdict(alarm), **rewind})
+        sequences = sum(one.sequences for one in passed_over)
+        warn(
+            f"pretraining, step {alarm.step:,}: {alarm.message}. It goes back to "
+            f"{'its start' if target is None else f'step {target:,}'} and passes over {sequences:,} sequences "
+            f"({len(rewinds) + 1} of at most {job.pretrain.health.max_rewinds} times). {alarm.advice}"
+        )
+    return [*(dict(one) for one in rewinds), rewind]
+
+
+def passed_over_in(rewinds: Sequence[Mapping[str, Any]]) -> list[PassedOver]:
+    """What a plan has to pass over after these rewinds."""
+    return [PassedOver(**one) for rewind in rewinds for one in rewind["passed_over"]]
+
+
+def read_health(path: Path) -> list[dict[str, Any]]:
+    """The alarms of a run, in the order in which they came; those that made it go back have `rewound_to`."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> None:
+    """Drop the alarms after `step`, which training goes on from, except for the rewinds that led there."""
+    if not path.exists():
+        return
+    known = [(rewind["step"], rewind["rewound_to"], rewind["passed_over"]) for rewind in rewinds]
+    kept = []
+    for row in read_health(path):
+        rewind = (row["step"], row["rewound_to"], row["passed_over"]) if "rewound_to" in row else None
+        if rewind in known or (rewind is None and row["step"] <= step):
+            kept.append(row)
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+def _append(path: Path, row: Mapping[str, Any]) -> None:
+    append_lines(path, [json.dumps(row)])
+
+
+def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
+    lengths = read_examples_manifest(job.examples_folder)["lengths"]
+
+    def stretch_of(step: int) -> Stretch:
+        place = plan.place(step)
+        first_step = sum(phase.steps for phase in plan.phases[: place.phase])
+        return Stretch(first_step=first_step, unigram_entropy=lengths[str(place.max_length)]["unigram_entropy"])
+
+    return HealthMonitor(
+        job.pretrain.health,
+        num_warmup_steps=job.schedule.num_warmup_steps,
+        learns_nsp=job.objective.nsp_weight > 0,
+        stretch_of=stretch_of,
+    )

@@ -1,0 +1,365 @@
+"""Alarms and rewinds in real trainings of a tiny model, each made to go wrong on purpose."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+import pretraining_failures as failures
+import pretraining_processes as processes
+from bertline.foundation.metrics_log import read_metrics
+from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.plan import PassedOver
+from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.watch import TrainingDivergedError, read_health
+from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import pretrain_job, write_inputs
+
+HEALTH = {
+    "patience_steps": 40,
+    "entropy_margin": 0.1,
+    "nsp_margin": 0.05,
+    "spike_factor": 1.3,
+    "rewind_on_spike": False,
+    "min_grad_norm": 1e-3,
+    "max_grad_norm": 100.0,
+    "max_data_wait_fraction": 0.9,
+    "max_skipped_steps": 2,
+    "max_rewinds": 3,
+}
+CHANGES = {
+    "pretrain__phases": [{"steps": 120, "max_length": 16, "global_batch_size": 8}],
+    # Where rows are written, so that a failure is noticed by its row; one test below is about the other case.
+    "pretrain__checkpoint_every_steps": 20,
+    "pretrain__validate_every_steps": 60,
+    "pretrain__film_strip": {"every_steps": 60, "num_guesses": 1, "sentences": ["the [MASK] sat."]},
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_inputs(folder, lengths=(16, 24), num_train=2000)
+    return folder
+
+
+@pytest.fixture
+def make_job(inputs, tmp_path):
+    def make(run: str = "run", *, health=None, **changes):
+        health = {**HEALTH, **(health or {})}
+        return pretrain_job(inputs, tmp_path / run, **{**CHANGES, **changes, "pretrain__health": health})
+
+    return make
+
+
+@pytest.fixture
+def patch(monkeypatch):
+    return monkeypatch.setattr
+
+
+def kinds(job) -> list[str]:
+    return [row["kind"] for row in read_health(job.health_path)]
+
+
+def newest_state(job) -> dict:
+    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
+
+
+def curve(job) -> list:
+    return [
+        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
+        for row in read_metrics(job.metrics_path)
+    ]
+
+
+def trained_rows(job) -> dict[int, dict[str, float]]:
+    return {step: metrics for step, metrics in curve(job) if "train/loss" in metrics}
+
+
+def assert_same_end(left, right) -> None:
+    """Weights, optimizer, place and curve of two finished runs are equal to the last bit."""
+    one, other = newest_state(left), newest_state(right)
+    assert (one["step"], one["place"]) == (other["step"], other["place"])
+    for name, tensor in one["model"].items():
+        assert torch.equal(tensor, other["model"][name]), name
+    for index, values in one["optimizer"]["state"].items():
+        for name, value in values.items():
+            assert torch.equal(value, other["optimizer"]["state"][index][name]), (index, name)
+    assert curve(left) == curve(right)
+
+
+# What is wrong is said
+
+
+def test_a_run_that_learns_raises_no_alarm(make_job, capsys):
+    # The loss ends 0.5 nats below the 4.0 that frequency alone gives; NSP labels are random, so that is switched off.
+    phases = [{"steps": 200, "max_length": 16, "global_batch_size": 32}]
+    changes = {"objective__nsp_weight": 0.0, "optimizer__lr": 1e-2, "schedule__num_warmup_steps": 20}
+    job = make_job(health={"patience_steps": 100}, pretrain__phases=phases, **changes)
+    figures = run_pretraining(job)
+    assert figures["num_alarms"] == 0 and not job.health_path.exists()
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_weights_that_do_not_move_sit_at_chance(make_job, capsys):
+    """The loss of weights at random is the logarithm of the number of pieces: 4.1; frequency alone gives 4.0."""
+    job = make_job(optimizer__lr=1e-12)
+    figures = run_pretraining(job)
+    assert sorted(kinds(job)) == ["nsp_at_chance", "unigram_entropy"]
+    alarm = next(row for row in read_health(job.health_path) if row["kind"] == "unigram_entropy")
+    assert alarm["step"] == 60  # the warm-up of 5 steps and the patience of 40 are over
+    assert "guessing blanks by frequency alone gives 4.00" in alarm["message"] and "optimizer.lr" in alarm["advice"]
+    assert figures["num_alarms"] == 2
+    assert f"step 60: {alarm['message']}. {alarm['advice']}" in capsys.readouterr().err
+    assert (job.result_folder / "health.jsonl").read_bytes() == job.health_path.read_bytes()
+
+
+def test_nsp_that_cannot_be_learnt_is_stuck_at_chance(make_job):
+    """The labels of the made-up examples are random: the loss of the blanks falls, NSP stays a guess."""
+    phases = [{"steps": 200, "max_length": 16, "global_batch_size": 32}]
+    job = make_job(
+        health={"patience_steps": 100}, pretrain__phases=phases, optimizer__lr=1e-2, schedule__num_warmup_steps=20
+    )
+    run_pretraining(job)
+    assert kinds(job) == ["nsp_at_chance"]
+
+
+def test_corrupted_weights_are_a_spike(make_job, patch):
+    failures.corrupt_weights(70, patch=patch)
+    job = make_job(objective__nsp_weight=0.0, health={"patience_steps": 1000})
+    run_pretraining(job)
+    (alarm,) = read_health(job.health_path)
+    assert (alarm["kind"], alarm["step"]) == ("spike", 80)
+
+
+def test_a_loss_with_hardly_a_gradient(make_job, patch):
+    failures.shrink_losses(1e-6, patch=patch)
+    job = make_job(pretrain__max_steps=20)
+    run_pretraining(job)
+    assert kinds(job) == ["gradients_vanish"]
+
+
+def test_weights_that_begin_far_too_large(make_job):
+    job = make_job(pretrain__max_steps=20, model__initializer_range=10.0)
+    run_pretraining(job)
+    assert "gradients_explode" in kinds(job)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_data_that_comes_too_slowly(make_job, patch, num_workers):
+    failures.slow_data(0.1, patch=patch)
+    health = {"patience_steps": 20, "entropy_margin": -10.0, "nsp_margin": -1.0, "max_data_wait_fraction": 0.5}
+    job = make_job(health=health, pretrain__max_steps=40, runtime__num_workers=num_workers)
+    run_pretraining(job)
+    assert kinds(job) == ["data_wait"]
+
+
+# Skip
+
+
+def test_a_step_that_is_not_finite_is_skipped_and_said(make_job, patch):
+    failures.fail_at_step(30, patch=patch)
+    job = make_job(pretrain__max_steps=60, health={"patience_steps": 1000})
+    run_pretraining(job)
+    assert [(row["kind"], row["step"]) for row in read_health(job.health_path)] == [("skipped_steps", 40)]
+    rows = trained_rows(job)
+    assert [rows[step]["optim/skipped_steps"] for step in (20, 40, 60)] == [0.0, 1.0, 0.0]
+    state = newest_state(job)
+    assert all(bool(tensor.isfinite().all()) for tensor in state["model"].values())
+    assert {int(each["step"]) for each in state["optimizer"]["state"].values()} == {59}
+    assert all(math.isfinite(value) for _, metrics in curve(job) for value in metrics.values())
+    assert state["rewinds"] == []
+
+
+# Rewind
+
+POISONED = (8 * 45, 8 * 52)  # what steps 45 to 51 take, counted from 0
+
+
+def rewinds(job) -> list[dict]:
+    return [row for row in read_health(job.health_path) if "rewound_to" in row]
+
+
+def test_examples_on_which_training_fails_are_passed_over(make_job, patch, capsys):
+    """Bitwise as a run that was told from the start to pass over them."""
+    with pytest.MonkeyPatch.context() as within:
+        failures.poison(POISONED, patch=within.setattr)
+        job = make_job()
+        run_pretraining(job)
+    (event,) = rewinds(job)
+    jump = {"step": 40, "max_length": 16, "sequences": 20 * 8}
+    assert (event["kind"], event["step"], event["rewound_to"], event["passed_over"]) == ("non_finite", 60, 40, [jump])
+    assert "goes back to step 40 and passes over 160 sequences (1 of at most 3 times)" in capsys.readouterr().err
+    keys = [(step, key) for step, metrics in curve(job) for key in metrics]
+    assert len(set(keys)) == len(keys)
+    assert newest_state(job)["place"]["consumed"] == 8 * 140
+
+    expected = make_job("expected")
+    patch("bertline.pretraining.run.passed_over_in", lambda rewinds: [PassedOver(**jump)])
+    run_pretraining(expected)
+    assert_same_end(job, expected)
+
+
+def test_a_failure_that_a_checkpoint_would_save_is_noticed_there(make_job, patch):
+    """The checkpoint of step 48 would hold steps that must not count; those to the end of the row are passed over."""
+    failures.poison(POISONED, patch=patch)
+    job = make_job(pretrain__checkpoint_every_steps=8)
+    run_pretraining(job)
+    (event,) = rewinds(job)
+    assert (event["step"], event["rewound_to"]) == (48, 40)
+    assert event["passed_over"] == [{"step": 40, "max_length": 16, "sequences": 20 * 8}]
+
+
+def test_it_goes_back_to_the_start_where_there_is_no_checkpoint_yet(make_job, patch):
+    failures.poison((8 * 5, 8 * 12), patch=patch)
+    job = make_job()
+    run_pretraining(job)
+    (event,) = rewinds(job)
+    assert (event["step"], event["rewound_to"]) == (20, None)
+    assert newest_state(job)["place"]["consumed"] == 8 * 140
+    assert list(trained_rows(job)) == [20, 40, 60, 80, 100, 120]
+
+
+def test_it_goes_back_across_phases(make_job, patch):
+    """Two lengths have two orders; each jumps by what its own steps would have taken."""
+    phases = [
+        {"steps": 50, "max_length": 16, "global_batch_size": 8},
+        {"steps": 50, "max_length": 24, "global_batch_size": 4},
+    ]
+    failures.poison((8 * 44, 8 * 50), patch=patch)
+    job = make_job(pretrain__phases=phases)
+    run_pretraining(job)
+    (event,) = rewinds(job)
+    assert event["passed_over"] == [
+        {"step": 40, "max_length": 16, "sequences": 80},
+        {"step": 40, "max_length": 24, "sequences": 40},
+    ]
+    assert newest_state(job)["place"] == {"phase": 1, "consumed": 4 * 60}
+
+
+def test_a_second_place_that_fails_is_passed_over_too(make_job, patch):
+    failures.poison(POISONED, (8 * 110, 8 * 115), patch=patch)
+    job = make_job()
+    run_pretraining(job)
+    assert [(row["step"], row["rewound_to"]) for row in rewinds(job)] == [(60, 40), (100, 80)]
+    assert len(newest_state(job)["rewinds"]) == 2
+    assert newest_state(job)["place"]["consumed"] == 8 * 160
+
+
+@pytest.mark.parametrize("rewind", [False, True])
+def test_a_spike_is_gone_back_from_where_that_is_asked_for(make_job, patch, rewind):
+    failures.corrupt_weights(70, patch=patch)
+    job = make_job(objective__nsp_weight=0.0, health={"patience_steps": 1000, "rewind_on_spike": rewind})
+    run_pretraining(job)
+    assert kinds(job) == ["spike"]
+    assert [(row["step"], row["rewound_to"]) for row in rewinds(job)] == ([(80, 60)] if rewind else [])
+    losses = [metrics["train/loss"] for metrics in trained_rows(job).values()]
+    assert (max(losses) > 1.3 * losses[0]) is not rewind
+
+
+def test_spikes_do_not_end_a_training_that_may_go_back_no_more(make_job, patch):
+    failures.corrupt_weights(70, patch=patch)
+    health = {"patience_steps": 1000, "rewind_on_spike": True, "max_rewinds": 0}
+    job = make_job(objective__nsp_weight=0.0, health=health)
+    assert run_pretraining(job)["steps"] == 120
+    assert kinds(job) == ["spike"]
+
+
+def test_an_absurd_learning_rate_gives_up_after_a_bounded_number_of_times(make_job):
+    job = make_job(optimizer__lr=1e30, schedule__num_warmup_steps=0)
+    with pytest.raises(TrainingDivergedError) as caught:
+        run_pretraining(job)
+    message = str(caught.value)
+    assert "pretrain.health.max_rewinds=3" in message and "Lower optimizer.lr" in message
+    assert len(rewinds(job)) == 3
+    with pytest.raises(TrainingDivergedError):
+        run_pretraining(job)  # the same again: nothing on disk says that it went well
+    more = dataclasses.replace(job, pretrain=dataclasses.replace(job.pretrain, health=more_rewinds(job, 0)))
+    with pytest.raises(TrainingDivergedError, match="max_rewinds=0"):
+        run_pretraining(more)  # another bound is no other training
+
+
+def more_rewinds(job, number: int):
+    return dataclasses.replace(job.pretrain.health, max_rewinds=number)
+
+
+def test_weights_that_are_no_numbers_are_never_saved(make_job, patch):
+    """They are seen when step 45 is about to be saved, the best so far, before the row of step 60 is written."""
+    take = ValidationProbe.probe
+    done = []
+
+    def spoiling(probe, step):
+        figures = take(probe, step)
+        if step == 45 and not done:
+            done.append(step)
+            with torch.no_grad():
+                next(probe._losses.parameters()).fill_(math.inf)
+        return figures
+
+    patch(ValidationProbe, "probe", spoiling)
+    job = make_job(pretrain__validate_every_steps=45, health={"max_skipped_steps": 20})
+    run_pretraining(job)
+    (event,) = rewinds(job)
+    assert (event["step"], event["rewound_to"]) == (45, 40) and "weights" in event["message"]
+    assert all(bool(tensor.isfinite().all()) for tensor in newest_state(job)["model"].values())
+
+
+class KilledError(Exception):
+    """The process is gone, as far as the disk can tell."""
+
+
+@pytest.mark.parametrize("every_steps", [20, 7])
+@pytest.mark.parametrize("moments", [(47,), (62,), (42, 58, 66)])
+def test_killed_at_any_moment_around_a_rewind_it_ends_as_if_left_alone(make_job, patch, moments, every_steps):
+    failures.poison(POISONED, patch=patch)
+    film_strip = {"every_steps": 1, "num_guesses": 1, "sentences": ["the [MASK] sat."]}
+    changes = {"pretrain__film_strip": film_strip, "pretrain__checkpoint_every_steps": every_steps}
+    alone = make_job("alone", **changes)
+    run_pretraining(alone)
+    assert len(rewinds(alone)) == 1
+
+    waiting = list(moments)
+    look = FilmStripProbe.probe
+
+    def dying(probe, step):
+        if waiting and step >= waiting[0]:
+            waiting.pop(0)
+            raise KilledError
+        return look(probe, step)
+
+    patch(FilmStripProbe, "probe", dying)
+    killed = make_job("killed", **changes)
+    for _ in moments:
+        with pytest.raises(KilledError):
+            run_pretraining(killed)
+    run_pretraining(killed)
+    assert not waiting
+    assert_same_end(alone, killed)
+    assert read_health(killed.health_path) == read_health(alone.health_path)
+
+
+@pytest.mark.slow
+def test_two_processes_go_back_together(inputs, tmp_path):
+    """Only one of them sees the examples that fail; both give up the same steps, and both their bound holds."""
+    changes = {**CHANGES, "pretrain__health": HEALTH}
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    poison = failures.poisoned(POISONED)
+    both = processes.start_ranks(inputs, [together, together], changes, before=poison)
+    processes.finish(processes.start(inputs, alone, changes, before=poison), *both)
+    one, other = (pretrain_job(inputs, folder, **changes) for folder in (alone, together))
+    assert newest_state(other)["place"] == newest_state(one)["place"]
+    assert rewinds(other) == rewinds(one) and len(rewinds(one)) == 1
+    assert [step for step, _ in curve(other)] == [step for step, _ in curve(one)]
+
+
+@pytest.mark.slow
+def test_two_processes_give_up_together(inputs, tmp_path):
+    changes = {**CHANGES, "pretrain__health": HEALTH, "optimizer__lr": 1e30}
+    folder = tmp_path / "run"
+    both = processes.start_ranks(inputs, [folder, folder], changes)
+    for process in both:
+        process.join(timeout=120)
+    assert [process.exitcode for process in both] == [1, 1]
+    assert processes.output_of(folder).read_text().count("TrainingDivergedError") >= 2

@@ -1,0 +1,122 @@
+"""Ways to make a tiny pretraining go wrong. Each patches the process it is called in, until the end or a monkeypatch's.
+
+They are importable, so that `pretraining_processes` can hand them to a process of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+
+from bertline.pretraining.data import StepBatch, StepDataset
+from bertline.pretraining.losses import PreTrainingLosses, PreTrainingSums
+from bertline.pretraining.module import PretrainingModule
+
+
+class Patch(Protocol):
+    """`setattr`, or a monkeypatch's."""
+
+    def __call__(self, owner: Any, name: str, value: Any, /) -> None: ...
+
+
+def poison(*ranges: tuple[int, int], patch: Patch = setattr) -> None:
+    """Let the loss be NaN whenever a step takes one of the examples at these positions of the order."""
+    make, take = StepDataset.__getitem__, PretrainingModule.training_step
+
+    def marked(dataset: StepDataset, step: int) -> StepBatch:
+        place = dataset.plan.place(step)
+        taken = range(place.consumed, place.consumed + place.global_batch_size)
+        poisoned = any(max(taken.start, first) < min(taken.stop, end) for first, end in ranges)
+        return {**make(dataset, step), "poisoned": poisoned}  # type: ignore[typeddict-unknown-key, return-value]
+
+    def poisoned(module: PretrainingModule, batch: StepBatch, batch_idx: int) -> None:
+        with _losses_times(math.nan if batch["poisoned"] else 1.0):  # type: ignore[typeddict-item]
+            take(module, batch, batch_idx)
+
+    patch(StepDataset, "__getitem__", marked)
+    patch(PretrainingModule, "training_step", poisoned)
+
+
+def poisoned(*ranges: tuple[int, int]) -> Callable[[], None]:
+    """For `pretraining_processes.start`."""
+    return functools.partial(poison, *ranges)
+
+
+def fail_at_step(step: int, *, patch: Patch = setattr) -> None:
+    """Let the loss of one step be NaN, whatever it is computed from, each time that it is taken."""
+    _at_step(step, patch, lambda module: _losses_times(math.nan))
+
+
+def shrink_losses(factor: float, *, patch: Patch = setattr) -> None:
+    """Multiply all losses."""
+    _times(factor, patch)
+
+
+def corrupt_weights(step: int, *, patch: Patch = setattr) -> None:
+    """Add noise to all weights before a step is taken, once."""
+    take = PretrainingModule.training_step
+    done = []
+
+    def corrupting(module: PretrainingModule, batch: StepBatch, batch_idx: int) -> None:
+        if module.finished_steps == step and not done:
+            done.append(step)
+            generator = torch.Generator().manual_seed(step)
+            with torch.no_grad():
+                for weight in module.parameters():
+                    weight.add_(torch.randn(weight.shape, generator=generator))
+        take(module, batch, batch_idx)
+
+    patch(PretrainingModule, "training_step", corrupting)
+
+
+def slow_data(seconds: float, *, patch: Patch = setattr) -> None:
+    """Let each batch take its time."""
+    make = StepDataset.__getitem__
+
+    def slow(dataset: StepDataset, step: int) -> StepBatch:
+        time.sleep(seconds)
+        return make(dataset, step)
+
+    patch(StepDataset, "__getitem__", slow)
+
+
+class _losses_times:  # noqa: N801  (used like a function)
+    """Within the block, the losses of the model are multiplied."""
+
+    def __init__(self, factor: float) -> None:
+        self._factor = factor
+
+    def __enter__(self) -> None:
+        self._before = PreTrainingLosses.forward
+        _times(self._factor, setattr)
+
+    def __exit__(self, *error: object) -> None:
+        PreTrainingLosses.forward = self._before  # type: ignore[method-assign]
+
+
+def _times(factor: float, patch: Patch) -> None:
+    forward = PreTrainingLosses.forward
+
+    def multiplied(losses: PreTrainingLosses, *args: Any, **kwargs: Any) -> PreTrainingSums:
+        sums = forward(losses, *args, **kwargs)
+        return sums._replace(mlm_loss=sums.mlm_loss * factor, nsp_loss=sums.nsp_loss * factor)
+
+    patch(PreTrainingLosses, "forward", multiplied)
+
+
+def _at_step(step: int, patch: Patch, context: Callable[[PretrainingModule], Any]) -> None:
+    take = PretrainingModule.training_step
+
+    def failing(module: PretrainingModule, batch: StepBatch, batch_idx: int) -> None:
+        if module.finished_steps != step:
+            take(module, batch, batch_idx)
+            return
+        with context(module):
+            take(module, batch, batch_idx)
+
+    patch(PretrainingModule, "training_step", failing)
