@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bertline.evaluation.svg import WIDTH, Scale, dot, drawing, legend, line, padded, path, text, tick_label
+from bertline.evaluation.svg import WIDTH, Scale, dot, drawing, half_width, legend, line, padded, path, text, tick_label
 from bertline.evaluation.wording import score
 
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 190
@@ -25,6 +25,8 @@ class Series:
     spread: Sequence[float] | None = None
     marked: bool = False
     """Whether each point gets a dot."""
+    behind: bool = False
+    """Drawn pale, below all others, and named last; without a name it is not in the legend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ def line_chart(
     series: Sequence[Series], *, x_name: str, y_name: str, level: tuple[str, float] | None = None, log_x: bool = False
 ) -> str:
     """Curves over a common axis; `level` is a named horizontal line to compare with."""
-    series = [curve for curve in series if curve.points]
-    names = [(curve.name, curve.css) for curve in series] + ([(level[0], "level")] if level else [])
+    series = sorted((curve for curve in series if curve.points), key=lambda curve: not curve.behind)
+    own = [(curve.name, curve.css) for curve in series if not curve.behind] + ([(level[0], "level")] if level else [])
+    names = own + [(curve.name, "behind") for curve in series if curve.behind and curve.name]
     shapes, top = legend(names, 16)
     ys = [y + sign * spread for curve in series for (_, y), spread in _with_spread(curve) for sign in (-1, 1)]
     xs = [x for curve in series for x, _ in curve.points]
@@ -57,7 +60,7 @@ def line_chart(
         parts.append(line(_LEFT, y(level[1]), WIDTH - _RIGHT, y(level[1]), "stroke level dashed"))
     for curve in series:
         thin = curve.points[:: max(1, len(curve.points) // _MOST_POINTS)]
-        parts.append(path([(x(a), y(b)) for a, b in thin], f"stroke {curve.css}"))
+        parts.append(path([(x(a), y(b)) for a, b in thin], f"stroke {curve.css}{' behind' if curve.behind else ''}"))
         for (a, b), spread in _with_spread(curve):
             if spread:
                 parts.append(line(x(a), y(b - spread), x(a), y(b + spread), f"stroke {curve.css} thin"))
@@ -155,7 +158,9 @@ def _x_axis(x: Scale, y: float, name: str, top: float, ticks: Sequence[float]) -
     parts = [line(x.start, y, x.end, y, "axis")]
     for tick in ticks:
         parts.append(line(x(tick), top, x(tick), y, "grid"))
-        parts.append(text(x(tick), y + 15, tick_label(tick), "tick", "middle"))
+        label = tick_label(tick)
+        # One at the very end of the axis must not be cut off by the edge of the drawing.
+        parts.append(text(min(x(tick), WIDTH - half_width(label)), y + 15, label, "tick", "middle"))
     parts.append(text((x.start + x.end) / 2, y + 30, name, "tick", "middle"))
     return "".join(parts)
 

@@ -1,28 +1,34 @@
-"""How pretraining went: curves beside the unigram line, and the film strip."""
+"""How pretraining went: curves beside the unigram line and a reference run, probes, and the film strip."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.facts import Facts
 from bertline.evaluation.parts import figure, paragraph, section, side_by_side
-from bertline.evaluation.wording import count, duration, escape, percent
+from bertline.evaluation.reference import ReferenceCurve, reference_for
+from bertline.evaluation.wording import count, duration, escape, listing, percent
 
 _FRAMES = 9
 """Moments shown of each sentence."""
 _GUESSES = 5
+_LOSS = "val/mlm_loss"
+_SHIFT, _ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
 
 
 def pretraining_charts(facts: Facts) -> dict[str, str]:
     """Charts by file name; a curve that was not recorded has none."""
     charts = {}
+    reference = reference_for(facts.params)
     if facts.curve("val/mlm_loss") or facts.curve("train/mlm_loss"):
         charts["mlm_loss"] = line_chart(
             [
                 Series("training", facts.curve("train/mlm_loss"), "c1"),
                 Series("held-out", facts.curve("val/mlm_loss"), "c0", marked=True),
+                *_behind(facts, reference, {_LOSS: "c0"}),
             ],
             x_name="step",
             y_name="MLM loss, nats",
@@ -33,10 +39,22 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
             [
                 Series("blanks filled right", facts.curve("val/mlm_accuracy"), "c0", marked=True),
                 Series("next sentence right", facts.curve("val/nsp_accuracy"), "c1", marked=True),
+                *_behind(facts, reference, {"val/mlm_accuracy": "c0", "val/nsp_accuracy": "c1"}),
             ],
             x_name="step",
             y_name="held-out accuracy",
             level=("chance, next sentence", 0.5),
+        )
+    if facts.curve(_SHIFT):
+        charts["probes"] = line_chart(
+            [
+                Series("two words swapped?", facts.curve(_SHIFT), "c0", marked=True),
+                Series("one word replaced?", facts.curve(_ODD), "c1", marked=True),
+                *_behind(facts, reference, {_SHIFT: "c0", _ODD: "c1"}),
+            ],
+            x_name="step",
+            y_name="accuracy of a linear probe",
+            level=("chance", 0.5),
         )
     return charts
 
@@ -47,6 +65,9 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
         "mlm_loss": "The loss of filling blanks. Below the dashed line the model uses the words around a blank, not "
         "only how frequent each word is.",
         "accuracy": "The share of blanks filled with exactly the right piece, and of sentence pairs judged right.",
+        "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
+        "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
+        "frequent. The first point is the encoder before training.",
     }
     figures = [figure(charts[name], caption) for name, caption in captions.items() if name in charts]
     training = facts.training
@@ -54,7 +75,36 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
         f"It took {duration(training['train_time_s'])} at {count(training['perf/tokens_per_s'])} tokens a second, "
         f"{percent(training['perf/data_wait_fraction'])} of it waiting for data."
     )
-    return section("pretraining", "Learning to read", side_by_side(*figures), paragraph(speed), _film_strip(facts))
+    below = (paragraph(speed), _reference(facts), _film_strip(facts))
+    return section("pretraining", "Learning to read", side_by_side(*figures), *below)
+
+
+def _behind(facts: Facts, reference: ReferenceCurve | None, colours: Mapping[str, str]) -> list[Series]:
+    """The reference's curves of some metrics, where there is a reference; the first one has its name in the legend."""
+    if reference is None:
+        return []
+    curves = [Series("", reference.until(key, facts.curve(key)), css, behind=True) for key, css in colours.items()]
+    drawn = [curve for curve in curves if curve.points]
+    return [dataclasses.replace(curve, name="" if index else reference.title) for index, curve in enumerate(drawn)]
+
+
+def _reference(facts: Facts) -> str:
+    """What the pale curves are, and what is set otherwise here."""
+    reference = reference_for(facts.params)
+    if reference is None:
+        return ""
+    words = (
+        f"The pale curves are a run of {reference.name} that comes with bertline ({reference.device}, "
+        f"{reference.date}, {duration(reference.train_time_s)}): the same text, vocabulary and model, and batches of "
+        "the same size."
+    )
+    own, its = dict(facts.curve(_LOSS)), dict(reference.curves.get(_LOSS, []))
+    if common := own.keys() & its.keys():
+        step = max(common)
+        words += f" After step {step:,} its held-out loss was {its[step]:.3f} nats; here it is {own[step]:.3f}."
+    if differences := reference.differences(facts.params):
+        words += f" Here {listing(differences)}."
+    return paragraph(words)
 
 
 def _film_strip(facts: Facts) -> str:

@@ -57,6 +57,11 @@ def tick_label(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"
 
 
+def half_width(content: str) -> float:
+    """Half of what a line of text takes at most, in pixels."""
+    return len(content) * _CHARACTER_WIDTH / 2
+
+
 def text(x: float, y: float, content: str, css: str = "", anchor: str = "start") -> str:
     """A line of text."""
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}" text-anchor="{anchor}">{escape(content)}</text>'

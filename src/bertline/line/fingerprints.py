@@ -1,8 +1,8 @@
 """Code as a dependency by meaning: a comment never re-runs a stage, a changed formula always does.
 
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of every bertline module that
-the stage's entry modules import, directly or not, at the top of a file or inside a function, and the templates (HTML,
-CSS) that lie beside them.
+the stage's entry modules import, directly or not, at the top of a file or inside a function, and what they show that
+lies beside them: templates (HTML, CSS) and reference curves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bertline.foundation.files import sha256_of_file
 from bertline.line.stages import Stage
 
 _PACKAGE = "bertline"
-_TEMPLATES = ("*.html", "*.css")
+_TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
 # These say things to people or keep records; what they do cannot change a result.
 _WITHOUT_MEANING = frozenset(
     {

@@ -74,3 +74,26 @@ def test_a_chart_as_a_file_brings_its_own_style() -> None:
 def test_names_are_escaped() -> None:
     chart = bar_chart([('<script>"&', 1.0)], name='"<&')
     assert shapes(chart, "text")[0].text == '<script>"&'
+
+
+def test_a_curve_behind_is_drawn_first_and_named_last() -> None:
+    points = [(0.0, 1.0), (10.0, 2.0)]
+    chart = line_chart(
+        [
+            Series("own", points, "c0"),
+            Series("before", points, "c0", behind=True),
+            Series("", points, "c1", behind=True),
+        ],
+        x_name="step",
+        y_name="loss",
+        level=("chance", 0.5),
+    )
+    assert ["behind" in element.attrib["class"] for element in shapes(chart, "path")] == [True, True, False]
+    named = [element.text for element in shapes(chart, "text") if element.text in ("own", "before", "chance", "", None)]
+    assert named == ["own", "chance", "before"]
+
+
+def test_the_label_at_the_end_of_an_axis_stays_inside() -> None:
+    chart = line_chart([Series("a", [(0, 1.0), (6_000_000, 2.0)], "c0")], x_name="step", y_name="loss")
+    (label,) = [element for element in shapes(chart, "text") if element.text == "6,000,000"]
+    assert float(label.attrib["x"]) + 9 * 7.2 / 2 <= WIDTH

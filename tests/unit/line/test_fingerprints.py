@@ -58,6 +58,15 @@ def test_a_changed_sweep_leaves_pretrain_alone(source: Path) -> None:
     assert "pretrain" not in stages
 
 
+def test_a_new_reference_curve_changes_the_report_alone(source: Path) -> None:
+    before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
+    (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_tiny.json")
+    path.write_text(path.read_text().replace("docs_tiny", "other"))
+    assert [stage.name for stage in STAGES if code_fingerprint(stage, source=source) != before[stage.name]] == [
+        "evaluate"
+    ]
+
+
 def test_wording_of_errors_and_progress_changes_nothing(source: Path) -> None:
     assert changed(source, "bertline.foundation.progress", "warning: ", "beware: ") == set()
 

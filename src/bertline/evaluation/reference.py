@@ -1,0 +1,204 @@
+"""Reference curves: runs of the presets that come with bertline, drawn behind the user's own.
+
+A curve is a small JSON file in `reference_curves/`, made by `pipelines/reference_curve.py` from a finished run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from bertline.evaluation.wording import setting
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import write_atomically
+from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
+from bertline.foundation.metrics_log import MetricsRow, read_metrics
+
+FORMAT_VERSION = 1
+_FOLDER = "reference_curves"
+_HELD_OUT = ("val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy")
+_TRAIN = "train/mlm_loss"
+_TRAIN_POINTS = 100
+"""At most so many are kept: each is the mean of the rows since the one before."""
+_ALIKE = ("corpus", "python_docs", "tokenizer", "examples", "objective", "model")
+"""Sections that say what is read and what is learnt from it; a loss compares only where they are the same."""
+_MAY_DIFFER = ("optimizer", "schedule", "pretrain")
+_PRETRAIN_KEYS = ("seed", "max_steps", "precision", "start_from")
+"""Those of the pretrain section that change what is learnt, beside the steps of its phases."""
+_PUBLIC_CORPORA = ("python_docs", "hub")
+
+Curve = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReferenceCurve:
+    """A finished run of a preset."""
+
+    name: str
+    device: str
+    """In words: `2 CPU cores`."""
+    date: str
+    """On which it ended, as YYYY-MM-DD."""
+    commit: str
+    """Of the code that ran."""
+    versions: dict[str, str]
+    num_tokens: int
+    """Real tokens of the whole run."""
+    train_time_s: float
+    unigram_entropy: float
+    settings: dict[str, Any]
+    """The sections of its configuration."""
+    curves: dict[str, Curve]
+    """By metric; `train/mlm_loss` is smoothed."""
+
+    @property
+    def title(self) -> str:
+        """What the legend calls it."""
+        return f"reference: {self.name}, {self.device}, {self.date}"
+
+    def until(self, key: str, own: Sequence[tuple[float, float]]) -> Curve:
+        """One metric up to the last step of the user's own curve: a longer reference would squeeze that."""
+        last = max((step for step, _ in own), default=-1.0)
+        return [point for point in self.curves.get(key, []) if point[0] <= last]
+
+    def differences(self, params: Mapping[str, Any]) -> list[str]:
+        """What is set otherwise in another run, of all that changes what is learnt."""
+        ours, theirs = (dict(_effective(settings)) for settings in (self.settings, params))
+        return [
+            f"{key} is {_shown(theirs[key])} instead of {_shown(ours[key])}"
+            for key in sorted(ours.keys() & theirs.keys())
+            if theirs[key] != ours[key]
+        ]
+
+
+def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
+    """The shipped curve of a run like the one with this configuration, if there is one.
+
+    Alike means: the same corpus, vocabulary, examples, objective and model, and phases of the same lengths and global
+    batches. Optimizer, schedule, steps, seed and precision may differ: that is what one wants to compare.
+    """
+    return next((curve for curve in read_references() if _is_alike(curve.settings, params)), None)
+
+
+def read_references() -> list[ReferenceCurve]:
+    """All curves that come with bertline, by name."""
+    paths = sorted(files("bertline.evaluation").joinpath(_FOLDER).iterdir(), key=lambda path: path.name)
+    return [parse_reference(path.read_text(encoding="utf-8"), path.name) for path in paths if path.name[-5:] == ".json"]
+
+
+def parse_reference(text: str, where: str) -> ReferenceCurve:
+    """A curve from the text of its file.
+
+    Raises:
+        ArtifactError: It is of another format.
+    """
+    content = json.loads(text)
+    if content.pop("format_version", None) != FORMAT_VERSION:
+        raise ArtifactError(
+            f"{where} is not of format_version {FORMAT_VERSION}. Make it again: pipelines/reference_curve.py"
+        )
+    curves = {key: [(step, value) for step, value in points] for key, points in content.pop("curves").items()}
+    return ReferenceCurve(**content, curves=curves)
+
+
+def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> dict[str, Any]:
+    """What `write_reference` writes about a finished pretraining.
+
+    Args:
+        folder: `runs/pretrain/FINGERPRINT`.
+        name: Of the preset.
+        device: What it ran on, in words.
+        commit: Of the code that ran.
+
+    Raises:
+        ArtifactError: The run is not finished.
+        ConfigError: Its text is not one that anybody can get, so nobody could compare with it.
+    """
+    import yaml
+
+    if not (folder / "result" / MANIFEST_NAME).exists():
+        raise ArtifactError(f"{folder} is not a finished pretraining. Name one that is: runs/pretrain/FINGERPRINT")
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["config"]
+    if config["corpus"]["kind"] not in _PUBLIC_CORPORA:
+        raise ConfigError(
+            f"{folder} was trained on corpus.kind={config['corpus']['kind']}, text that others do not have; a "
+            f"reference needs one of {', '.join(_PUBLIC_CORPORA)}."
+        )
+    manifest = read_manifest(folder / "result", kind="pretrain", format_version=1)
+    rows = list(read_metrics(folder / "metrics.jsonl"))
+    figures = manifest["metrics"]
+    return {
+        "format_version": FORMAT_VERSION,
+        "name": name,
+        "device": device,
+        "date": datetime.fromtimestamp(rows[-1].time_s, tz=UTC).date().isoformat(),
+        "commit": commit,
+        "versions": manifest["versions"],
+        "num_tokens": int(figures["num_tokens"]),
+        "train_time_s": round(figures["train_time_s"], 1),
+        "unigram_entropy": round(figures["unigram_entropy"], 5),
+        "settings": {section: config[section] for section in (*_ALIKE, *_MAY_DIFFER)},
+        "curves": dict(_curves(rows)),
+    }
+
+
+def write_reference(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a curve with a line for each key and each metric, so that a new run shows as a short difference."""
+    curves = ",\n".join(f"    {json.dumps(key)}: {json.dumps(points)}" for key, points in content["curves"].items())
+    head = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items() if key != "curves"]
+    body = ",\n".join([*head, f'  "curves": {{\n{curves}\n  }}'])
+    write_atomically(path, f"{{\n{body}\n}}\n")
+
+
+def smoothed(points: Sequence[tuple[float, float]], most: int) -> Curve:
+    """Means of consecutive points, at most so many, each at the last step that it covers.
+
+    Example:
+        >>> smoothed([(20, 9.0), (40, 7.0), (60, 5.0)], 2)
+        [(40, 8.0), (60, 5.0)]
+    """
+    size = max(1, math.ceil(len(points) / most))
+    parts = [points[start : start + size] for start in range(0, len(points), size)]
+    return [(part[-1][0], statistics.fmean(value for _, value in part)) for part in parts]
+
+
+def _curves(rows: Sequence[MetricsRow]) -> Iterator[tuple[str, list[list[float]]]]:
+    probes = sorted({key for row in rows for key in row.metrics if key.startswith("probe/")})
+    for key in (_TRAIN, *_HELD_OUT, *probes):
+        points = [(row.step, row.metrics[key]) for row in rows if key in row.metrics]
+        kept = smoothed(points, _TRAIN_POINTS) if key == _TRAIN else points
+        yield key, [[step, round(value, 5)] for step, value in kept]
+
+
+def _is_alike(settings: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
+    if not all(section in params and _plain(params[section]) == settings[section] for section in _ALIKE):
+        return False
+    return _batches(settings) == _batches(params)
+
+
+def _batches(settings: Mapping[str, Any]) -> list[tuple[int, int]]:
+    return [(phase["max_length"], phase["global_batch_size"]) for phase in settings["pretrain"]["phases"]]
+
+
+def _effective(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section in _MAY_DIFFER:
+        for key, value in _plain(settings.get(section, {})).items():
+            if section != "pretrain" or key in _PRETRAIN_KEYS:
+                yield f"{section}.{key}", value
+    yield "pretrain.phases.steps", [phase["steps"] for phase in settings["pretrain"]["phases"]]
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else setting(value)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON gives it back: tuples are lists there."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,216 @@
+import copy
+import dataclasses
+import json
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bertline.evaluation.facts import read_facts
+from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
+from bertline.evaluation.reference import (
+    ReferenceCurve,
+    parse_reference,
+    read_references,
+    reference_for,
+    reference_of_run,
+    smoothed,
+    write_reference,
+)
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.manifests import write_manifest
+from bertline.foundation.metrics_log import MetricsLog
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def params() -> dict[str, Any]:
+    """The configuration of the one shipped curve that every newcomer's first run compares with."""
+    return copy.deepcopy(next(curve for curve in read_references() if curve.name == "docs_tiny").settings)
+
+
+def changed(params: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    *outer, last = key.split(".")
+    section = params
+    for part in outer:
+        section = section[int(part)] if part.isdigit() else section[part]
+    assert section[last] != value
+    section[last] = value
+    return params
+
+
+@pytest.mark.parametrize("curve", read_references(), ids=lambda curve: curve.name)
+def test_a_shipped_curve_is_whole(curve: ReferenceCurve) -> None:
+    assert {"train/mlm_loss", "val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy"} <= curve.curves.keys()
+    for points in curve.curves.values():
+        steps = [step for step, _ in points]
+        assert steps == sorted(set(steps)) and len(steps) >= 2
+    assert curve.curves["val/mlm_loss"][0][0] == 0
+    assert curve.curves["val/mlm_loss"][-1][1] < curve.unigram_entropy - 1
+    assert re.fullmatch("[0-9a-f]{40}", curve.commit)
+    assert date.fromisoformat(curve.date)
+    assert curve.versions.keys() >= {"torch", "pytorch-lightning"}
+    assert curve.num_tokens > 0 and curve.train_time_s > 0 and curve.device
+
+
+def test_shipped_files_are_small_and_name_no_place_on_a_machine() -> None:
+    paths = list((ROOT / "src/bertline/evaluation/reference_curves").iterdir())
+    assert {path.suffix for path in paths} == {".json"}
+    for path in paths:
+        assert path.stat().st_size < 30_000
+        assert not re.search(r"\"(/|~|[A-Z]:\\)", path.read_text(encoding="utf-8"))
+
+
+def test_the_committed_default_is_drawn_over_its_reference() -> None:
+    committed = yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))
+    reference = reference_for(committed)
+    assert reference is not None and reference.name == "docs_tiny"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("optimizer.lr", 1e-4),
+        ("schedule.num_warmup_steps", 1),
+        ("pretrain.seed", 5),
+        ("pretrain.precision", "fp32"),
+        ("pretrain.phases.0.steps", 7),
+        ("pretrain.validate_every_steps", 3),
+    ],
+)
+def test_a_run_that_learns_the_same_otherwise_is_drawn_over_its_reference(
+    params: dict[str, Any], key: str, value: Any
+) -> None:
+    reference = reference_for(changed(params, key, value))
+    assert reference is not None
+    differences = reference.differences(params)
+    if key == "pretrain.validate_every_steps":  # changes nothing that is learnt
+        assert differences == []
+    else:
+        (difference,) = differences
+        assert difference.startswith(re.sub(r"\.\d", "", key)) and " instead of " in difference
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model.hidden_size", 64),
+        ("model.num_hidden_layers", 9),
+        ("examples.lengths", [128]),
+        ("examples.masking.mask_prob", 0.4),
+        ("objective.nsp_weight", 0.5),
+        ("tokenizer.vocab_size", 100),
+        ("corpus.kind", "text"),
+        ("python_docs.held_out_fraction", 0.5),
+        ("pretrain.phases.0.max_length", 8),
+        ("pretrain.phases.0.global_batch_size", 9),
+    ],
+)
+def test_a_run_whose_loss_means_something_else_has_no_reference(params: dict[str, Any], key: str, value: Any) -> None:
+    assert reference_for(params) is not None
+    assert reference_for(changed(params, key, value)) is None
+
+
+def test_tuples_and_lists_are_the_same_setting(params: dict[str, Any]) -> None:
+    params["examples"]["lengths"] = tuple(params["examples"]["lengths"])
+    params["pretrain"]["phases"] = tuple(params["pretrain"]["phases"])
+    assert reference_for(params) is not None
+
+
+def test_smoothing_keeps_the_mean_and_the_last_step() -> None:
+    points = [(float(step), float(step % 7)) for step in range(20, 7001, 20)]
+    fewer = smoothed(points, 70)
+    assert len(fewer) == 70 and fewer[-1][0] == 7000
+    assert sum(value for _, value in fewer) / 70 == pytest.approx(sum(value for _, value in points) / 350)
+
+
+@pytest.fixture
+def run(tmp_path: Path, params: dict[str, Any]) -> Path:
+    """A finished run folder."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    frozen = {"stage": "pretrain", "config": {**params, "runtime": {"runs_folder": "/somewhere"}}}
+    (folder / "config.yaml").write_text(yaml.safe_dump(frozen))
+    log = MetricsLog(folder / "metrics.jsonl")
+    for step in range(0, 101, 20):
+        log.log(step, {"val/mlm_loss": 9 - step / 20, "val/mlm_accuracy": 0.1, "val/nsp_accuracy": 0.5})
+        log.log(step, {"probe/bigram_shift_accuracy": 0.5})
+        if step:
+            log.log(step, {"train/mlm_loss": 9 - step / 20, "optim/lr": 0.1})
+    log.close()
+    metrics = {"num_tokens": 1e6, "train_time_s": 12.34, "unigram_entropy": 6.5}
+    content = {"metrics": metrics, "versions": {"torch": "2.13.0", "pytorch-lightning": "2.6.6"}}
+    write_manifest(folder / "result", kind="pretrain", format_version=1, content=content)
+    return folder
+
+
+def test_a_curve_made_from_a_run_reads_back_and_fits_that_run(
+    run: Path, tmp_path: Path, params: dict[str, Any]
+) -> None:
+    content = reference_of_run(run, name="mine", device="2 CPU cores", commit="0" * 40)
+    write_reference(tmp_path / "mine.json", content)
+    text = (tmp_path / "mine.json").read_text()
+    curve = parse_reference(text, "mine.json")
+    assert curve.curves["val/mlm_loss"] == [(step, 9 - step / 20) for step in range(0, 101, 20)]
+    assert len(curve.curves["train/mlm_loss"]) == 5
+    assert "probe/bigram_shift_accuracy" in curve.curves and "optim/lr" not in curve.curves
+    assert curve.settings == json.loads(json.dumps(params))
+    assert "/somewhere" not in text
+    assert curve.title == f"reference: mine, 2 CPU cores, {curve.date}"
+
+
+def test_an_unfinished_run_is_no_reference(run: Path) -> None:
+    (run / "result" / "manifest.json").unlink()
+    with pytest.raises(ArtifactError, match="not a finished pretraining"):
+        reference_of_run(run, name="mine", device="a phone", commit="0" * 40)
+
+
+def test_text_that_others_do_not_have_is_no_reference(run: Path) -> None:
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    config["config"]["corpus"]["kind"] = "text"
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    with pytest.raises(ConfigError, match=r"corpus\.kind=text.*python_docs, hub"):
+        reference_of_run(run, name="mine", device="a phone", commit="0" * 40)
+
+
+def test_a_file_of_another_format_is_an_error(run: Path) -> None:
+    content = reference_of_run(run, name="mine", device="a phone", commit="0" * 40)
+    with pytest.raises(ArtifactError, match=r"old\.json is not of format_version 1"):
+        parse_reference(json.dumps({**content, "format_version": 0}), "old.json")
+
+
+def drawn(line: LineFolders) -> tuple[dict[str, str], str]:
+    """The charts and the text of the report's section on pretraining."""
+    facts = read_facts(line, "a test")
+    charts = pretraining_charts(facts)
+    return charts, pretraining_section(facts, charts)
+
+
+def test_the_report_draws_the_reference_no_further_than_the_run(line: LineFolders, params: dict[str, Any]) -> None:
+    without, page_without = drawn(line)
+    shipped = reference_for(params)
+    assert shipped is not None
+    charts, page = drawn(dataclasses.replace(line, params={**line.params, **params}))
+    for name, num_curves in (("mlm_loss", 1), ("accuracy", 2)):
+        assert "reference:" not in without[name] and ' behind"' not in without[name]
+        assert charts[name].count(' behind"/>') == num_curves + 1  # and the legend's
+        assert charts[name].count(f">{shipped.title}</text>") == 1
+        assert ">4,000<" not in charts[name] and ">3,000<" in charts[name]  # the run has 3,300 steps, the other 7,000
+    assert "The pale curves are a run of docs_tiny" in page and "After step 3,000 its held-out loss was" in page
+    assert "pale curves" not in page_without
+
+
+def test_probes_stand_beside_chance(line: LineFolders) -> None:
+    assert "probes" not in drawn(line)[0]
+    log = MetricsLog(line.pretrain / "metrics.jsonl")
+    for step in (0, 1000, 3300):
+        log.log(step, {"probe/bigram_shift_accuracy": 0.5 + step / 2e4, "probe/odd_word_accuracy": 0.5})
+    log.close()
+    charts, page = drawn(line)
+    assert ">chance<" in charts["probes"] and charts["probes"].count("<circle") == 6
+    assert "two neighbouring words were swapped" in page
