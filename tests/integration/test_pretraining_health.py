@@ -2,6 +2,8 @@
 
 import dataclasses
 import math
+import os
+import signal
 
 import pytest
 import torch
@@ -10,11 +12,13 @@ import pretraining_failures as failures
 import pretraining_processes as processes
 from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import PassedOver
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
 from bertline.pretraining.watch import TrainingDivergedError, read_health
 from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import pretrain_job, write_inputs
 
 HEALTH = {
@@ -310,8 +314,7 @@ class KilledError(Exception):
     """The process is gone, as far as the disk can tell."""
 
 
-@pytest.mark.parametrize("every_steps", [20, 7])
-@pytest.mark.parametrize("moments", [(47,), (62,), (42, 58, 66)])
+@pytest.mark.parametrize(("every_steps", "moments"), [(20, (47,)), (20, (42, 58, 66)), (7, (62,)), (7, (42, 58, 66))])
 def test_killed_at_any_moment_around_a_rewind_it_ends_as_if_left_alone(make_job, patch, moments, every_steps):
     failures.poison(POISONED, patch=patch)
     film_strip = {"every_steps": 1, "num_guesses": 1, "sentences": ["the [MASK] sat."]}
@@ -338,6 +341,28 @@ def test_killed_at_any_moment_around_a_rewind_it_ends_as_if_left_alone(make_job,
     assert not waiting
     assert_same_end(alone, killed)
     assert read_health(killed.health_path) == read_health(alone.health_path)
+
+
+def test_a_signal_that_comes_as_training_fails_stops_it_and_the_next_start_goes_back(make_job, patch):
+    failures.poison(POISONED, patch=patch)
+    alone = make_job("alone")
+    run_pretraining(alone)
+    take = PretrainingModule.training_step
+    sent = []
+
+    def signalled(module, batch, batch_idx):
+        take(module, batch, batch_idx)
+        if module.finished_steps == 60 and not sent:
+            sent.append(60)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    patch(PretrainingModule, "training_step", signalled)
+    stopped = make_job("stopped")
+    with pytest.raises(TrainingInterrupted):
+        run_pretraining(stopped)
+    assert CheckpointFolder(stopped.checkpoints_folder, keep=3).steps[-1] == 40
+    run_pretraining(stopped)
+    assert_same_end(alone, stopped)
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.facts import Facts
-from bertline.evaluation.parts import figure, paragraph, section, side_by_side
+from bertline.evaluation.parts import figure, paragraph, section, side_by_side, table
 from bertline.evaluation.reference import ReferenceCurve, reference_for
 from bertline.evaluation.wording import count, duration, escape, listing, percent
 
@@ -17,6 +17,7 @@ _FRAMES = 9
 _GUESSES = 5
 _LOSS = "val/mlm_loss"
 _SHIFT, _ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
+_ALARMS = 20
 
 
 def pretraining_charts(facts: Facts) -> dict[str, str]:
@@ -60,7 +61,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
 
 
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
-    """Curves, speed and film strip."""
+    """Curves, speed, alarms and film strip."""
     captions = {
         "mlm_loss": "The loss of filling blanks. Below the dashed line the model uses the words around a blank, not "
         "only how frequent each word is.",
@@ -75,7 +76,7 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
         f"It took {duration(training['train_time_s'])} at {count(training['perf/tokens_per_s'])} tokens a second, "
         f"{percent(training['perf/data_wait_fraction'])} of it waiting for data."
     )
-    below = (paragraph(speed), _reference(facts), _film_strip(facts))
+    below = (paragraph(speed), _reference(facts), _alarms(facts), _film_strip(facts))
     return section("pretraining", "Learning to read", side_by_side(*figures), *below)
 
 
@@ -105,6 +106,24 @@ def _reference(facts: Facts) -> str:
     if differences := reference.differences(facts.params):
         words += f" Here {listing(differences)}."
     return paragraph(words)
+
+
+def _alarms(facts: Facts) -> str:
+    """What went wrong, with advice; nothing where nothing did."""
+    if not facts.alarms:
+        return ""
+    rows = [(f"{row['step']:,}", _what_happened(row), row["advice"]) for row in facts.alarms[:_ALARMS]]
+    more = len(facts.alarms) - len(rows)
+    rest = paragraph(f"And {more:,} more, in health.jsonl.") if more else ""
+    return f"<h3>Alarms</h3>{table(('step', 'what happened', 'what to do'), rows)}{rest}"
+
+
+def _what_happened(alarm: dict[str, Any]) -> str:
+    if "rewound_to" not in alarm:
+        return str(alarm["message"])
+    target = "its start" if alarm["rewound_to"] is None else f"step {alarm['rewound_to']:,}"
+    sequences = sum(jump["sequences"] for jump in alarm["passed_over"])
+    return f"{alarm['message']}; training went back to {target} and passed over {sequences:,} sequences"
 
 
 def _film_strip(facts: Facts) -> str:

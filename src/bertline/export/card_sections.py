@@ -243,8 +243,10 @@ def _setting(params: Mapping[str, Any], name: str) -> Any:
     value: Any = params
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
-    # The sentences of the film strip say nothing about the model.
-    return {key: item for key, item in value.items() if key != "film_strip"} if isinstance(value, Mapping) else value
+    if not isinstance(value, Mapping):
+        return value
+    # Neither the sentences of the film strip nor the bounds of alarms say anything about the model.
+    return {key: item for key, item in value.items() if key not in ("film_strip", "health")}
 
 
 def _bullets(sentences: Iterable[str]) -> str:

@@ -1,5 +1,6 @@
 import csv
 import dataclasses
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -12,7 +13,7 @@ from bertline.evaluation.folders import LineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.tasks.storage import write_rows
-from evaluation_inputs import KINDS, rows_of_kind
+from evaluation_inputs import HOSTILE, KINDS, rows_of_kind
 
 CONFIG = EvaluateConfig(
     title="A <b>line</b> & more",
@@ -97,6 +98,32 @@ def test_the_loss_stands_beside_the_unigram_line(line: LineFolders, tmp_path: Pa
     assert figures["below_unigram_entropy"] == pytest.approx(2.1)
     assert "4.10 nats is 2.10 below the 6.20" in page_of(tmp_path / "out").words
     assert "frequency alone" in (tmp_path / "out" / "plots" / "mlm_loss.svg").read_text()
+
+
+def test_alarms_stand_in_the_report_with_their_advice(line: LineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, line, tmp_path / "calm")
+    assert "Alarms" not in page_of(tmp_path / "calm").words
+    alarm = {"kind": "spike", "step": 1240, "message": f"the loss rose {HOSTILE}", "advice": "Lower optimizer.lr."}
+    rewind = {
+        **alarm,
+        "kind": "non_finite",
+        "step": 1600,
+        "rewound_to": 1500,
+        "passed_over": [{"step": 1580, "max_length": 64, "sequences": 1280}],
+    }
+    rows = [alarm, rewind, *[alarm] * 30]
+    (line.pretrain / "health.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build_evaluation(CONFIG, line, tmp_path / "alarmed")
+    words = page_of(tmp_path / "alarmed").words
+    for said in (
+        "Alarms",
+        "1,240",
+        f"the loss rose {HOSTILE}",
+        "Lower optimizer.lr.",
+        "training went back to step 1,500 and passed over 1,280 sequences",
+        "And 12 more, in health.jsonl.",
+    ):
+        assert said in words
 
 
 def test_every_section_is_there(line: LineFolders, tmp_path: Path) -> None:

@@ -281,3 +281,22 @@ def test_what_could_not_be_loaded_again_is_not_saved(tmp_path, value):
     with pytest.raises(TypeError, match=r"state\['inner'\]\[1\] is a"):
         folder.save(2, {"inner": [0, value]})
     assert folder.load_newest().step == 1
+
+
+def test_a_course_that_is_given_up_leaves_the_checkpoints_before_it(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=4)
+    for step in (10, 20, 30, 40):
+        folder.save(step, state(step))
+    folder.give_up_after(25)
+    assert folder.steps == [10, 20]
+    assert folder.load_newest().step == 20
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_the_oldest_checkpoint_stays_where_none_is_from_before_the_course(tmp_path):
+    folder = CheckpointFolder(tmp_path, keep=4)
+    for step in (10, 20):
+        folder.save(step, state(step))
+    folder.give_up_after(5)
+    assert folder.steps == [10]
+    CheckpointFolder(tmp_path / "none", keep=1).give_up_after(5)

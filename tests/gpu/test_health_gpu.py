@@ -1,0 +1,51 @@
+"""Skipping a step on a CUDA device, without waiting for it; skipped where there is none."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from bertline.training.config import AdamWConfig
+from bertline.training.health import all_finite, skip_unless_finite
+from bertline.training.optimizers import build_optimizer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+CONFIG = AdamWConfig(kind="adamw", lr=1e-2, beta1=0.9, beta2=0.98, eps=1e-6, weight_decay=0.1, max_grad_norm=1.0)
+
+
+@pytest.fixture
+def no_waiting():
+    """Within the test, whatever waits for the device is an error, once `arm` is called."""
+    yield lambda: torch.cuda.set_sync_debug_mode("error")
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("spoil", [math.nan, math.inf])
+def test_a_bad_step_is_passed_over_without_waiting_for_the_device(no_waiting, spoil):
+    model = nn.Linear(64, 64, device="cuda")
+    optimizer = build_optimizer(model, CONFIG)
+    gradients = [torch.randn_like(weight) for weight in model.parameters()]
+    bad = torch.full((64, 64), spoil, device="cuda")
+
+    def take(first: torch.Tensor) -> None:
+        for weight, gradient in zip(model.parameters(), (first, gradients[1]), strict=True):
+            weight.grad = gradient.clone()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        skip_unless_finite(optimizer, norm)
+        optimizer.step()
+
+    take(gradients[0])
+    before = [weight.detach().clone() for weight in model.parameters()]
+    no_waiting()
+    take(bad)
+    torch.cuda.set_sync_debug_mode("default")
+    assert all(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
+    assert {float(state["step"]) for state in optimizer.state.values()} == {1.0}
+    take(gradients[0])
+    assert all_finite(model)
+    assert not any(torch.equal(*pair) for pair in zip(before, model.parameters(), strict=True))
