@@ -1,54 +1,65 @@
 """Promise 5: training killed at any moment and restarted ends in the same weights as an uninterrupted run."""
 
-import importlib.util
-import json
 import random
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 
+import pretraining_processes as processes
 from bertline.foundation.metrics_log import read_metrics
+from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.film_strip import read_film_strip
-from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import pretrain_job, write_inputs
 
-HELPER = Path(__file__).parents[1] / "pretraining_inputs.py"
-STEPS = 120
+STEPS = 160
 CHANGES = {
+    # With dropout, over two phases; the second is another length and another batch.
     "pretrain__phases": [
-        {"steps": 70, "max_length": 16, "global_batch_size": 8},
-        {"steps": 50, "max_length": 24, "global_batch_size": 6},
+        {"steps": 90, "max_length": 16, "global_batch_size": 8},
+        {"steps": 70, "max_length": 24, "global_batch_size": 6},
     ],
-    "runtime__num_workers": 1,
+    "pretrain__checkpoint_every_steps": 4,
+    "pretrain__validate_every_steps": 6,
+    "pretrain__film_strip": {"every_steps": 9, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
     "runtime__micro_batch_size": 3,
 }
+AT_MOMENTS = [
+    ("save", 1),  # before the first checkpoint
+    ("gradients", 3),
+    *(("fsync", count) for count in (1, 2, 3, 4, 5, 9)),
+    *(("replace", count) for count in (1, 3, 4, 6)),
+    *(("rename", count) for count in (1, 2, 3)),
+    *(("unlink", count) for count in (2, 9)),
+    ("save", 2),
+    ("validation", 1),
+    ("validation", 2),
+    ("film strip", 1),
+]
 
 
 @pytest.fixture(scope="module")
-def helper():
-    spec = importlib.util.spec_from_file_location("pretraining_inputs", HELPER)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def inputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_inputs(folder, lengths=(16, 24))
+    return folder
 
 
-def process(inputs, run_folder, changes, **environment) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, HELPER, inputs, run_folder, json.dumps(changes)],
-        env={"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+@pytest.fixture(scope="module")
+def alone(inputs, tmp_path_factory):
+    """The job of the run that is left alone."""
+    run_folder = tmp_path_factory.mktemp("runs") / "alone"
+    processes.finish(processes.start(inputs, run_folder, CHANGES))
+    return pretrain_job(inputs, run_folder, **CHANGES)
 
 
-def newest_logged_step(job) -> int:
-    return max((row.step for row in read_metrics(job.metrics_path)), default=-1)
+def newest_checkpoint(job) -> int:
+    return max(CheckpointFolder(job.checkpoints_folder, keep=1).steps, default=-1)
+
+
+def newest_state(job) -> dict:
+    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
 
 
 def curve(job) -> list:
@@ -56,10 +67,6 @@ def curve(job) -> list:
         (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
         for row in read_metrics(job.metrics_path)
     ]
-
-
-def newest_state(job) -> dict:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
 
 
 def assert_bitwise_same(left, right, where="") -> None:
@@ -77,70 +84,95 @@ def assert_bitwise_same(left, right, where="") -> None:
         assert left == right, where
 
 
-@pytest.mark.slow
-def test_killed_at_random_moments_it_ends_as_if_left_alone(helper, tmp_path):
-    helper.write_inputs(tmp_path, lengths=(16, 24))
-    alone = helper.pretrain_job(tmp_path, tmp_path / "alone", **CHANGES)
-    run_pretraining(alone)
-
-    killed = helper.pretrain_job(tmp_path, tmp_path / "killed", **CHANGES)
-    chance = random.Random()
-    seed = chance.randrange(2**32)
-    chance.seed(seed)
-    print(f"moments are drawn with seed {seed}")
-    for target in sorted(chance.sample(range(5, STEPS - 20), 3)):
-        worker = process(tmp_path, killed.run_folder, CHANGES)
-        while newest_logged_step(killed) < target and worker.poll() is None:
-            time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.03))
-        assert worker.poll() is None, worker.communicate()[0]
-        worker.send_signal(signal.SIGKILL)
-        worker.communicate()
-    last = process(tmp_path, killed.run_folder, CHANGES)
-    output, _ = last.communicate(timeout=300)
-    assert last.returncode == 0, output
-
-    expected, found = newest_state(alone), newest_state(killed)
-    for name in ("model", "optimizer", "step", "place"):
+def assert_ended_as(alone, job) -> None:
+    """The same weights, optimizer, place, best step, curve, film strip, and nothing left lying about."""
+    expected, found = newest_state(alone), newest_state(job)
+    for name in ("step", "model", "optimizer", "place", "interval", "best"):
         assert_bitwise_same(expected[name], found[name], name)
-    assert curve(killed) == curve(alone)
-    assert read_film_strip(killed.film_strip_path) == read_film_strip(alone.film_strip_path)
+    assert expected["totals"]["tokens"] == found["totals"]["tokens"]
+    assert curve(job) == curve(alone)
+    assert read_film_strip(job.film_strip_path) == read_film_strip(alone.film_strip_path)
+    results = [load_pretraining_model(folder).state_dict() for folder in (alone.result_folder, job.result_folder)]
+    assert_bitwise_same(*results)
+    assert names_in(job.run_folder) == names_in(alone.run_folder)
+
+
+def names_in(folder) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
 @pytest.mark.slow
-def test_two_processes_train_like_one_to_rounding(helper, tmp_path):
-    """Their shares have different numbers of targets and of micro-batches (promise 3)."""
-    helper.write_inputs(tmp_path)
+def test_killed_at_twenty_random_moments_it_ends_as_if_left_alone(inputs, alone, tmp_path):
+    job = pretrain_job(inputs, tmp_path / "killed", **CHANGES)
+    seed = random.SystemRandom().randrange(2**32)
+    chance = random.Random(seed)
+    print(f"moments are drawn with seed {seed}")
+    # Some come before there is a checkpoint, some before training has begun; each after a random while.
+    for number, target in enumerate(sorted([-1, -1, -1, *(chance.randrange(STEPS - 50) for _ in range(17))])):
+        changes = {**CHANGES, "runtime__num_workers": number % 2}
+        process = processes.start(inputs, job.run_folder, changes)
+        processes.wait_for(lambda target=target: newest_checkpoint(job) >= target, process)
+        time.sleep(chance.uniform(0, 0.2 if target < 0 else 0.03))
+        assert process.is_alive(), f"it ended with {process.exitcode} before the kill came"
+        processes.kill(process)
+    processes.finish(processes.start(inputs, job.run_folder, CHANGES))
+    assert_ended_as(alone, job)
+
+
+@pytest.mark.slow
+def test_killed_between_any_two_writes_it_ends_as_if_left_alone(inputs, alone, tmp_path):
+    job = pretrain_job(inputs, tmp_path / "killed", **CHANGES)
+    for moment, count in AT_MOMENTS:
+        process = processes.start(inputs, job.run_folder, CHANGES, before=processes.kill_at(moment, count))
+        process.join(timeout=60)
+        assert process.exitcode == -9, (moment, count)
+    processes.finish(processes.start(inputs, job.run_folder, CHANGES))
+    assert_ended_as(alone, job)
+
+
+@pytest.mark.slow
+def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_rounding(inputs, tmp_path):
+    """1 -> 2 -> 1 processes, none of which was told to stop; shares have different numbers of targets (promise 3)."""
     changes = {
         "model__hidden_dropout_prob": 0.0,
         "model__attention_probs_dropout_prob": 0.0,
-        "pretrain__phases": [{"steps": 25, "max_length": 16, "global_batch_size": 7}],
-        "runtime__micro_batch_size": 3,
+        "pretrain__phases": [{"steps": 50, "max_length": 16, "global_batch_size": 7}],
+        "pretrain__checkpoint_every_steps": 3,
     }
-    alone = helper.pretrain_job(tmp_path, tmp_path / "alone", **changes)
-    run_pretraining(alone)
+    alone = pretrain_job(inputs, tmp_path / "alone", **changes)
+    processes.finish(processes.start(inputs, alone.run_folder, changes))
 
-    together = helper.pretrain_job(tmp_path, tmp_path / "together", **changes)
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    changes = {**changes, "runtime__num_devices": 2}
-    ranks = [
-        process(tmp_path, together.run_folder, changes, RANK=str(rank), LOCAL_RANK=str(rank), **shared)
-        for rank in range(2)
-    ]
-    outputs = [rank.communicate(timeout=300)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], outputs
+    moved = pretrain_job(inputs, tmp_path / "moved", **changes)
+    padded = {**changes, "runtime__packing": "off", "runtime__micro_batch_size": 2}
+    first = processes.start(inputs, moved.run_folder, padded)
+    processes.wait_for(lambda: newest_checkpoint(moved) >= 10, first)
+    processes.kill(first)
+    packed = {**changes, "runtime__packing": "on", "runtime__micro_batch_tokens": 32, "runtime__num_workers": 1}
+    ranks = processes.start_ranks(inputs, [moved.run_folder] * 2, packed)
+    begun = newest_checkpoint(moved)
+    processes.wait_for(lambda: newest_checkpoint(moved) >= begun + 15, ranks[0])
+    processes.kill(*ranks)
+    processes.finish(processes.start(inputs, moved.run_folder, {**changes, "runtime__num_workers": 2}))
 
-    expected, found = newest_state(alone)["model"], newest_state(together)["model"]
-    for name in expected:
-        torch.testing.assert_close(expected[name], found[name], rtol=1e-3, atol=1e-5, msg=name)
-    for (step, left), (other_step, right) in zip(curve(alone), curve(together), strict=True):
+    expected, found = newest_state(alone), newest_state(moved)
+    for name in expected["model"]:
+        torch.testing.assert_close(found["model"][name], expected["model"][name], rtol=1e-3, atol=2e-5, msg=name)
+    assert found["best"]["step"] == expected["best"]["step"]
+    assert len(curve(alone)) == len(curve(moved))
+    for (step, left), (other_step, right) in zip(curve(alone), curve(moved), strict=True):
         assert step == other_step
         assert left == pytest.approx(right, rel=1e-3, abs=1e-6)
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+def test_processes_that_do_not_see_the_same_checkpoints_stop_with_advice(inputs, tmp_path):
+    job = pretrain_job(inputs, tmp_path / "shared")
+    process = processes.start(inputs, job.run_folder, {})
+    processes.wait_for(lambda: newest_checkpoint(job) >= 8, process)
+    processes.kill(process)
+    ranks = processes.start_ranks(inputs, [job.run_folder, tmp_path / "own"], {})
+    for rank in ranks:
+        rank.join(timeout=60)
+    assert [rank.exitcode for rank in ranks] == [1, 1]
+    for rank, folder in enumerate((job.run_folder, tmp_path / "own")):
+        printed = processes.output_of(folder).read_text()
+        assert f"the 2 processes go on from different steps, this one (rank {rank})" in printed

@@ -1,0 +1,189 @@
+"""Pretrainings as real processes, to be killed or to train together, without the seconds that a start-up takes.
+
+One server process imports everything; each training is a fork of it (multiprocessing's forkserver). What is handed to a
+process must be importable, so it lives here and not in the tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+import pretraining_inputs
+from bertline.pretraining import callbacks
+from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+def start(
+    inputs: Path,
+    run_folder: Path,
+    changes: Mapping[str, Any],
+    *,
+    before: Callable[[], None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ForkServerProcess:
+    """Start a pretraining on `inputs`; `before` is called in the process first. `output_of` says what it prints."""
+    _serve()
+    process = _CONTEXT.Process(target=_train, args=(inputs, run_folder, changes, before, environment or {}))
+    process.start()
+    return process
+
+
+def start_ranks(
+    inputs: Path, run_folders: list[Path], changes: Mapping[str, Any], *, before: Callable[[], None] | None = None
+) -> list[ForkServerProcess]:
+    """Start processes that train together, as torchrun does: one for each run folder, which is the same as a rule."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    size = len(run_folders)
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    changes = {**changes, "runtime__num_devices": size}
+    return [
+        start(
+            inputs,
+            folder,
+            changes,
+            before=before,
+            environment={"RANK": str(rank), "LOCAL_RANK": str(rank), **shared},
+        )
+        for rank, folder in enumerate(run_folders)
+    ]
+
+
+def output_of(run_folder: Path) -> Path:
+    """What the processes of a run have printed, errors too."""
+    return run_folder.with_name(f"{run_folder.name}.log")
+
+
+def finish(*processes: ForkServerProcess) -> None:
+    """Wait until all have ended well."""
+    for process in processes:
+        process.join(timeout=300)
+    assert [process.exitcode for process in processes] == [0] * len(processes)
+
+
+def kill(*processes: ForkServerProcess) -> None:
+    """kill -9, and wait for the end."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.join(timeout=60)
+
+
+def wait_for(condition: Callable[[], bool], process: ForkServerProcess) -> None:
+    """Return as soon as the condition holds; fail if the process ends first."""
+    while not condition():
+        assert process.is_alive(), f"it ended with {process.exitcode} before the moment came"
+        time.sleep(0.001)
+
+
+def kill_at(moment: str, count: int) -> Callable[[], None]:
+    """For `before`: the process kills itself, as -9 would, when it gets to one of `MOMENTS` for the nth time."""
+    return functools.partial(_die_at, moment, count)
+
+
+MOMENTS = {
+    "save": (torch, "save"),  # half of the checkpoint is in its file
+    "fsync": (os, "fsync"),  # of records, checkpoint, digest, folder
+    "replace": (os, "replace"),  # of digest, checkpoint, records
+    "rename": (os, "rename"),  # of folders
+    "unlink": (os, "unlink"),  # of old checkpoints
+    "validation": (ValidationProbe, "probe"),
+    "film strip": (FilmStripProbe, "_guesses"),
+    "gradients": (PretrainingModule, "_clip"),
+}
+"""The calls in front of which a process dies."""
+
+
+def record_first_gradients(path: Path) -> Callable[[], None]:
+    """For `before`: each rank writes the gradients of its first step to `path`.RANK."""
+    return functools.partial(_record_first_gradients, path)
+
+
+def _serve() -> None:
+    """Start the server once. It takes its import path from the environment only."""
+    _CONTEXT.set_forkserver_preload([__name__])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _train(
+    inputs: Path,
+    run_folder: Path,
+    changes: Mapping[str, Any],
+    before: Callable[[], None] | None,
+    environment: Mapping[str, str],
+) -> None:
+    with output_of(run_folder).open("a") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    os.environ.update(environment)
+    # Its own workers start as they do everywhere: a server of their own would first import everything.
+    multiprocessing.set_start_method(None, force=True)
+    # What utilisation is held against takes a second to measure, which a process does once: too much for twenty starts.
+    callbacks.matmul_rate_of_process = lambda *_: 1e11
+    if before is not None:
+        before()
+    run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))
+
+
+def _die_at(moment: str, count: int) -> None:
+    owner, name = MOMENTS[moment]
+    original = getattr(owner, name)
+    calls = 0
+
+    def dying(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == count:
+            if moment == "save":
+                _save_half(original, *args)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, dying)
+
+
+def _save_half(save: Callable[..., None], state: Any, handle: BinaryIO) -> None:
+    whole = io.BytesIO()
+    save(state, whole)
+    handle.write(whole.getvalue()[: len(whole.getvalue()) // 2])
+    handle.flush()
+
+
+def _record_first_gradients(path: Path) -> None:
+    clip = PretrainingModule._clip
+
+    def recording(module: PretrainingModule) -> torch.Tensor:
+        if module.finished_steps == 0:
+            gradients = {name: weight.grad.clone() for name, weight in module.model.named_parameters()}
+            torch.save(gradients, f"{path}.{module.machine.ranks.rank}")
+        return clip(module)
+
+    PretrainingModule._clip = recording

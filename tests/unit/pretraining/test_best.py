@@ -1,0 +1,150 @@
+"""The step with the lowest held-out loss is known, kept, and there for people when the run is over."""
+
+import math
+
+import pytest
+import torch
+
+from bertline.foundation.manifests import read_manifest
+from bertline.modeling.huggingface import load_pretraining_model
+from bertline.pretraining.best import BestStep
+from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
+from bertline.training.checkpoints import CheckpointFolder
+
+PHASES = [
+    PhaseConfig(steps=20, max_length=16, global_batch_size=8),
+    PhaseConfig(steps=20, max_length=24, global_batch_size=8),
+]
+
+
+class Given:
+    """A validation with these losses."""
+
+    every_steps = 5
+
+    def __init__(self, losses):
+        self.losses = losses
+
+    def probe(self, step):
+        return {"val/mlm_loss": self.losses[step], "val/mlm_accuracy": 0.5}
+
+    def keep_up_to(self, step):
+        """Has no records."""
+
+
+def best_after(losses, *, best=None) -> BestStep:
+    best = best or BestStep(Given(losses), Plan(PHASES, 40))
+    for step in losses:
+        assert best.probe(step)["val/mlm_loss"] is losses[step]
+    return best
+
+
+def test_the_lowest_loss_of_trained_steps_is_the_best():
+    assert best_after({0: 1.0, 5: 4.0, 10: 3.0, 15: 3.5, 20: 3.0}).as_mapping() == {
+        "step": 10,
+        "val/mlm_loss": 3.0,
+        "max_length": 16,
+    }
+
+
+def test_nothing_is_best_before_anything_was_trained_and_measured():
+    assert best_after({0: 1.0}).as_mapping() is None
+    assert best_after({0: 1.0, 5: math.nan}).as_mapping() is None
+
+
+def test_a_loss_that_is_no_number_is_never_the_best():
+    assert best_after({5: 4.0, 10: math.nan, 15: math.inf}).step == 5
+
+
+def test_another_length_is_another_measure():
+    assert best_after({20: 3.0, 25: 5.0, 30: 4.0, 35: 6.0}).as_mapping() == {
+        "step": 30,
+        "val/mlm_loss": 4.0,
+        "max_length": 24,
+    }
+    assert best_after({20: 3.0, 25: math.nan}).step == 20
+
+
+def test_it_goes_on_from_a_checkpoint():
+    first = best_after({5: 4.0, 10: 3.0})
+    second = BestStep(Given({15: 3.5, 20: 2.0}), Plan(PHASES, 40))
+    second.restore(first.as_mapping())
+    assert second.as_mapping() == first.as_mapping()
+    second.probe(15)
+    assert second.step == 10
+    second.probe(20)
+    assert second.step == 20
+    second.restore(None)
+    assert second.as_mapping() is None
+
+
+@pytest.fixture
+def validated(monkeypatch):
+    """Gives a run's validation other figures: a loss for each step."""
+
+    def give(losses):
+        probe = ValidationProbe.probe
+        monkeypatch.setattr(
+            ValidationProbe, "probe", lambda self, step: {**probe(self, step), "val/mlm_loss": losses[step]}
+        )
+
+    return give
+
+
+def weights_of(job, step):
+    return CheckpointFolder(job.checkpoints_folder, keep=1).load(step).state["model"]
+
+
+def assert_same_weights(left, right):
+    assert left.keys() == right.keys()
+    assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+def test_the_best_step_of_a_run_is_kept_and_its_model_is_beside_the_result(make_job, validated, capsys):
+    validated({0: 1.0, 10: 3.0, 20: 4.0, 30: 3.5})
+    job = make_job(pretrain__keep_checkpoints=1)
+    run_pretraining(job)
+    # No checkpoint was due after step 10 (they are every 8), but that was the best.
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).steps == [10, 30]
+    assert_same_weights(load_pretraining_model(job.best_folder).state_dict(), weights_of(job, 10))
+    assert_same_weights(load_pretraining_model(job.result_folder).state_dict(), weights_of(job, 30))
+    manifest = read_manifest(job.result_folder, kind="pretrain", format_version=1)
+    assert manifest["best"] == {"step": 10, "val/mlm_loss": 3.0, "max_length": 16}
+    assert f"lowest (3.0000) after step 10; that model is in {job.best_folder}" in capsys.readouterr().out
+
+
+def test_where_the_last_step_is_the_best_the_result_is_all_there_is(make_job, validated):
+    validated({0: 1.0, 10: 3.0, 20: 2.0, 30: 1.5})
+    job = make_job(pretrain__keep_checkpoints=1)
+    run_pretraining(job)
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).steps == [30]
+    assert not job.best_folder.exists()
+
+
+def test_a_best_step_whose_checkpoint_was_damaged_is_a_warning_and_the_run_is_finished(make_job, validated, capsys):
+    validated({0: 1.0, 10: 3.0, 20: 4.0, 30: 3.5})
+    job = make_job(pretrain__keep_checkpoints=1)
+    run_pretraining(job)
+    (job.checkpoints_folder / "step-00000010.pt").write_bytes(b"torn")
+    run_pretraining(job)
+    assert "step-00000010.pt: its content does not match" in capsys.readouterr().err
+    assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["step"] == 10
+
+
+def test_what_a_lost_checkpoint_had_superseded_is_forgotten_and_surpassed_again(make_job, validated):
+    """Step 20 took the place of step 10; then it was torn, and training goes on from between the two."""
+    validated({0: 1.0, 10: 3.0, 20: 2.0, 30: 2.5})
+    job = make_job(pretrain__keep_checkpoints=3, pretrain__max_steps=None)
+    run_pretraining(job)
+    folder = CheckpointFolder(job.checkpoints_folder, keep=3)
+    assert folder.steps == [20, 24, 30]
+    state = folder.load(20).state
+    before = {**state, "step": 16, "best": {"step": 10, "val/mlm_loss": 3.0, "max_length": 16}}
+    folder.save(16, before)
+    assert folder.steps == [16]
+    run_pretraining(job)
+    assert folder.steps == [20, 24, 30]
+    assert folder.load(30).state["best"]["step"] == 20
