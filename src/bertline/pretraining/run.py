@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -186,8 +187,9 @@ class _Run:
     def write_best(self) -> None:
         """Write a model folder of the best step, unless that is the last one, whose model is the result."""
         step = self.best.step
-        checkpoint = None if step is None or step == self.plan.num_steps else self.checkpoints.load(step)
-        if checkpoint is not None:
+        if step is None or step == self.plan.num_steps:
+            shutil.rmtree(self.job.best_folder, ignore_errors=True)  # of a run that ended here before
+        elif (checkpoint := self.checkpoints.load(step)) is not None:
             write_best(self.job, self.module.model, checkpoint)
 
     def _build_validation(self) -> Probe:
