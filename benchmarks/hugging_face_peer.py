@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import transformers
@@ -14,17 +15,78 @@ from torch.utils.data import Dataset
 
 from bertline.examples.store import ExampleStore
 from bertline.modeling.config import ModelConfig
+from bertline.training.devices import Machine
 
 transformers.utils.logging.set_verbosity_error()
+
+BATCHES_AHEAD = 4
+"""Of each loader process; as many as bertline makes (`pretraining.data`)."""
 
 Collate = Callable[[list[dict[str, Any]]], dict[str, Tensor]]
 
 
-def peer_config(config: ModelConfig, *, vocab_size: int) -> transformers.BertConfig:
-    """The same architecture: the keys have the same names, and those that BERT's paper does not know are left out."""
-    known = transformers.BertConfig().to_dict()
-    values = {name: getattr(config, name) for name in ModelConfig.__slots__ if name in known}
-    return transformers.BertConfig(vocab_size=vocab_size, pad_token_id=0, **values)
+@dataclass(frozen=True, kw_only=True)
+class PeerJob:
+    """What the Trainer is asked to do."""
+
+    kind: Literal["plain", "tuned"]
+    """`plain` leaves the Trainer its defaults; `tuned` sets all that makes it fast."""
+    model: ModelConfig
+    store: ExampleStore
+    tokenizer_folder: Path
+    full_length: bool
+    """Whether every sequence has the full length."""
+    sequences_an_epoch: int
+    """More than there are: after the last one the first one follows."""
+    machine: Machine
+    workers: int
+    """Loader processes of `tuned`."""
+    batch_size: int
+    """Sequences an optimizer step."""
+    accumulation: int = 1
+    """Parts that a step is computed in."""
+    num_steps: int
+    out: Path
+    """Whatever the Trainer may write goes there."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """More of `transformers.TrainingArguments`."""
+
+
+def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) -> transformers.BertForPreTraining:
+    """Train, and give the model.
+
+    Raises:
+        SystemExit: accelerate is missing.
+    """
+    _require_accelerate()
+    tuned = job.kind == "tuned"
+    arguments = transformers.TrainingArguments(
+        output_dir=str(job.out),
+        use_cpu=job.machine.device.type == "cpu",
+        per_device_train_batch_size=job.batch_size // job.accumulation,
+        gradient_accumulation_steps=job.accumulation,
+        max_steps=job.num_steps,
+        dataloader_drop_last=True,  # every step has the same number of sequences
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        **(_tuned_options(job) if tuned else {}),
+        **job.options,
+    )
+    transformers.set_seed(arguments.seed)
+    config = _config(job.model, vocab_size=job.store.manifest["vocab_size"])
+    if tuned:
+        config._attn_implementation = "sdpa"
+    model = transformers.BertForPreTraining(config)
+    trainer = transformers.Trainer(
+        model=model,
+        args=arguments,
+        data_collator=_collator(job),
+        train_dataset=StoredSequences(job.store, num_items=job.sequences_an_epoch, special_tokens_mask=tuned),
+        callbacks=list(callbacks),
+    )
+    trainer.train()
+    return model
 
 
 class StoredSequences(Dataset[dict[str, Any]]):
@@ -37,37 +99,56 @@ class StoredSequences(Dataset[dict[str, Any]]):
     """
 
     def __init__(self, store: ExampleStore, *, num_items: int, special_tokens_mask: bool) -> None:
-        special = list(store.manifest["special_ids"].values())
+        self.store = store
         self.num_items = num_items
-        self.items = []
-        for index in range(len(store)):
-            example = store[index]
-            item = {
-                "input_ids": example.input_ids.tolist(),
-                "token_type_ids": example.token_type_ids.tolist(),
-                "attention_mask": [1] * len(example.input_ids),
-                "next_sentence_label": example.next_sentence_label,
-            }
-            if special_tokens_mask:
-                item["special_tokens_mask"] = np.isin(example.input_ids, special).astype(int).tolist()
-            self.items.append(item)
+        self.special = list(store.manifest["special_ids"].values()) if special_tokens_mask else None
 
     def __len__(self) -> int:
         return self.num_items
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        return dict(self.items[index % len(self.items)])
+        example = self.store[index % len(self.store)]
+        item = {
+            "input_ids": example.input_ids.tolist(),
+            "token_type_ids": example.token_type_ids.tolist(),
+            "attention_mask": [1] * len(example.input_ids),
+            "next_sentence_label": example.next_sentence_label,
+        }
+        if self.special is not None:
+            item["special_tokens_mask"] = np.isin(example.input_ids, self.special).astype(int).tolist()
+        return item
 
 
-def masking_collator(tokenizer_folder: Path, *, mask_prob: float) -> Collate:
-    """Masks anew each time a sequence is met, and pads to the longest of a batch."""
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tokenizer_folder)
-    return transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=mask_prob)
+def _tuned_options(job: PeerJob) -> dict[str, Any]:
+    """What makes the Trainer fast."""
+    return {
+        "bf16": job.machine.precision == "bf16",
+        "torch_compile": job.machine.compile,
+        "optim": "adamw_torch_fused",
+        "dataloader_num_workers": job.workers,
+        "dataloader_prefetch_factor": BATCHES_AHEAD if job.workers else None,
+        "dataloader_persistent_workers": job.workers > 0,
+        "logging_nan_inf_filter": False,  # it waits for the device in every step
+        "remove_unused_columns": False,
+    }
 
 
-def without_mask(collate: Collate) -> Collate:
-    """For batches without padding: they need no attention mask, and SDPA takes its fastest kernel without one."""
+def _collator(job: PeerJob) -> Collate:
+    """Masks anew each time a sequence is met; `plain` pads to the longest of a batch, `tuned` to one shape.
 
+    Where no sequence is shorter, `tuned` has no attention mask: SDPA takes its fastest kernel without one.
+    """
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job.tokenizer_folder)
+    tuned = job.kind == "tuned"
+    collate = transformers.DataCollatorForLanguageModeling(
+        tokenizer,
+        mlm_probability=job.store.manifest["masking"]["mask_prob"],
+        pad_to_multiple_of=job.store.max_length if tuned else None,
+    )
+    return _without_mask(collate) if tuned and job.full_length else collate
+
+
+def _without_mask(collate: Collate) -> Collate:
     def collate_without_mask(items: list[dict[str, Any]]) -> dict[str, Tensor]:
         batch = collate(items)
         del batch["attention_mask"]
@@ -76,12 +157,15 @@ def without_mask(collate: Collate) -> Collate:
     return collate_without_mask
 
 
-def require_accelerate() -> None:
-    """The Trainer asks for it late and at length.
+def _config(config: ModelConfig, *, vocab_size: int) -> transformers.BertConfig:
+    """The same architecture: the keys have the same names. Those that transformers does not know are left out."""
+    known = transformers.BertConfig().to_dict()
+    values = {name: getattr(config, name) for name in ModelConfig.__slots__ if name in known}
+    return transformers.BertConfig(vocab_size=vocab_size, pad_token_id=0, **values)
 
-    Raises:
-        SystemExit: It is missing.
-    """
+
+def _require_accelerate() -> None:
+    """The Trainer asks for it late and at length."""
     try:
         import accelerate  # noqa: F401
     except ImportError:

@@ -31,7 +31,7 @@ _WARMUP_STEPS = 3
 _UNTIMED_STEPS = 2
 """At the start of each round: the device has stood still."""
 _BATCHES_AHEAD = 4
-"""Of each loader process, on both sides (`pretraining.data` has its own)."""
+"""Of each loader process, on both sides (`pretraining.data`, hugging_face_peer.py)."""
 _NEVER = 1_000_000_000
 
 
@@ -227,10 +227,9 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
 
 
 def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
-    """The Hugging Face Trainer: `plain` with its defaults, `tuned` with all that makes it fast."""
+    """The Hugging Face Trainer, `plain` or `tuned`."""
+    import hugging_face_peer
     import transformers
-    from hugging_face_peer import StoredSequences, masking_collator, peer_config, require_accelerate, without_mask
-    from made_up_examples import MASK_PROB
 
     from bertline.examples.store import ExampleStore
 
@@ -241,48 +240,22 @@ def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             gate.after_step()
 
-    require_accelerate()
-    tuned = settings.arm == "tuned"
     folder, num_steps = Path(settings.folder), settings.num_steps + 1  # one more: the rounds end, not the training
-    config = peer_config(build(ModelConfig, settings.model), vocab_size=settings.vocab_size)
-    if tuned:
-        config._attn_implementation = "sdpa"
-    collate = masking_collator(folder / "tokenizer", mask_prob=MASK_PROB)
-    trainer = transformers.Trainer(
-        model=transformers.BertForPreTraining(config),
-        args=transformers.TrainingArguments(
-            output_dir=str(folder / f"run-{settings.arm}"),
-            use_cpu=machine.device.type == "cpu",
-            per_device_train_batch_size=settings.batch_size // settings.peer_accumulation,
-            gradient_accumulation_steps=settings.peer_accumulation,
-            max_steps=num_steps,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            **(tuned_options(settings, machine) if tuned else {}),
-        ),
-        data_collator=without_mask(collate) if tuned else collate,
-        train_dataset=StoredSequences(
-            ExampleStore.open(folder / "examples", "train", settings.seq_len),
-            num_items=num_steps * settings.batch_size,
-            special_tokens_mask=tuned,
-        ),
-        callbacks=[StepGate()],
+    job = hugging_face_peer.PeerJob(
+        kind="tuned" if settings.arm == "tuned" else "plain",
+        model=build(ModelConfig, settings.model),
+        store=ExampleStore.open(folder / "examples", "train", settings.seq_len),
+        tokenizer_folder=folder / "tokenizer",
+        full_length=True,
+        sequences_an_epoch=num_steps * settings.batch_size,
+        machine=machine,
+        workers=settings.workers,
+        batch_size=settings.batch_size,
+        accumulation=settings.peer_accumulation,
+        num_steps=num_steps,
+        out=folder / f"run-{settings.arm}",
     )
-    trainer.train()
-
-
-def tuned_options(settings: ArmSettings, machine: Machine) -> dict[str, Any]:
-    """What makes the Trainer fast."""
-    return {
-        "bf16": machine.precision == "bf16",
-        "torch_compile": machine.compile,
-        "optim": "adamw_torch_fused",
-        "dataloader_num_workers": settings.workers,
-        "dataloader_prefetch_factor": _BATCHES_AHEAD if settings.workers else None,
-        "logging_nan_inf_filter": False,  # it waits for the device in every step
-        "remove_unused_columns": False,
-    }
+    hugging_face_peer.train_peer(job, [StepGate()])
 
 
 def multiply_matrices(port: Port, machine: Machine) -> None:

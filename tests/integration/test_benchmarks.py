@@ -1,12 +1,15 @@
 """The benchmarks that people run by hand still run, in their smallest form and with no more than they say they need."""
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from pretraining_inputs import write_inputs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SOURCE = Path(__file__).parents[2] / "src"
@@ -42,10 +45,10 @@ def last_line(environment: dict[str, str], script: str, *arguments: str) -> dict
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", NOT_ON_A_GPU_IMAGE)
-def test_the_bare_python_of_these_tests_lacks_what_it_should(bare, name):
-    done = subprocess.run([sys.executable, "-c", f"import {name}"], env=bare, capture_output=True, text=True)
-    assert f"No module named '{name}'" in done.stderr
+def test_the_bare_python_of_these_tests_lacks_what_it_should(bare):
+    code = f"from importlib.util import find_spec; print(*filter(find_spec, {NOT_ON_A_GPU_IMAGE!r}), 'yaml')"
+    done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True)
+    assert done.stdout.split() == ["yaml"], done.stderr
 
 
 def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_sides(bare, tmp_path):
@@ -72,3 +75,22 @@ def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_side
     assert {side: len(rounds) for side, rounds in record["rounds"].items()} == {
         "matmul": 2, "bertline": 2, "plain": 2, "tuned": 2,
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
+    write_inputs(tmp_path, num_train=400, num_validation=100)
+    small = "--model tiny --length 16 --batch-size 16 --steps 150 --seeds 1 --threads 1 --workers 0 --device cpu"
+    places = ["--examples", str(tmp_path / "examples"), "--tokenizer", str(tmp_path / "tokenizer")]
+    options = ["--lr", "3e-3", "--dropout", "0", "--set", "runtime.compile=off"]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    figures = last_line(environment, "learning.py", *small.split(), *places, *options)
+
+    (seed,) = figures["seeds"]
+    names = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped")
+    assert {name: figures[name] for name in names} == pytest.approx({name: seed[name] for name in names}, abs=1e-3)
+    # The made-up pieces follow from one another: both sides learn that, far below the loss of a uniform guess.
+    uniform = math.log(61)
+    assert figures["loss_ours"] < uniform - 0.2
+    assert figures["loss_peer_equal_steps"] < uniform - 0.2
+    assert seed["steps_peer_equal_time"] >= 1

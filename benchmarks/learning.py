@@ -1,0 +1,192 @@
+"""What is learned: bertline beside `transformers.BertForPreTraining` under the Hugging Face `Trainer`.
+
+    python benchmarks/learning.py --threads 2
+    python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64 --steps 2000
+
+Both sides train on the same sequences and vocabulary, with the same model, dropout, number of sequences a step, steps,
+AdamW, clipping and linear schedule, from random weights. Each draws weights, order and masks its own way: the Trainer
+with DataCollatorForLanguageModeling, its defaults and the labels of next sentences. Without --examples the data are
+made from the default corpus, the documentation strings of Python packages. What counts is the loss of the masked
+language model (nats) on held-out sequences with the same fixed masks, computed in fp32 for both.
+
+For each seed, three trainings in turn: bertline's; the peer's, of as many steps (`loss_peer_equal_steps`); the peer's
+of as many steps as it could take in bertline's time, with a schedule that ends there (`loss_peer_equal_time`).
+`loss_peer_stopped` is the peer's of equal steps, cut off after bertline's time, before its schedule has ended. Time is
+training, compiling included, validation not. The last line is JSON: means over the seeds, and each seed's figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bare_configuration import parse_changes, section
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.config import CorpusConfig, PythonDocsConfig
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig
+from bertline.foundation.manifests import read_manifest
+from bertline.modeling.config import ModelConfig
+from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.config import TokenizerConfig
+
+HERE = Path(__file__).parent
+LOSSES = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped")
+
+
+def main() -> None:
+    """Train all, print a line for each training and the JSON line."""
+    arguments = _arguments()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if arguments.examples is None:
+            make_data(Path(folder), arguments)
+        manifest = read_manifest(Path(arguments.examples), kind="examples", format_version=1)
+        of_length = manifest["lengths"][str(arguments.length)]
+        print(
+            f"{of_length['train']['examples']:,} sequences of at most {arguments.length} tokens, vocabulary of "
+            f"{manifest['vocab_size']:,}, entropy of the unigrams {of_length['unigram_entropy']:.3f}\n"
+            f"{arguments.model}, {arguments.steps} steps of {arguments.batch_size} sequences",
+            flush=True,
+        )
+        seeds = [compare(seed, Path(folder), arguments) for seed in range(arguments.seeds)]
+    figures = {
+        **{name: _mean(seeds, name) for name in LOSSES},
+        "unigram_entropy": of_length["unigram_entropy"],
+        "time_s": _mean(seeds, "time_s"),
+        "time_s_peer": _mean(seeds, "time_s_peer"),
+        "seeds": seeds,
+        "arguments": {name: getattr(arguments, name) for name in _SHOWN},
+    }
+    print(json.dumps(figures))
+
+
+def compare(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
+    """The three trainings of a seed."""
+    ours = train("bertline", arguments.steps, seed, folder, arguments)
+    peer = train(arguments.peer, arguments.steps, seed, folder, arguments, stop_after_s=ours["time_s"])
+    # A peer that is faster takes more steps than we did.
+    steps = peer["stopped_steps"] or round(arguments.steps * ours["time_s"] / peer["time_s"])
+    fitted = train(arguments.peer, steps, seed, folder, arguments)
+    return {
+        "loss_ours": ours["loss"],
+        "loss_peer_equal_steps": peer["loss"],
+        "loss_peer_equal_time": fitted["loss"],
+        "loss_peer_stopped": peer["loss"] if peer["stopped_loss"] is None else peer["stopped_loss"],
+        "time_s": ours["time_s"],
+        "time_s_peer": peer["time_s"],
+        "time_s_peer_equal_time": fitted["time_s"],
+        "steps_peer_equal_time": steps,
+    }
+
+
+def train(
+    side: str,
+    num_steps: int,
+    seed: int,
+    folder: Path,
+    arguments: argparse.Namespace,
+    stop_after_s: float | None = None,
+) -> dict[str, Any]:
+    """One training, in a process of its own."""
+    settings = {
+        "side": side,
+        "model": asdict(model_config(arguments)),
+        "length": arguments.length,
+        "batch_size": arguments.batch_size,
+        "num_steps": num_steps,
+        "warmup_fraction": arguments.warmup_fraction,
+        "lr": arguments.lr,
+        "seed": seed,
+        "stop_after_s": stop_after_s,
+        "validation_sequences": arguments.validation_sequences,
+        "device": arguments.device,
+        "threads": arguments.threads,
+        "workers": arguments.workers,
+        "changes": parse_changes(arguments.set).get("runtime", {}),
+        "examples": str(arguments.examples),
+        "tokenizer": str(arguments.tokenizer),
+        "folder": str(folder / f"{side}-{seed}-{num_steps}"),
+    }
+    process = subprocess.run(
+        [sys.executable, HERE / "learning_side.py", json.dumps(settings)],
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=None if arguments.verbose else subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "TOKENIZERS_PARALLELISM": "false"},
+        text=True,
+    )
+    if process.returncode:
+        sys.exit(f"{process.stderr or ''}{side} failed")
+    told = json.loads(process.stdout)
+    print(
+        f"seed {seed}, {side:8s} {num_steps:6d} steps in {told['time_s']:7.1f} s: held-out loss {told['loss']:.4f}",
+        flush=True,
+    )
+    return told
+
+
+def make_data(folder: Path, arguments: argparse.Namespace) -> None:
+    """Corpus, tokenizer and examples as the first stages make them; sets where they are."""
+    corpus = section(CorpusConfig, "corpus/python_docs")
+    build_corpus(
+        corpus, section(PythonDocsConfig, "python_docs/default"), folder / "corpus", num_workers=arguments.workers
+    )
+    arguments.examples, arguments.tokenizer = folder / "examples", folder / "tokenizer"
+    tokenizer = section(TokenizerConfig, "tokenizer/wordpiece", vocab_size=arguments.vocab_size)
+    build_tokenizer(tokenizer, folder / "corpus", arguments.tokenizer, num_workers=arguments.workers)
+    examples = section(ExamplesConfig, "examples/sentence_pairs", lengths=[arguments.length])
+    build_examples(examples, arguments.tokenizer, folder / "corpus", arguments.examples, num_workers=arguments.workers)
+
+
+def model_config(arguments: argparse.Namespace) -> ModelConfig:
+    """A preset of conf/model."""
+    changes = {}
+    if arguments.dropout is not None:
+        changes = {"hidden_dropout_prob": arguments.dropout, "attention_probs_dropout_prob": arguments.dropout}
+    return section(ModelConfig, f"model/{arguments.model}", **changes)
+
+
+_SHOWN = ("model", "length", "batch_size", "steps", "lr", "warmup_fraction", "dropout", "peer", "threads", "device")
+
+
+def _mean(seeds: list[dict[str, float]], name: str) -> float:
+    return round(statistics.fmean(seed[name] for seed in seeds), 4)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--examples", type=Path, help="an examples artifact; without it, one is made")
+    parser.add_argument("--tokenizer", type=Path, help="the tokenizer that it was made with")
+    parser.add_argument("--vocab-size", type=int, default=8192, help="where the data are made")
+    parser.add_argument("--model", default="tiny", help="a preset of conf/model")
+    parser.add_argument("--length", type=int, default=32, help="the most tokens of a sequence")
+    parser.add_argument("--batch-size", type=int, default=64, help="sequences a step")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--warmup-fraction", type=float, default=0.1)
+    parser.add_argument("--dropout", type=float, help="of both sides; without it, what the model's preset says (0.1)")
+    parser.add_argument("--peer", choices=("plain", "tuned"), default="plain", help="as in pretraining_step.py")
+    parser.add_argument("--validation-sequences", type=int, default=2048)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    parser.add_argument("--set", nargs="+", default=[], metavar="runtime.KEY=VALUE", help="bertline's runtime section")
+    parser.add_argument("--verbose", action="store_true", help="show what the sides print")
+    arguments = parser.parse_args()
+    if (arguments.examples is None) != (arguments.tokenizer is None):
+        parser.error("give both --examples and --tokenizer, or neither")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
