@@ -129,6 +129,7 @@ class PretrainConfig:
     """Most held-out sequences that are validated on; their masks are fixed."""
     checkpoint_every_steps: int
     keep_checkpoints: int
+    """How many of the newest stay; that of the lowest held-out loss stays beside them."""
     film_strip: FilmStripConfig
     linear_probe: LinearProbeConfig | None
     """None: no linear probe."""
