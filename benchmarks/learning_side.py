@@ -111,16 +111,16 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
         """Times the training, and keeps the weights of the moment when the time given is over."""
 
         saved_s = 0.0
-        stopped_steps: int | None = None
+        stopped = False
 
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             self.started = time.perf_counter()
 
-        def on_step_end(self, _: Any, state: Any, __: Any, *, model: Any, **___: Any) -> None:
+        def on_step_end(self, *_: Any, model: Any, **__: Any) -> None:
             self.time_s = time.perf_counter() - self.started - self.saved_s
             over = settings.stop_after_s is not None and self.time_s >= settings.stop_after_s
-            if over and self.stopped_steps is None:
-                self.stopped_steps = state.global_step
+            if over and not self.stopped:
+                self.stopped = True
                 begun = time.perf_counter()
                 model.save_pretrained(folder / "stopped")
                 self.saved_s = time.perf_counter() - begun
@@ -151,12 +151,10 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
         },
     )
     hugging_face_peer.train_peer(job, [clock]).save_pretrained(folder / "last")
-    stopped = None if clock.stopped_steps is None else held_out_loss(folder / "stopped", settings)
     return {
         "loss": held_out_loss(folder / "last", settings),
         "time_s": clock.time_s,
-        "stopped_steps": clock.stopped_steps,
-        "stopped_loss": stopped,
+        "stopped_loss": held_out_loss(folder / "stopped", settings) if clock.stopped else None,
     }
 
 

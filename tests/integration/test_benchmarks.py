@@ -82,7 +82,7 @@ def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
     write_inputs(tmp_path, num_train=400, num_validation=100)
     small = "--model tiny --length 16 --batch-size 16 --steps 150 --seeds 1 --threads 1 --workers 0 --device cpu"
     places = ["--examples", str(tmp_path / "examples"), "--tokenizer", str(tmp_path / "tokenizer")]
-    options = ["--lr", "3e-3", "--dropout", "0", "--set", "runtime.compile=off"]
+    options = ["--set", "runtime.compile=off"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     figures = last_line(environment, "learning.py", *small.split(), *places, *options)
 
