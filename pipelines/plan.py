@@ -1,0 +1,143 @@
+"""plan: before any GPU is held, what the present configuration takes, or what a number of hours is best used for.
+
+    python pipelines/plan.py plan.device=a100
+    python pipelines/plan.py experiment=bert_base plan.device=h100 plan.num_devices=8 plan.price_per_hour=2.5
+    python pipelines/plan.py plan.hours=24 plan.device=a100 corpus=text corpus.path=/path/to/texts
+
+Nothing is trained, and nothing but runs/plan is written. The tables go to the terminal, all figures to plan.json.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hydra import compose
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import write_json
+from bertline.foundation.progress import say
+from bertline.foundation.validation import to_mapping, validate
+from bertline.line.config import SECTIONS, LineConfig, line_config
+from bertline.line.stages import ARTIFACTS, METRICS
+from bertline.modeling.config import ModelConfig
+from bertline.planning.budget import as_override, best_use, overrides_for
+from bertline.planning.config import THIS_MACHINE, PlanConfig
+from bertline.planning.forecast import Place, Training, forecast, phases_reached
+from bertline.planning.hardware import gpu_named, this_machine
+from bertline.planning.rates import Rates, read_records
+from bertline.planning.report import as_data, best_use_text, candidate_as_data, forecast_text, money
+from bertline.planning.text_size import made_as_configured, sections_made_with, text_size, vocab_size
+from composition import CONF, plain, recipe
+
+RECORDS = Path("benchmarks/results")
+# What a size of conf/model is; an experiment's other changes of the model hold for every size.
+SIZE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "initializer_range")
+
+
+def main(composed: dict[str, Any]) -> None:
+    """Print the plan and write it to runs/plan/FINGERPRINT/plan.json."""
+    asked = validate(PlanConfig, composed["plan"], where="plan")
+    config = line_config({key: composed[key] for key in SECTIONS})
+    place, training = place_and_training(config, asked)
+    if asked.hours is None:
+        found = forecast(training, place)
+        text = forecast_text(found, training, place, asked)
+        content = {**as_data(found), "money": money(found.hours, place, asked)}
+    else:
+        text, content = plan_of_hours(composed, config, training, place, asked)
+    path = Path(config.runtime.runs_folder) / "plan" / fingerprint(composed) / "plan.json"
+    device = {"title": place.hardware.title, "num_devices": place.num_devices, "precision": training.precision}
+    write_json(path, {"asked": composed["plan"], "device": device, "text": place.text.basis, **content})
+    say(f"{text}\n\n{path}")
+
+
+def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Training]:
+    """What is to be trained, and where: hardware, rates, and the text as far as it is known."""
+    runtime, pretrain = config.runtime, config.pretrain
+    if asked.device == THIS_MACHINE:
+        hardware = this_machine(pretrain.precision, num_threads=runtime.num_threads)
+    else:
+        hardware = gpu_named(asked.device)
+    precision = hardware.precision(pretrain.precision)
+    lock = Path("dvc.lock")
+    made_with: Any = OmegaConf.to_container(OmegaConf.load(lock)) if lock.exists() else {}
+    made_so = made_as_configured(sections_made_with(made_with), to_mapping(config))
+    text = text_size(
+        config.corpus, artifacts=ARTIFACTS, metrics=METRICS, made_so=made_so, num_tokens=asked.corpus_tokens
+    )
+    place = Place(
+        hardware=hardware,
+        num_devices=asked.num_devices,
+        rates=Rates(hardware, precision, read_records(RECORDS), num_devices=asked.num_devices),
+        text=text,
+    )
+    training = Training(
+        model=config.model,
+        vocab_size=vocab_size(config.tokenizer, artifacts=ARTIFACTS, made_so=made_so),
+        mask_prob=config.examples.masking.mask_prob,
+        phases=phases_reached(pretrain.phases, pretrain.num_steps),
+        optimizer=config.optimizer.kind,
+        runtime=runtime,
+        precision=precision,
+    )
+    return place, training
+
+
+def plan_of_hours(
+    composed: dict[str, Any], config: LineConfig, training: Training, place: Place, asked: PlanConfig
+) -> tuple[str, dict[str, Any]]:
+    """The best use of the hours, and the overrides that take it, which are checked before they are shown."""
+    if config.pretrain.extends is not None:
+        raise ConfigError("plan.hours plans a new run, but pretrain.extends names one to go on from. Leave it null.")
+    group = HydraConfig.get().runtime.choices["model"]
+    continues = config.pretrain.start_from is not None  # then the checkpoint says the size
+    sizes = {group: config.model} if continues else sizes_of(composed["model"], group)
+    use = best_use(training, sizes, place, asked)
+    keeps_rate = continues or config.optimizer.kind == "lamb"  # whose rates are of another kind
+    keys = overrides_for(use, training, num_devices=place.num_devices, keeps_rate=keeps_rate)
+    model = {key: getattr(use.chosen.training.model, key) for key in changed(composed["model"], group)}
+    if use.chosen.size != group:
+        keys = {**{f"model.{key}": value for key, value in model.items()}, **keys}
+    overrides = [*([] if continues else [f"model={use.chosen.size}"]), *(as_override(*item) for item in keys.items())]
+    given = [one for one in HydraConfig.get().overrides.task if not one.startswith("plan.")]
+    replaced = {one.partition("=")[0] for one in overrides}
+    overrides = [*(one for one in given if one.partition("=")[0].lstrip("+") not in replaced), *overrides]
+    line_config({key: plain(compose("config", overrides=overrides))[key] for key in SECTIONS})
+    command = ["python pipelines/configure.py " + " ".join(map(shlex.quote, overrides)) + " --save", "dvc repro"]
+    content = {
+        "candidates": [candidate_as_data(one) for one in use.candidates],
+        "chosen": use.chosen.size,
+        "overrides": overrides,
+        "money": money(use.chosen.forecast.hours, place, asked),
+    }
+    return best_use_text(use, place, asked, command=command), content
+
+
+def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:
+    """The sizes of conf/model, all else as in the present model."""
+    sizes = {}
+    for path in sorted((CONF / "model").glob("*.yaml")):
+        own: Any = OmegaConf.to_container(OmegaConf.load(path))
+        shape = {} if path.stem == group else {key: own[key] for key in SIZE_KEYS}
+        sizes[path.stem] = validate(ModelConfig, {**model, **shape}, where="model")
+    return sizes
+
+
+def changed(model: Mapping[str, Any], group: str) -> list[str]:
+    """Keys of the size that the present configuration sets otherwise than its file in conf/model does."""
+    own: Any = OmegaConf.load(CONF / "model" / f"{group}.yaml")
+    return [key for key in SIZE_KEYS if own[key] != model[key]]
+
+
+def fingerprint(composed: dict[str, Any]) -> str:
+    """Of what is asked: the same question writes the same file."""
+    return hashlib.sha256(json.dumps(composed, sort_keys=True).encode()).hexdigest()[:12]
+
+
+if __name__ == "__main__":
+    recipe(main, config="plan")()

@@ -1,0 +1,1 @@
+"""The budget planner: what a pretraining takes on named hardware, and what a budget is best used for."""

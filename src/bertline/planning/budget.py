@@ -1,0 +1,262 @@
+"""The other way round: which size, batch and number of steps use a number of hours best."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.config import ModelConfig
+from bertline.planning.config import PlanConfig
+from bertline.planning.forecast import (
+    Forecast,
+    Place,
+    Training,
+    forecast,
+)
+from bertline.planning.scaling import batch_tokens, epochs_worth_taking, expected_loss, learning_rate
+from bertline.pretraining.config import PhaseConfig
+
+# What is left of the hours is for validation, checkpoints, probes and the start.
+_PLANNED_SHARE = 0.95
+_LAST_LENGTH_SHARE = 0.1
+"""Of the steps, where `plan.lengths` names several: as in the paper, A.2."""
+_SHORTEST_ON_GPU = 128
+_WARMUP_SHARE = 0.05
+_MOST_WARMUP_STEPS = 10_000
+"""The paper's (A.2), of a million steps; RoBERTa (arXiv 1907.11692) warms up for 5 to 6 %."""
+_FEWEST_STEPS = 5000
+"""The batch is made smaller before there are fewer: MLM spends its first thousand steps and more on a plateau."""
+_SMALLEST_BATCH = 32
+"""Sequences of the longest length."""
+_FEWEST_STEPS_AT_ALL = 16
+_TRIAL_STEPS = 100_000
+"""Of the forecast that is scaled to the hours; enough that rounding is nothing."""
+_TRIALS = 5
+_AS_GOOD = 1.005
+"""Losses by the law within this factor of the lowest count as equal: the smallest model wins, the cheapest in use."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stretch:
+    """A sequence length and its share of the steps."""
+
+    length: int
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """What one size would make of the hours."""
+
+    size: str
+    training: Training
+    forecast: Forecast
+    loss: float
+    """By the law: for the order alone."""
+    text_runs_out: bool
+    """The run ends before the hours do: more passes over the text would teach next to nothing."""
+    learning_rate: float
+    num_warmup_steps: int
+
+    @property
+    def targets_per_parameter(self) -> float:
+        """Of the layers."""
+        return self.forecast.targets / self.forecast.encoder_parameters
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BestUse:
+    """All sizes, and the one to take."""
+
+    candidates: tuple[Candidate, ...]
+    """Smallest first."""
+    chosen: Candidate
+    max_epochs: float
+
+
+def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, config: PlanConfig) -> BestUse:
+    """Choose the size whose run within `config.hours` has the lowest loss by the law of `scaling.expected_loss`.
+
+    Every size takes the steps that fit into 95 % of the hours, or until the text is used up, with a batch by
+    `scaling.batch_tokens`, equal tokens in every step. Sizes that do not fit the memory are left out.
+
+    Args:
+        present: The configured training; its lengths, vocabulary, masking, optimizer and runtime are kept.
+        sizes: Models to choose among.
+        place: Hardware and text.
+        config: `hours` is given.
+
+    Raises:
+        ConfigError: A length has no position, no size fits, or the hours are too few for anything.
+    """
+    max_epochs = config.max_epochs or epochs_worth_taking(present.mask_prob)
+    candidates = []
+    for size, model in sizes.items():
+        stretches = stretches_of(present.phases, config, model=model, on_gpu=place.hardware.is_gpu)
+        training = dataclasses.replace(present, model=model)
+        candidate = _candidate(size, training, stretches, place, config, max_epochs)
+        if candidate is not None:
+            candidates.append(candidate)
+    if not candidates:
+        raise ConfigError(
+            f"plan.hours is {config.hours:g}: not even {_FEWEST_STEPS_AT_ALL} steps of {_SMALLEST_BATCH} sequences fit "
+            "into it. Give more hours or a faster device."
+        )
+    candidates.sort(key=lambda one: one.forecast.encoder_parameters)
+    fitting = [one for one in candidates if one.forecast.fits]
+    if not fitting:
+        raise ConfigError(
+            f"no size fits into the {place.hardware.usable_bytes / 1e9:.1f} GB that {place.hardware.title} has for "
+            "tensors, not even with one sequence at once. Name a device with more memory."
+        )
+    lowest = min(one.loss for one in fitting)
+    chosen = next(one for one in fitting if one.loss <= lowest * _AS_GOOD)
+    return BestUse(candidates=tuple(candidates), chosen=chosen, max_epochs=max_epochs)
+
+
+def stretches_of(
+    phases: Sequence[PhaseConfig], config: PlanConfig, *, model: ModelConfig, on_gpu: bool
+) -> tuple[Stretch, ...]:
+    """The lengths to train on and their shares of the steps, of equal tokens each.
+
+    Raises:
+        ConfigError: A length beyond the model's positions.
+    """
+    longest = model.max_position_embeddings
+    if config.lengths is not None:
+        if max(config.lengths) > longest:
+            raise ConfigError(
+                f"plan.lengths has {max(config.lengths)}, but the model has positions for {longest} tokens "
+                "(model.max_position_embeddings)."
+            )
+        before = len(config.lengths) - 1
+        shares = [(1 - _LAST_LENGTH_SHARE) / before] * before if before else []
+        return tuple(
+            Stretch(length=length, share=share)
+            for length, share in zip(config.lengths, [*shares, 1 - sum(shares)], strict=True)
+        )
+    if on_gpu and max(phase.max_length for phase in phases) < _SHORTEST_ON_GPU:
+        return (Stretch(length=min(_SHORTEST_ON_GPU, longest), share=1.0),)
+    tokens = [phase.steps * phase.global_batch_size * phase.max_length for phase in phases]
+    return tuple(
+        Stretch(length=phase.max_length, share=one / sum(tokens)) for phase, one in zip(phases, tokens, strict=True)
+    )
+
+
+def overrides_for(use: BestUse, present: Training, *, num_devices: int, keeps_rate: bool) -> dict[str, Any]:
+    """The keys to set for the chosen candidate, without those of its model.
+
+    Args:
+        use: The choice.
+        present: The configured training, where a micro-batch may be set already.
+        num_devices: Of the plan.
+        keeps_rate: Whether the learning rate stays what it is: another optimizer, or a checkpoint to go on from.
+    """
+    chosen = use.chosen
+    training = chosen.training
+    keys: dict[str, Any] = {
+        "examples.lengths": sorted({phase.max_length for phase in training.phases}),
+        "pretrain.phases": [
+            {"steps": one.steps, "max_length": one.max_length, "global_batch_size": one.global_batch_size}
+            for one in training.phases
+        ],
+        "pretrain.max_steps": None,
+        "schedule.num_warmup_steps": chosen.num_warmup_steps,
+    }
+    if not keeps_rate:
+        keys["optimizer.lr"] = chosen.learning_rate
+    for name in ("micro_batch_size", "micro_batch_tokens"):
+        if getattr(training.runtime, name) != getattr(present.runtime, name):
+            keys[f"runtime.{name}"] = getattr(training.runtime, name)
+    if num_devices != present.runtime.num_devices:
+        keys["runtime.num_devices"] = num_devices
+    return keys
+
+
+def as_override(key: str, value: Any) -> str:
+    """One override in Hydra's grammar.
+
+    >>> as_override("pretrain.phases", [{"steps": 9, "max_length": 64}])
+    'pretrain.phases=[{steps: 9, max_length: 64}]'
+    """
+    return f"{key}={_in_hydra(value)}"
+
+
+def _in_hydra(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_in_hydra(inner)}" for key, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_in_hydra, value)) + "]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _candidate(
+    size: str,
+    training: Training,
+    stretches: Sequence[Stretch],
+    place: Place,
+    config: PlanConfig,
+    max_epochs: float,
+) -> Candidate | None:
+    """What a size would make of the hours; None: not even the shortest run fits into them."""
+    assert config.hours is not None  # the caller has looked
+    longest = max(one.length for one in stretches)
+    wanted = _SMALLEST_BATCH * place.num_devices * longest
+    for _ in range(_TRIALS):  # where steps are small their time depends on the batch, and the batch on the time
+        step_tokens = wanted
+        _, trial = _fitted(_with_steps(training, stretches, step_tokens, _TRIAL_STEPS), place)
+        share = _PLANNED_SHARE * config.hours / trial.hours
+        text_runs_out = trial.epochs is not None and share * trial.epochs > max_epochs
+        if trial.epochs is not None:
+            share = min(share, max_epochs / trial.epochs)
+        tokens, flops = share * step_tokens * _TRIAL_STEPS, share * trial.flops
+        wanted = _step_tokens(tokens, flops, longest=longest, num_devices=place.num_devices)
+        if wanted == step_tokens:
+            break
+    steps = int(tokens / step_tokens)
+    if steps < _FEWEST_STEPS_AT_ALL:
+        return None
+    training, planned = _fitted(_with_steps(training, stretches, step_tokens, steps), place)
+    return Candidate(
+        size=size,
+        training=training,
+        forecast=planned,
+        loss=expected_loss(planned.encoder_parameters, planned.targets, place.text.tokens),
+        text_runs_out=text_runs_out,
+        learning_rate=learning_rate(flops),
+        num_warmup_steps=min(_MOST_WARMUP_STEPS, int(_WARMUP_SHARE * steps)),
+    )
+
+
+def _fitted(training: Training, place: Place) -> tuple[Training, Forecast]:
+    """The training in micro-batches that fit the memory, where any do."""
+    found = forecast(training, place)
+    size = found.fitting_micro_batch_size
+    if found.fits or size is None:
+        return training, found
+    runtime = dataclasses.replace(training.runtime, micro_batch_size=size, micro_batch_tokens=None)
+    training = dataclasses.replace(training, runtime=runtime)
+    return training, forecast(training, place)
+
+
+def _step_tokens(tokens: float, flops: float, *, longest: int, num_devices: int) -> int:
+    """Tokens a step, as `num_devices` times a power of two of the longest sequences."""
+    fewest = _SMALLEST_BATCH * num_devices * longest
+    by_rule, most = (max(math.log2(one / fewest), 0) for one in (batch_tokens(flops), tokens / _FEWEST_STEPS))
+    return fewest << min(round(by_rule), int(most))
+
+
+def _with_steps(training: Training, stretches: Sequence[Stretch], step_tokens: int, steps: int) -> Training:
+    """The training with so many steps of so many tokens, over all stretches."""
+    ends = [round(steps * sum(one.share for one in stretches[: index + 1])) for index in range(len(stretches))]
+    phases = [
+        PhaseConfig(steps=end - start, max_length=one.length, global_batch_size=step_tokens // one.length)
+        for one, start, end in zip(stretches, [0, *ends], ends, strict=False)
+        if end > start
+    ]
+    return dataclasses.replace(training, phases=tuple(phases))

@@ -1,0 +1,292 @@
+"""What a configuration takes: parameters, operations, tokens, epochs, memory and hours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bertline.examples.masking import max_targets
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
+from bertline.planning.hardware import Hardware, Precision
+from bertline.planning.memory import MemoryEstimate, OptimizerKind, StepShape, largest_fitting, memory_of
+from bertline.planning.rates import Rate, Rates
+from bertline.planning.text_size import TextSize
+from bertline.pretraining.config import PhaseConfig
+from bertline.training.config import RuntimeConfig
+
+# As the run decides it (pretraining/row_layout.py, modeling/attention.py): from which share of real tokens on rows are
+# padded, and from which length on attention on a CPU is fused.
+_PADDED_FROM_FILL = 0.85
+_FUSED_FROM_LENGTH_ON_CPU = 512
+
+# A GPU must be given each kernel by the processor: no pass forward and back through the model is shorter than this,
+# however little there is to compute. Cautious guesses.
+_LAUNCH_S = 2e-3
+_LAUNCH_OF_LAYER_S = 0.3e-3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Training:
+    """What is to be trained."""
+
+    model: ModelConfig
+    vocab_size: int
+    mask_prob: float
+    phases: tuple[PhaseConfig, ...]
+    """Those that are reached, none longer than it is run."""
+    optimizer: OptimizerKind
+    runtime: RuntimeConfig
+    precision: Precision
+
+    def targets(self, length: int) -> int:
+        """Masked positions of a sequence."""
+        return max_targets(length, self.mask_prob)
+
+    def target_fraction(self, length: int) -> float:
+        """Of the positions, those sent through the head."""
+        return self.targets(length) / length
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where, and on what."""
+
+    hardware: Hardware
+    num_devices: int
+    rates: Rates
+    text: TextSize
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseForecast:
+    """One phase."""
+
+    steps: int
+    max_length: int
+    global_batch_size: int
+    sequences: int
+    tokens: float
+    """Real ones where examples were counted; else the most there can be."""
+    targets: float
+    epochs: float | None
+    """Passes over the train text; None: its size is unknown."""
+    flops: float
+    """Of real tokens."""
+    hours: float
+    tokens_per_s: float
+    """Real ones."""
+    rate: Rate
+    launches_take_longest: bool
+    """The passes are so small that starting them takes longer than computing them."""
+    micro_batch_size: int
+    memory: MemoryEstimate
+    largest_micro_batch_size: int | None
+    """Power of two that fits one device; None: nothing does."""
+
+    @property
+    def hours_range(self) -> tuple[float, float]:
+        """At best and at worst."""
+        return self.hours / self.rate.fastest, self.hours / self.rate.slowest
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forecast:
+    """A whole run."""
+
+    embedding_parameters: int
+    encoder_parameters: int
+    parameters: int
+    """Of the layers, the embeddings and the heads."""
+    phases: tuple[PhaseForecast, ...]
+    usable_bytes: int
+    """Of a device."""
+
+    @property
+    def steps(self) -> int:
+        """Over all phases."""
+        return sum(phase.steps for phase in self.phases)
+
+    @property
+    def tokens(self) -> float:
+        """Real tokens over all phases."""
+        return sum(phase.tokens for phase in self.phases)
+
+    @property
+    def targets(self) -> float:
+        """Over all phases."""
+        return sum(phase.targets for phase in self.phases)
+
+    @property
+    def flops(self) -> float:
+        """Over all phases."""
+        return sum(phase.flops for phase in self.phases)
+
+    @property
+    def hours(self) -> float:
+        """Over all phases."""
+        return sum(phase.hours for phase in self.phases)
+
+    @property
+    def hours_range(self) -> tuple[float, float]:
+        """At best and at worst."""
+        best, worst = zip(*(phase.hours_range for phase in self.phases), strict=True)
+        return sum(best), sum(worst)
+
+    @property
+    def epochs(self) -> float | None:
+        """Over all phases; None: unknown."""
+        epochs = [phase.epochs for phase in self.phases if phase.epochs is not None]
+        return sum(epochs) if len(epochs) == len(self.phases) else None
+
+    @property
+    def fullest(self) -> PhaseForecast:
+        """The phase that needs the most memory."""
+        return max(self.phases, key=lambda phase: phase.memory.total)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory of a device is enough."""
+        return self.fullest.memory.total <= self.usable_bytes
+
+    @property
+    def fitting_micro_batch_size(self) -> int | None:
+        """A `runtime.micro_batch_size` with which every phase fits; None: there is none."""
+        sizes = [phase.largest_micro_batch_size for phase in self.phases]
+        return None if None in sizes else min(size for size in sizes if size is not None)
+
+
+def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[PhaseConfig, ...]:
+    """The phases of the first `num_steps` steps, the last of them cut there.
+
+    >>> one = PhaseConfig(steps=5, max_length=64, global_batch_size=8)
+    >>> [phase.steps for phase in phases_reached([one, one, one], 7)]
+    [5, 2]
+    """
+    reached: list[PhaseConfig] = []
+    for phase in phases:
+        steps = min(phase.steps, num_steps - sum(one.steps for one in reached))
+        if steps > 0:
+            reached.append(
+                PhaseConfig(steps=steps, max_length=phase.max_length, global_batch_size=phase.global_batch_size)
+            )
+    return tuple(reached)
+
+
+def forecast(training: Training, place: Place) -> Forecast:
+    """Say what a training takes there. Nothing is run.
+
+    Raises:
+        ConfigError: A batch has fewer sequences than there are devices, or the device lacks the number format.
+    """
+    for index, phase in enumerate(training.phases):
+        if phase.global_batch_size < place.num_devices:
+            raise ConfigError(
+                f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}, fewer than the "
+                f"{place.num_devices} devices (plan.num_devices). Give every device at least one sequence a step."
+            )
+    model, vocab_size = training.model, training.vocab_size
+    return Forecast(
+        embedding_parameters=num_embedding_parameters(model, vocab_size=vocab_size),
+        encoder_parameters=num_encoder_parameters(model),
+        parameters=num_parameters(model, vocab_size=vocab_size),
+        phases=tuple(_of_phase(phase, training, place) for phase in training.phases),
+        usable_bytes=place.hardware.usable_bytes,
+    )
+
+
+def _computed_share(length: int, training: Training, place: Place) -> float:
+    """Positions that are computed for a sequence, as a share of `length`: 1 where rows are padded to it."""
+    fill = place.text.tokens_per_sequence(length) / length
+    match training.runtime.packing:
+        case "on":
+            return fill
+        case "off":
+            return 1.0
+        case "auto":
+            no_dropout = training.model.attention_probs_dropout_prob == 0
+            skips_padding = place.hardware.is_gpu and training.precision == "bf16" and no_dropout
+            return fill if skips_padding or fill < _PADDED_FROM_FILL else 1.0
+
+
+def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseForecast:
+    length, sequences = phase.max_length, phase.steps * phase.global_batch_size
+    tokens = sequences * place.text.tokens_per_sequence(length)
+    one_pass = place.text.examples(length)
+    shape = _shape(phase, training, place)
+    rate = _rate(length, training, place)
+    positions = sequences * length * _computed_share(length, training, place)
+    computing_s = positions * _flops_per_token(length, training) / rate.flops_per_s
+    launching_s = phase.steps * _launches_s(phase, shape, training, place)
+    hours = max(computing_s, launching_s) / 3600
+    return PhaseForecast(
+        steps=phase.steps,
+        max_length=length,
+        global_batch_size=phase.global_batch_size,
+        sequences=sequences,
+        tokens=tokens,
+        targets=tokens * training.target_fraction(length),
+        epochs=sequences / one_pass.sequences if one_pass else None,
+        flops=tokens * _flops_per_token(length, training),
+        hours=hours,
+        tokens_per_s=tokens / (3600 * hours),
+        rate=rate,
+        launches_take_longest=launching_s > computing_s,
+        micro_batch_size=shape.sequences,
+        memory=memory_of(training.model, shape, vocab_size=training.vocab_size),
+        largest_micro_batch_size=largest_fitting(
+            training.model, shape, place.hardware.usable_bytes, vocab_size=training.vocab_size
+        ),
+    )
+
+
+def _launches_s(phase: PhaseConfig, shape: StepShape, training: Training, place: Place) -> float:
+    """Least seconds of a step."""
+    if not place.hardware.is_gpu:
+        return 0.0
+    passes = math.ceil(phase.global_batch_size / place.num_devices / shape.sequences)
+    return passes * (_LAUNCH_S + training.model.num_hidden_layers * _LAUNCH_OF_LAYER_S)
+
+
+def _shape(phase: PhaseConfig, training: Training, place: Place) -> StepShape:
+    runtime, length = training.runtime, phase.max_length
+    share = -(-phase.global_batch_size // place.num_devices)
+    at_once = runtime.micro_batch_size or (runtime.micro_batch_tokens or share * length) // length
+    return StepShape(
+        sequences=max(1, min(share, at_once)),
+        length=length,
+        targets=training.targets(length),
+        precision=training.precision,
+        optimizer=training.optimizer,
+        compiled=runtime.compile != "off",
+        fused_attention=_fuses_attention(length, training, place),
+    )
+
+
+def _fuses_attention(length: int, training: Training, place: Place) -> bool:
+    kind = training.runtime.attention
+    if place.hardware.is_gpu:
+        return kind not in ("eager", "plain")
+    # With dropout PyTorch's fused attention falls back to the plain one on a CPU.
+    is_sdpa = kind == "sdpa" or (kind == "auto" and length >= _FUSED_FROM_LENGTH_ON_CPU)
+    return is_sdpa and training.model.attention_probs_dropout_prob == 0
+
+
+def _flops_per_token(length: int, training: Training) -> float:
+    return flops_per_token(
+        training.model,
+        vocab_size=training.vocab_size,
+        seq_len=length,
+        target_fraction=training.target_fraction(length),
+    )
+
+
+def _rate(length: int, training: Training, place: Place) -> Rate:
+    return place.rates.of(
+        training.model,
+        vocab_size=training.vocab_size,
+        seq_len=length,
+        target_fraction=training.target_fraction(length),
+    )

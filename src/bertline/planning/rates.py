@@ -1,0 +1,211 @@
+"""How fast a device trains: as benchmarks/pretraining_step.py measured it, else a stated share of its peak."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bertline.foundation.progress import warn
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.flops import flops_per_token
+from bertline.planning.hardware import Hardware, Precision
+
+# What others publish: hidden size to the share of the peak that the model's own arithmetic reaches. The five sizes of
+# Ettin (arXiv 2507.11412; hours on 4 H100 in its README); 128 is carried on from them. On A100, whose peak is a third,
+# MosaicBERT has 0.31 at 768 (arXiv 2312.17482) and NVIDIA 0.45 at 1,024 (DeepLearningExamples).
+_PUBLISHED_UTILISATION = {128: 0.02, 256: 0.055, 384: 0.084, 512: 0.16, 768: 0.24, 1024: 0.34}
+_PUBLISHED_RANGE = (0.75, 2.0)
+"""The true rate as a multiple of the one stated, at worst and at best: the share is a cautious one."""
+# Without tensor cores arithmetic is so slow that memory and launches hold nothing up.
+_FP32_UTILISATION = 0.4
+
+# Compiled steps of tiny and mini beside matrix products in the same process, one core with AVX512-BF16: 0.41 and 0.49
+# in bf16, mini 0.83 in fp32.
+_UTILISATION_ON_CPU = {"bf16": 0.4, "fp32": 0.7}
+_RANGE_ON_CPU = (0.7, 1.4)
+
+_MEASURED_RANGE = (0.9, 1.1)
+_NEARBY_RANGE = (0.7, 1.3)
+_SAME_FLOPS = 1.02
+_NEARBY = 3.0
+"""Most that the operations a token, or the length, of a measured model may differ by, as a factor."""
+
+# NVIDIA's BERT does 7.9 times the sequences on 8 A100 with NVLink (DeepLearningExamples); without it, it will be less.
+_SHARE_OF_SEVERAL = 0.9
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """What of a record of benchmarks/pretraining_step.py the planner reads."""
+
+    file: str
+    device: str
+    precision: str
+    model: str
+    seq_len: int
+    dropout: float
+    threads: int
+    tokens_per_s: float
+    flops_per_token: float
+
+    @property
+    def flops_per_s(self) -> float:
+        """The model's own operations a second."""
+        return self.tokens_per_s * self.flops_per_token
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """Operations a second of the model's own arithmetic, on all devices together."""
+
+    flops_per_s: float
+    slowest: float
+    """At worst, as a share of it."""
+    fastest: float
+    measured: bool
+    basis: str
+
+
+class Rates:
+    """The rates of one kind of device.
+
+    Args:
+        hardware: The device.
+        precision: The number format of the training.
+        records: All that were measured, of any device.
+        num_devices: That work together.
+    """
+
+    def __init__(
+        self, hardware: Hardware, precision: Precision, records: Sequence[Record], *, num_devices: int
+    ) -> None:
+        self.hardware = hardware
+        self.precision = precision
+        self.num_devices = num_devices
+        self._records = [one for one in records if one.precision == precision and _is_of(one, hardware)]
+
+    def of(self, model: ModelConfig, *, vocab_size: int, seq_len: int, target_fraction: float) -> Rate:
+        """The rate for one model and length."""
+        needed = flops_per_token(model, vocab_size=vocab_size, seq_len=seq_len, target_fraction=target_fraction)
+        one = self._measured(needed, seq_len, model) or self._stated(model)
+        if self.num_devices == 1:
+            return one
+        return Rate(
+            flops_per_s=one.flops_per_s * self.num_devices * _SHARE_OF_SEVERAL,
+            slowest=one.slowest,
+            fastest=min(one.fastest, 1 / _SHARE_OF_SEVERAL) if one.measured else one.fastest,
+            measured=False,
+            basis=f"{one.basis}; {self.num_devices} devices together at {_SHARE_OF_SEVERAL:.0%} of that each",
+        )
+
+    def _measured(self, needed: float, seq_len: int, model: ModelConfig) -> Rate | None:
+        """From the records of the nearest length: between the models that are next in size, or of the next one."""
+        near = [one for one in self._records if _factor(one.seq_len, seq_len) <= _NEARBY + 1]
+        if not near:
+            return None
+        closest = min(_factor(one.seq_len, seq_len) for one in near)
+        near = sorted(
+            (one for one in near if _factor(one.seq_len, seq_len) == closest), key=lambda one: one.flops_per_token
+        )
+        nearest = min(near, key=lambda one: _factor(one.flops_per_token, needed))
+        if nearest.seq_len == seq_len and _factor(nearest.flops_per_token, needed) <= _SAME_FLOPS:
+            same = (nearest.dropout > 0) == (model.hidden_dropout_prob > 0)
+            lowest, highest = _MEASURED_RANGE if same else _NEARBY_RANGE
+            return Rate(
+                flops_per_s=nearest.flops_per_s,
+                slowest=lowest,
+                fastest=highest,
+                measured=True,
+                basis=f"measured: {nearest.file}" + ("" if same else f" (dropout {nearest.dropout:g})"),
+            )
+        is_between = near[0].flops_per_token <= needed <= near[-1].flops_per_token
+        if not is_between and _factor(nearest.flops_per_token, needed) > _NEARBY:
+            return None
+        # Beyond the ends this takes the rate of the last one.
+        logarithm = np.interp(
+            math.log(needed),
+            [math.log(one.flops_per_token) for one in near],
+            [math.log(one.flops_per_s) for one in near],
+        )
+        files = sorted({nearest.file, *_around(near, needed)})
+        return Rate(
+            flops_per_s=math.exp(logarithm),
+            slowest=_NEARBY_RANGE[0],
+            fastest=_NEARBY_RANGE[1],
+            measured=True,
+            basis=f"measured on models near it: {', '.join(files)}",
+        )
+
+    def _stated(self, model: ModelConfig) -> Rate:
+        """A stated share of the peak."""
+        peak = self.hardware.peak_flops(self.precision)
+        if not self.hardware.is_gpu:
+            share, (lowest, highest) = _UTILISATION_ON_CPU[self.precision], _RANGE_ON_CPU
+            reason = "what tiny and mini reach on a core"
+        else:
+            sizes = sorted(_PUBLISHED_UTILISATION)
+            share = float(np.interp(model.hidden_size, sizes, [_PUBLISHED_UTILISATION[size] for size in sizes]))
+            lowest, highest = _PUBLISHED_RANGE
+            reason = f"what others publish for hidden size {model.hidden_size}"
+            if self.precision == "fp32" and share < _FP32_UTILISATION:
+                share, reason = _FP32_UTILISATION, "a cautious guess for fp32"
+        return Rate(
+            flops_per_s=share * peak,
+            slowest=lowest,
+            fastest=highest,
+            measured=False,
+            basis=(
+                f"not measured: {share:.1%} of {peak / 1e12:.3g} TFLOP/s in {self.precision} "
+                f"({self.hardware.source}), {reason}"
+            ),
+        )
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The records of the speed of pretraining in a folder of results; a file that is none is passed over."""
+    records = []
+    for path in sorted(folder.glob("pretraining_step_*.json")):
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if content["tokens_per_s"] is None:  # that side was not measured
+                continue
+            records.append(
+                Record(
+                    file=path.name,
+                    device=content["device"],
+                    precision=content["precision"],
+                    model=content["model"],
+                    seq_len=content["seq_len"],
+                    dropout=content["dropout"],
+                    threads=content["threads"],
+                    tokens_per_s=content["tokens_per_s"],
+                    flops_per_token=content["flops_per_token"],
+                )
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            warn(f"{path} is not a record of pretraining_step.py ({type(error).__name__}: {error}); it is not used")
+    return records
+
+
+def _is_of(record: Record, hardware: Hardware) -> bool:
+    if hardware.is_gpu:
+        return re.search(hardware.pattern, record.device) is not None
+    known = Path("/proc/cpuinfo")
+    same = known.exists() and f": {record.device}\n" in known.read_text(encoding="utf-8")
+    return same and record.threads == hardware.num_threads
+
+
+def _around(near: list[Record], needed: float) -> list[str]:
+    below = [one.file for one in near if one.flops_per_token <= needed]
+    above = [one.file for one in near if one.flops_per_token >= needed]
+    return [*below[-1:], *above[:1]]
+
+
+def _factor(left: float, right: float) -> float:
+    return max(left / right, right / left)

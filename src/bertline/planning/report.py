@@ -1,0 +1,294 @@
+"""The plan as tables for the terminal, and as plain data."""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bertline.planning.budget import BestUse, Candidate
+from bertline.planning.config import PlanConfig
+from bertline.planning.forecast import Forecast, Place, Training
+
+_WIDTH = 112
+_LABEL = 9
+
+
+def forecast_text(found: Forecast, training: Training, place: Place, config: PlanConfig) -> str:
+    """What the present configuration takes."""
+    model = training.model
+    heads = found.parameters - found.embedding_parameters - found.encoder_parameters
+    lines = [
+        f"On {described(place)}, in {training.precision}:",
+        "",
+        *wrapped(
+            "model",
+            f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {training.vocab_size:,} pieces: "
+            f"{count(found.parameters)} parameters ({count(found.embedding_parameters)} embeddings, "
+            f"{count(found.encoder_parameters)} layers, {count(heads)} heads)",
+        ),
+        *wrapped("text", tokens_of_text(place)),
+        "",
+        *_phase_table(found, place),
+        "",
+        *_hours_and_money(found, place, config),
+        *_memory(found, place),
+    ]
+    return "\n".join(lines)
+
+
+def best_use_text(use: BestUse, place: Place, config: PlanConfig, *, command: Sequence[str]) -> str:
+    """Which size uses the hours best."""
+    chosen = use.chosen
+    lines = [
+        f"{config.hours:g} hours on {described(place)}, in {chosen.training.precision}:",
+        "",
+        *wrapped("text", tokens_of_text(place)),
+        "",
+        *aligned([_SIZE_HEAD, *(_size_row(one, use) for one in use.candidates)]),
+        "",
+        *(line for remark in _remarks(use, config) for line in wrapped("", remark)),
+        "",
+        *_hours_and_money(chosen.forecast, place, config),
+        *_memory(chosen.forecast, place),
+        "",
+        "To take it:",
+        *command,
+    ]
+    return "\n".join(lines)
+
+
+def as_data(found: Forecast) -> dict[str, Any]:
+    """A forecast as plain data, sums included."""
+    fastest, slowest = found.hours_range
+    return {
+        **dataclasses.asdict(found),
+        "phases": [
+            {**dataclasses.asdict(phase), "memory": {**dataclasses.asdict(phase.memory), "total": phase.memory.total}}
+            for phase in found.phases
+        ],
+        "steps": found.steps,
+        "tokens": found.tokens,
+        "targets": found.targets,
+        "flops": found.flops,
+        "epochs": found.epochs,
+        "hours": found.hours,
+        "hours_at_best": fastest,
+        "hours_at_worst": slowest,
+        "memory_bytes": found.fullest.memory.total,
+        "fits": found.fits,
+        "fitting_micro_batch_size": found.fitting_micro_batch_size,
+    }
+
+
+def candidate_as_data(candidate: Candidate) -> dict[str, Any]:
+    """A candidate as plain data."""
+    training = candidate.training
+    return {
+        "size": candidate.size,
+        "phases": [dataclasses.asdict(phase) for phase in training.phases],
+        "learning_rate": candidate.learning_rate,
+        "num_warmup_steps": candidate.num_warmup_steps,
+        "micro_batch_size": training.runtime.micro_batch_size,
+        "loss_by_the_law": candidate.loss,
+        "text_runs_out": candidate.text_runs_out,
+        "forecast": as_data(candidate.forecast),
+    }
+
+
+def money(hours: float, place: Place, config: PlanConfig) -> float | None:
+    """What the hours cost on all devices; None without a price."""
+    return None if config.price_per_hour is None else hours * place.num_devices * config.price_per_hour
+
+
+def described(place: Place) -> str:
+    """The devices, for people."""
+    return f"{place.num_devices} x {place.hardware.title}"
+
+
+def tokens_of_text(place: Place) -> str:
+    """The size of the text and where it is known from."""
+    known = place.text.tokens
+    return f"{place.text.basis}" if known is None else f"{count(known)} tokens to train on ({place.text.basis})"
+
+
+def wrapped(label: str, text: str) -> list[str]:
+    """A label and, in a column of its own, a text."""
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=label.ljust(_LABEL),
+        subsequent_indent=" " * _LABEL,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns of equal width, the first to the left and the others to the right.
+
+    >>> aligned([["size", "hours"], ["tiny", "1.5"]])
+    ['size  hours', 'tiny    1.5']
+    """
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(cell.rjust(width) if column else cell.ljust(width)
+                  for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]  # fmt: skip
+
+
+def count(number: float) -> str:
+    """A number with three digits, in thousands, millions, billions.
+
+    >>> count(110_106_428), count(42.6e9), count(950)
+    ('110 M', '42.6 B', '950')
+    """
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= 0.9995 * size:
+            return f"{number / size:#.3g}".rstrip(".") + f" {unit}"
+    return f"{number:.3g}"
+
+
+def duration(hours: float) -> str:
+    """Hours in the unit that people would say them in.
+
+    >>> duration(0.002), duration(0.21), duration(30.04), duration(300)
+    ('7.2 s', '13 min', '30 h', '300 h (12.5 days)')
+    """
+    if hours < 1 / 30:
+        return f"{3600 * hours:.3g} s"
+    if hours < 2:
+        return f"{60 * hours:.3g} min" if hours < 1 / 6 else f"{60 * hours:.0f} min"
+    days = f" ({hours / 24:.1f} days)" if hours >= 72 else ""
+    return f"{hours:,.3g} h{days}" if hours < 1000 else f"{hours:,.0f} h{days}"
+
+
+def _phase_table(found: Forecast, place: Place) -> Iterator[str]:
+    head = ["phase", "steps", "length", "batch", "tokens", "epochs", "FLOP", "tokens/s", "time"]
+    rows = [
+        [
+            str(number),
+            f"{phase.steps:,}",
+            str(phase.max_length),
+            str(phase.global_batch_size),
+            count(phase.tokens),
+            _passes(phase.epochs),
+            f"{phase.flops:.3g}",
+            count(phase.tokens_per_s),
+            duration(phase.hours),
+        ]
+        for number, phase in enumerate(found.phases, start=1)
+    ]
+    speed = found.tokens / (3600 * found.hours)
+    together = ["all", f"{found.steps:,}", "", "", count(found.tokens), _passes(found.epochs)]
+    together += [f"{found.flops:.3g}", count(speed), duration(found.hours)]
+    yield from aligned([head, *rows, *([together] if len(rows) > 1 else [])])
+    uncounted = sorted({one.max_length for one in found.phases} - place.text.lengths.keys())
+    if uncounted:
+        lengths = ", ".join(map(str, uncounted))
+        yield f"Tokens of length {lengths}: at most; no examples of it have been counted (dvc repro examples)."
+
+
+def _hours_and_money(found: Forecast, place: Place, config: PlanConfig) -> Iterator[str]:
+    best, worst = found.hours_range
+    yield from wrapped(
+        "time",
+        f"{duration(found.hours)}, between {duration(best)} and {duration(worst)}, for pretraining alone: preparing "
+        "the text, fine-tuning and export come on top",
+    )
+    for basis in dict.fromkeys(phase.rate.basis for phase in found.phases):
+        yield from wrapped("", basis)
+    if any(phase.launches_take_longest for phase in found.phases):
+        yield from wrapped(
+            "", "Steps are so small that starting them takes longest: a larger batch costs no more time."
+        )
+    costs = [money(hours, place, config) for hours in (found.hours, best, worst)]
+    if None not in costs:
+        middle, low, high = (f"{cost:,.2f}" for cost in costs)
+        each = f"{config.price_per_hour:g} an hour" + (" for each device" if place.num_devices > 1 else "")
+        yield from wrapped("money", f"{middle}, between {low} and {high}, at {each}")
+
+
+def _memory(found: Forecast, place: Place) -> Iterator[str]:
+    fullest = found.fullest
+    memory = fullest.memory
+    parts = {
+        "weights": memory.weights,
+        "gradients": memory.gradients,
+        "optimizer": memory.optimizer,
+        "activations": memory.activations,
+        "scores of the masked positions": memory.logits,
+    }
+    yield from wrapped(
+        "memory",
+        f"{_gigabytes(memory.total)} ± 25 % of the {_gigabytes(found.usable_bytes)} that {place.hardware.title} has "
+        f"for tensors, with {fullest.micro_batch_size} sequences of {fullest.max_length} at once: "
+        + ", ".join(f"{name} {_gigabytes(size)}" for name, size in parts.items()),
+    )
+    if not found.fits:
+        size = found.fitting_micro_batch_size
+        if size is None:
+            advice = "Not even one sequence at once would. Take a smaller model or a larger device."
+        else:
+            advice = f"It does with runtime.micro_batch_size={size}, which changes no result."
+        yield from wrapped("", f"IT DOES NOT FIT. {advice}")
+
+
+_SIZE_HEAD = [
+    "  size", "parameters", "in layers", "tokens/s", "tokens", "epochs", "targets/param.", "batch", "steps", "lr",
+    "time", "memory", "loss",
+]  # fmt: skip
+
+
+def _size_row(one: Candidate, use: BestUse) -> list[str]:
+    found = one.forecast
+    lowest = min(each.loss for each in use.candidates if each.forecast.fits)
+    batches = "+".join(dict.fromkeys(str(phase.global_batch_size) for phase in found.phases))
+    return [
+        f"{'>' if one is use.chosen else ' '} {one.size}",
+        count(found.parameters),
+        count(found.encoder_parameters),
+        count(found.tokens / (3600 * found.hours)),
+        count(found.tokens),
+        _passes(found.epochs),
+        f"{one.targets_per_parameter:.3g}",
+        batches,
+        f"{found.steps:,}",
+        f"{one.learning_rate:g}",
+        duration(found.hours),
+        _gigabytes(found.fullest.memory.total) if found.fits else "too much",
+        f"{one.loss / lowest - 1:+.1%}",
+    ]
+
+
+def _remarks(use: BestUse, config: PlanConfig) -> Iterator[str]:
+    chosen = use.chosen
+    mask_prob = chosen.training.mask_prob
+    yield (
+        "> is the size to take, by a rule of thumb, for no law is known for encoders: the lowest loss by the law of "
+        "arXiv 2305.16264 (that of arXiv 2203.15556, some 20 tokens a parameter, where repeated text is worth less). "
+        f"Here a token counts when it is a target, so these are {20 / mask_prob:.0f} tokens of text for each parameter "
+        f"of the layers. At most {use.max_epochs:.3g} passes over the text (plan.max_epochs); after "
+        f"{4 / mask_prob:.3g} every token has been a target four times. Batch and rate by arXiv 2401.02954, section "
+        "3.1, half its rate because BERT's norms come after the layers."
+    )
+    if chosen.text_runs_out:
+        yield (
+            f"The text is used up after {duration(chosen.forecast.hours)} of the {duration(config.hours or 0)}: more "
+            "passes would teach next to nothing, more text would."
+        )
+    if chosen.forecast.epochs is None:
+        yield "How much text there is is unknown; this plan takes it to be enough."
+    if config.lengths is None:
+        lengths = ", ".join(str(length) for length in sorted({one.max_length for one in chosen.forecast.phases}))
+        yield f"Sequences of {lengths} tokens; choose others with plan.lengths=[128,512]."
+
+
+def _passes(epochs: float | None) -> str:
+    return "?" if epochs is None else f"{epochs:.3g}" if epochs < 1000 else f"{epochs:,.0f}"
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.2f} GB" if size < 1e10 else f"{size / 1e9:.1f} GB"

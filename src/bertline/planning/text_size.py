@@ -1,0 +1,184 @@
+"""How much text there is, of how many pieces: counted where the line has run, else estimated from the files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, assert_never
+
+from bertline.corpus.config import CorpusConfig, HubCorpusConfig, PythonDocsCorpusConfig
+from bertline.corpus.input_files import find_files
+from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
+from bertline.corpus.storage import KIND as CORPUS_KIND
+from bertline.examples.pairs import NUM_SPECIAL_TOKENS
+from bertline.examples.store import FORMAT_VERSION, KIND
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
+from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.vocabulary import read_vocabulary
+
+# The default corpus has 3.9 characters a token with 8,192 pieces; English has 4.5 with 30,522, and Chinese in UTF-8
+# has 3 bytes a token.
+_BYTES_A_TOKEN = 4.0
+# Text in gzip or in a Parquet file takes about a third of its size.
+_COMPRESSED_SUFFIXES = (".gz", ".parquet")
+_COMPRESSION = 3.0
+_BERT_PIECES = 30_522
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExamplesOfLength:
+    """The train examples of one sequence length, one pass over the text."""
+
+    sequences: float
+    tokens: float
+    """Real ones, padding not counted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextSize:
+    """The train split."""
+
+    tokens: float | None
+    """Of the text, special ones not counted; None: unknown."""
+    basis: str
+    """What the figures rest on, for people."""
+    counted: bool
+    """Not estimated."""
+    lengths: Mapping[int, ExamplesOfLength] = field(default_factory=dict)
+    """Those whose examples are made."""
+
+    def examples(self, length: int) -> ExamplesOfLength | None:
+        """The examples of a length: counted, or as many full sequences as the text gives; None: unknown."""
+        if length in self.lengths:
+            return self.lengths[length]
+        if self.tokens is None:
+            return None
+        sequences = self.tokens / (length - NUM_SPECIAL_TOKENS)
+        return ExamplesOfLength(sequences=sequences, tokens=sequences * length)
+
+    def tokens_per_sequence(self, length: int) -> float:
+        """Real tokens of a sequence: the mean where examples were counted, else the most there can be."""
+        counted = self.lengths.get(length)
+        return counted.tokens / counted.sequences if counted else float(length)
+
+
+def stated_size(tokens: float) -> TextSize:
+    """As `plan.corpus_tokens` says."""
+    return TextSize(tokens=tokens, basis="plan.corpus_tokens", counted=False)
+
+
+def text_size(
+    corpus: CorpusConfig, *, artifacts: Path, metrics: Path, made_so: Mapping[str, bool], num_tokens: float | None
+) -> TextSize:
+    """The best that can be known: examples, else the corpus, else the user's files, else the figures of an older run.
+
+    Args:
+        corpus: Its section.
+        artifacts: Holds `examples/` and `corpus/` where these stages have been run.
+        metrics: Holds their headline figures, which are in git.
+        made_so: By stage, whether its artifact was made with the present configuration.
+        num_tokens: `plan.corpus_tokens`, which goes before all else.
+    """
+    if num_tokens is not None:
+        return stated_size(num_tokens)
+    examples, documents = artifacts / "examples", artifacts / "corpus"
+    if made_so.get("examples") and (examples / MANIFEST_NAME).exists():
+        return _of_examples(examples)
+    if made_so.get("corpus") and (documents / MANIFEST_NAME).exists():
+        counts = read_manifest(documents, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)["counts"]["train"]
+        return _estimated(counts["characters"], f"{documents}: {counts['characters']:,} characters of text")
+    match corpus:
+        case PythonDocsCorpusConfig():
+            path = metrics / "corpus.json"
+            if not path.exists():
+                return _unknown("the default corpus has not been made yet (dvc repro corpus)")
+            characters = read_json(path)["train/characters"]
+            return _estimated(characters, f"{path}, of an earlier run: {characters:,} characters")
+        case HubCorpusConfig():
+            return _unknown(f"the dataset {corpus.name} has not been read yet (dvc repro corpus)")
+        case _:
+            return _of_files(corpus.path)
+
+
+def _of_examples(folder: Path) -> TextSize:
+    manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+    copies = manifest["dupe_factor"]  # of every pair, in one pass over the text
+    return TextSize(
+        tokens=manifest["corpus"]["train"]["tokens"],
+        basis=f"counted in {folder}",
+        counted=True,
+        lengths={
+            int(length): ExamplesOfLength(
+                sequences=facts["train"]["examples"] / copies, tokens=facts["train"]["tokens"] / copies
+            )
+            for length, facts in manifest["lengths"].items()
+        },
+    )
+
+
+def _of_files(place: str) -> TextSize:
+    try:
+        files = find_files(str(Path(place).expanduser()), (), Counter())
+    except DataError:
+        return _unknown(f"nothing is at {place} (corpus.path)")
+    size = sum(
+        file.path.stat().st_size * (_COMPRESSION if file.path.suffix in _COMPRESSED_SUFFIXES else 1) for file in files
+    )
+    return _estimated(size, f"{place}: {len(files):,} files, about {size / 1e6:,.1f} MB of text")
+
+
+def _estimated(characters: float, basis: str) -> TextSize:
+    return TextSize(
+        tokens=characters / _BYTES_A_TOKEN, basis=f"{basis}, {_BYTES_A_TOKEN:g} a token: an estimate", counted=False
+    )
+
+
+def _unknown(reason: str) -> TextSize:
+    return TextSize(tokens=None, basis=f"unknown: {reason}; say it with plan.corpus_tokens=", counted=False)
+
+
+def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[str, bool]) -> int:
+    """Pieces of the vocabulary: those that were made, else as configured, else (of a hub name) as many as BERT has."""
+    if made_so.get("examples") and (artifacts / "tokenizer" / MANIFEST_NAME).exists():
+        return read_json(artifacts / "tokenizer" / MANIFEST_NAME)["vocab_size"]
+    match tokenizer:
+        case TrainedTokenizerConfig():
+            return tokenizer.vocab_size
+        case ExistingTokenizerConfig():
+            path = Path(tokenizer.path).expanduser()
+            return len(read_vocabulary(path, lowercase=True).pieces) if path.exists() else _BERT_PIECES
+        case _:
+            assert_never(tokenizer)
+
+
+def sections_made_with(lock: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections of the configuration that artifacts/ was made with, from the content of dvc.lock."""
+    stages = (lock.get("stages") or {}).values()
+    sections: dict[str, Any] = {}
+    for stage in stages:
+        sections.update((stage.get("params") or {}).get("params.yaml") or {})
+    return sections
+
+
+def made_as_configured(made_with: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether the artifacts of `corpus` and `examples` tell about the text and vocabulary of the configuration.
+
+    Args:
+        made_with: Of `sections_made_with`; where a section is not in it, nothing is known and the artifact is believed.
+        present: The configured sections, as plain data.
+
+    Example:
+        >>> made_as_configured({"corpus": {"kind": "text"}}, {"corpus": {"kind": "csv"}, "tokenizer": {}})
+        {'corpus': False, 'examples': False}
+    """
+
+    def same(section: str) -> bool:
+        return section not in made_with or made_with[section] == present.get(section)
+
+    documents = same("python_docs") if (present.get("corpus") or {}).get("kind") == "python_docs" else True
+    corpus = same("corpus") and documents
+    return {"corpus": corpus, "examples": corpus and same("tokenizer")}

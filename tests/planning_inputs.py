@@ -1,0 +1,87 @@
+"""Trainings, hardware and texts for tests of the planner."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from bertline.foundation.validation import validate
+from bertline.modeling.config import ModelConfig
+from bertline.planning.config import PlanConfig
+from bertline.planning.forecast import Place, Training
+from bertline.planning.hardware import GPUS
+from bertline.planning.rates import Rates, Record
+from bertline.planning.text_size import TextSize, stated_size
+from bertline.pretraining.config import PhaseConfig
+from bertline.training.config import RuntimeConfig
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+UNKNOWN_TEXT = TextSize(tokens=None, basis="unknown", counted=False)
+
+
+def model(size: str, **changes: Any) -> ModelConfig:
+    """`model("base", hidden_dropout_prob=0.0)`, as in conf/model."""
+    return validate(ModelConfig, {**_content(f"model/{size}"), **changes})
+
+
+def training(size: str, *phases: tuple[int, int, int], **changes: Any) -> Training:
+    """`training("base", (900, 128, 256), packing="on")`: bf16, 30,522 pieces; steps, length and batch of each phase."""
+    of_runtime = {key: value for key, value in changes.items() if key not in Training.__slots__}
+    fields = {
+        "model": model(size),
+        "vocab_size": 30_522,
+        "mask_prob": 0.15,
+        "phases": tuple(PhaseConfig(steps=a, max_length=b, global_batch_size=c) for a, b, c in phases),
+        "optimizer": "adamw",
+        "runtime": validate(RuntimeConfig, {**_content("runtime/default"), **of_runtime}),
+        "precision": "bf16",
+        **{key: value for key, value in changes.items() if key in Training.__slots__},
+    }
+    return Training(**fields)
+
+
+def place(
+    device: str,
+    *,
+    tokens: float | None = None,
+    text: TextSize = UNKNOWN_TEXT,
+    records: tuple[Record, ...] = (),
+    num_devices: int = 1,
+    precision: Any = "bf16",
+) -> Place:
+    """`place("a100", tokens=4e9)`: nothing is measured but the records."""
+    return Place(
+        hardware=GPUS[device],
+        num_devices=num_devices,
+        rates=Rates(GPUS[device], precision, records, num_devices=num_devices),
+        text=text if tokens is None else stated_size(tokens),
+    )
+
+
+def asked(**changes: Any) -> PlanConfig:
+    """`asked(hours=24)`, the rest as in conf/plan.yaml, of one A100."""
+    content = {**_content("plan")["plan"], "num_devices": 1, "device": "a100", **changes}
+    return validate(PlanConfig, content, where="plan")
+
+
+def record(**changes: Any) -> Record:
+    """BERT-base of 128 tokens on an H200 at 500,000 tokens/s."""
+    fields: dict[str, Any] = {
+        "file": "pretraining_step_nvidia-h200_base_128.json",
+        "device": "NVIDIA H200",
+        "precision": "bf16",
+        "model": "base",
+        "seq_len": 128,
+        "dropout": 0.1,
+        "threads": 8,
+        "tokens_per_s": 500_000.0,
+        "flops_per_token": 545_884_920.0,
+    }
+    return Record(**{**fields, **changes})
+
+
+def _content(name: str) -> dict[str, Any]:
+    return OmegaConf.to_container(OmegaConf.load(CONF / f"{name}.yaml"), resolve=False)  # type: ignore[return-value]

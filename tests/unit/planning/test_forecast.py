@@ -1,0 +1,137 @@
+"""What a configuration takes, held to figures worked out by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.modeling.attention import choose_attention
+from bertline.planning import forecast as module
+from bertline.planning.forecast import forecast, phases_reached
+from bertline.planning.text_size import ExamplesOfLength, TextSize
+from bertline.pretraining import row_layout
+from bertline.pretraining.config import PhaseConfig
+from planning_inputs import UNKNOWN_TEXT, place, record, training
+
+PAPER = ((900_000, 128, 256), (100_000, 512, 256))
+# 6 x 85,054,464 + 12 x 12 x 768 x S + 6 x P / S x (768^2 + 768 x 30,522), P = 19 of 128 and 76 of 512 positions.
+FLOPS_AT_128 = 510_326_784 + 14_155_776 + 21_402_360
+FLOPS_AT_512 = 510_326_784 + 56_623_104 + 21_402_360
+
+
+def test_base_as_in_the_paper_on_one_a100_by_hand() -> None:
+    found = forecast(training("base", *PAPER), place("a100", tokens=3.3e9))
+    assert (found.parameters, found.encoder_parameters) == (110_106_428, 85_054_464)
+    assert found.embedding_parameters == (30_522 + 512 + 2 + 2) * 768
+    assert found.tokens == 900_000 * 256 * 128 + 100_000 * 256 * 512 == 42_598_400_000
+    assert found.targets == 900_000 * 256 * 19 + 100_000 * 256 * 76
+    assert [phase.flops for phase in found.phases] == [29_491_200_000 * FLOPS_AT_128, 13_107_200_000 * FLOPS_AT_512]
+    # A share of 0.24 of 312 TFLOP/s, 16.1 and 7.7 x 10^18 operations.
+    assert [phase.hours for phase in found.phases] == pytest.approx([59.72, 28.61], abs=0.01)
+    assert found.hours_range == pytest.approx((found.hours / 2, found.hours / 0.75))
+    assert found.steps == 1_000_000
+    # 3.3e9 tokens are 26.4 M sequences of 128 and 6.48 M of 512.
+    assert [phase.epochs for phase in found.phases] == pytest.approx([8.727, 3.949], abs=0.001)
+    assert found.epochs == pytest.approx(12.676, abs=0.001)
+
+
+def test_memory_decides_which_micro_batch_fits() -> None:
+    small = forecast(training("base", *PAPER), place("rtx3090"))
+    assert not small.fits
+    advised = small.fitting_micro_batch_size
+    assert advised is not None
+    taken = forecast(training("base", *PAPER, micro_batch_size=advised), place("rtx3090"))
+    assert taken.fits
+    assert (taken.hours, taken.tokens) == (small.hours, small.tokens)
+    assert not forecast(training("base", *PAPER, micro_batch_size=2 * advised), place("rtx3090")).fits
+
+
+def test_micro_batches_in_tokens_are_as_many_rows_as_they_hold() -> None:
+    found = forecast(training("base", *PAPER, micro_batch_tokens=4096), place("a100"))
+    assert [phase.micro_batch_size for phase in found.phases] == [32, 8]
+
+
+def test_several_devices_share_the_batch_and_the_time() -> None:
+    one = forecast(training("base", *PAPER), place("a100"))
+    eight = forecast(training("base", *PAPER), place("a100", num_devices=8))
+    assert eight.phases[0].micro_batch_size == 32
+    assert eight.hours == pytest.approx(one.hours / 8 / 0.9)
+    assert eight.fullest.memory.activations == one.fullest.memory.activations / 8
+
+
+def test_more_devices_than_sequences_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"phases\[1\]\.global_batch_size is 8, fewer than the 16 devices"):
+        forecast(training("tiny", (9, 64, 16), (9, 128, 8)), place("a100", num_devices=16))
+
+
+def test_measured_hours_are_the_tokens_over_the_tokens_a_second() -> None:
+    found = forecast(training("base", (900_000, 128, 256)), place("h200", records=(record(),)))
+    assert found.hours == pytest.approx(29_491_200_000 / 500_000 / 3600)
+    assert found.phases[0].tokens_per_s == pytest.approx(500_000)
+
+
+def test_a_small_step_of_a_small_model_takes_as_long_as_starting_it() -> None:
+    small, larger = (forecast(training("tiny", (1000, 64, batch)), place("h200")) for batch in (8, 16))
+    assert small.hours == larger.hours == pytest.approx(1000 * (2e-3 + 2 * 0.3e-3) / 3600)
+    assert small.phases[0].launches_take_longest
+    parts = forecast(training("tiny", (1000, 64, 16), micro_batch_size=8), place("h200"))
+    assert parts.hours == pytest.approx(2 * small.hours)
+    assert not forecast(training("base", *PAPER), place("h200")).phases[0].launches_take_longest
+
+
+def counted(length: int, *, tokens_each: float) -> TextSize:
+    examples = ExamplesOfLength(sequences=1000, tokens=1000 * tokens_each)
+    return TextSize(tokens=1e5, basis="", counted=True, lengths={length: examples})
+
+
+@pytest.mark.parametrize(
+    ("packing", "dropout", "fill", "share"),
+    [
+        ("on", 0.1, 0.9, 0.9),
+        ("off", 0.0, 0.5, 1.0),
+        ("auto", 0.0, 0.9, 0.9),  # attention that skips padding
+        ("auto", 0.1, 0.9, 1.0),
+        ("auto", 0.1, 0.5, 0.5),
+    ],
+)
+def test_padding_takes_time_where_rows_are_padded(packing: str, dropout: float, fill: float, share: float) -> None:
+    text = counted(128, tokens_each=128 * fill)
+    asked = training("base", (10, 128, 100), packing=packing)
+    asked = dataclasses.replace(asked, model=dataclasses.replace(asked.model, attention_probs_dropout_prob=dropout))
+    found = forecast(asked, place("a100", text=text))
+    full = forecast(asked, place("a100"))
+    assert found.tokens == pytest.approx(fill * full.tokens)
+    assert found.flops == pytest.approx(fill * full.flops)
+    assert found.hours == pytest.approx(share * full.hours)
+    assert found.epochs == 1.0
+
+
+def test_the_run_pads_from_the_same_fill_on_and_fuses_attention_from_the_same_length_on() -> None:
+    assert row_layout._PACKS_BELOW_FILL == module._PADDED_FROM_FILL
+    lengths = (16, 64, 128, 256, 511, 512, 1024)
+    fused = [length for length in lengths if choose_attention("auto", "cpu", length) == "sdpa"]
+    assert fused == [length for length in lengths if length >= module._FUSED_FROM_LENGTH_ON_CPU]
+
+
+@pytest.mark.parametrize(("attention", "fuses"), [("auto", True), ("sdpa", True), ("plain", False), ("eager", False)])
+def test_plain_attention_keeps_its_probabilities(attention: str, fuses: bool) -> None:
+    phase = (10, 512, 256)
+    found = forecast(training("base", phase, attention=attention), place("a100"))
+    best = forecast(training("base", phase, attention="sdpa"), place("a100"))
+    assert (found.fullest.memory.activations == best.fullest.memory.activations) is fuses
+
+
+def test_epochs_are_unknown_where_the_text_is() -> None:
+    found = forecast(training("tiny", (9, 64, 16)), place("a100", text=UNKNOWN_TEXT))
+    assert found.epochs is None
+    assert found.tokens == 9 * 64 * 16
+
+
+def test_max_steps_cuts_the_phases_where_the_run_ends() -> None:
+    phases = [PhaseConfig(steps=5, max_length=length, global_batch_size=8) for length in (64, 128, 256)]
+    cut: list[Any] = [(phase.steps, phase.max_length) for phase in phases_reached(phases, 8)]
+    assert cut == [(5, 64), (3, 128)]
+    assert phases_reached(phases, 15) == tuple(phases)

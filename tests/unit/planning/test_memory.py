@@ -1,0 +1,133 @@
+"""Memory from the configuration alone, held to what real steps keep."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+import planning_inputs
+import tiny
+from bertline.examples.masking import max_targets
+from bertline.foundation.validation import validate
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.losses import masked_lm_loss_sum, next_sentence_loss_sum
+from bertline.planning.memory import StepShape, largest_fitting, memory_of, optimizer_bytes
+from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
+from bertline.training.optimizers import build_optimizer
+
+VOCAB_SIZE = 1000
+SEQUENCES, LENGTH = 8, 64
+TARGETS = max_targets(LENGTH, 0.15)
+
+
+def shape(**changes: Any) -> StepShape:
+    fields: dict[str, Any] = {
+        "sequences": SEQUENCES,
+        "length": LENGTH,
+        "targets": TARGETS,
+        "precision": "fp32",
+        "optimizer": "adamw",
+        "compiled": False,
+        "fused_attention": True,
+    }
+    return StepShape(**{**fields, **changes})
+
+
+def bert(config: ModelConfig, *, attention: Any = "sdpa") -> BertForPreTraining:
+    return BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention=attention)
+
+
+def loss_of(model: BertForPreTraining) -> torch.Tensor:
+    input_ids = torch.randint(5, VOCAB_SIZE, (SEQUENCES, LENGTH))
+    masked_positions = torch.arange(TARGETS).expand(SEQUENCES, TARGETS)
+    output = model(input_ids, torch.zeros_like(input_ids), torch.ones_like(input_ids), masked_positions)
+    mlm_loss, _ = masked_lm_loss_sum(output.mlm_logits, torch.randint(5, VOCAB_SIZE, (SEQUENCES, TARGETS)))
+    nsp_loss: Any = next_sentence_loss_sum(output.nsp_logits, torch.zeros(SEQUENCES, dtype=torch.long))
+    return mlm_loss + nsp_loss
+
+
+@pytest.mark.parametrize(
+    ("kind", "cls"), [("adamw", AdamWConfig), ("lamb", LambConfig), ("muon", MuonConfig)], ids=["adamw", "lamb", "muon"]
+)
+def test_weights_gradients_and_the_state_of_the_optimizer_are_exact(kind: Any, cls: Any) -> None:
+    config = planning_inputs.model("tiny")
+    model = bert(config)
+    section = OmegaConf.create({"optimizer": OmegaConf.load(planning_inputs.CONF / f"optimizer/{kind}.yaml")})
+    optimizer = build_optimizer(model, validate(cls, OmegaConf.to_container(section, resolve=True)["optimizer"]))  # type: ignore[index,call-overload]
+    loss_of(model).backward()
+    optimizer.step()
+    estimate = memory_of(config, shape(optimizer=kind), vocab_size=VOCAB_SIZE)
+    assert estimate.weights == sum(weight.nbytes for weight in model.parameters())
+    assert estimate.gradients == sum(weight.grad.nbytes for weight in model.parameters() if weight.grad is not None)
+    kept = [value for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
+    assert estimate.optimizer == sum(value.nbytes for value in kept if value.ndim)  # without counters of steps
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+# On a CPU PyTorch's fused attention has no dropout.
+@pytest.mark.parametrize(("attention", "dropout"), [("sdpa", 0.0), ("plain", 0.0), ("plain", 0.1)])
+def test_what_a_step_keeps_for_its_backward_pass_is_within_a_quarter_of_the_estimate(
+    precision: Any, attention: str, dropout: float
+) -> None:
+    config = planning_inputs.model("tiny", hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    model = bert(config, attention=attention)
+    kept: dict[int, int] = {}
+
+    def remember(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(remember, lambda tensor: tensor),
+        torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"),
+    ):
+        loss = loss_of(model)
+    assert loss.isfinite()
+    weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+    found = sum(size for place, size in kept.items() if place not in weights)
+    estimate = memory_of(config, shape(precision=precision, fused_attention=attention == "sdpa"), vocab_size=VOCAB_SIZE)
+    softmax = SEQUENCES * TARGETS * VOCAB_SIZE * 4
+    copies = estimate.weights - 4 * sum(weight.numel() for weight in model.parameters())
+    assert found == pytest.approx(estimate.activations + softmax + copies, rel=0.25)
+
+
+@pytest.mark.parametrize("size", planning_inputs.SIZES)
+@pytest.mark.parametrize("gigabytes", [2, 16, 80])
+def test_the_largest_micro_batch_fits_and_twice_that_does_not(size: str, gigabytes: int) -> None:
+    config, usable = planning_inputs.model(size), gigabytes * 10**9
+    found = largest_fitting(config, shape(), usable, vocab_size=30_522)
+    if found is None:
+        assert memory_of(config, shape(sequences=1), vocab_size=30_522).total > usable
+        return
+    assert memory_of(config, shape(sequences=found), vocab_size=30_522).total <= usable
+    assert memory_of(config, shape(sequences=2 * found), vocab_size=30_522).total > usable
+
+
+def test_where_not_even_one_sequence_fits_there_is_no_micro_batch() -> None:
+    assert largest_fitting(planning_inputs.model("large"), shape(), 2 * 10**9, vocab_size=30_522) is None
+
+
+def test_base_by_hand() -> None:
+    """110,106,428 weights; a layer keeps 36 H bytes a position in bf16; 256 x 19 scores of 30,522 pieces."""
+    config = planning_inputs.model("base", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    step = shape(sequences=256, length=128, targets=19, precision="bf16", compiled=True)
+    estimate = memory_of(config, step, vocab_size=30_522)
+    assert dataclasses.asdict(estimate) == {
+        "weights": 6 * 110_106_428,
+        "gradients": 4 * 110_106_428,
+        "optimizer": 8 * 110_106_428,
+        "activations": 256 * 128 * (12 * 36 * 768 + 6 * 768),
+        "logits": 256 * 19 * 30_522 * 4,
+    }
+
+
+def test_muon_keeps_one_average_of_the_matrices_of_the_layers() -> None:
+    config = tiny.model_config()
+    adamw, muon = (optimizer_bytes(config, kind, vocab_size=100) for kind in ("adamw", "muon"))
+    assert adamw - muon == 4 * 2 * (4 * 32 * 32 + 2 * 32 * 48)
