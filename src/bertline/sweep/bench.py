@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields, replace
 from typing import Any
 
@@ -128,9 +127,9 @@ def _machine_of_a_worker(runtime: RuntimeConfig, precision: Any, worker: int) ->
 
 
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
-    """One device, its share of the cores, and no compiler: batches have many shapes and runs are short."""
-    cores = os.cpu_count() or 1
-    num_threads = runtime.num_threads
-    if num_threads is None and runtime.sweep_workers > 1:
-        num_threads = max(1, cores // runtime.sweep_workers)
-    return replace(runtime, num_devices=1, num_nodes=1, num_threads=num_threads, compile="off")
+    """One device, one thread where nothing else is said, and no compiler: batches have many shapes, runs are short.
+
+    How many threads there are decides how sums are rounded, and so it may depend neither on the machine's cores nor on
+    the number of workers. More cores are used by more workers.
+    """
+    return replace(runtime, num_devices=1, num_nodes=1, num_threads=runtime.num_threads or 1, compile="off")
