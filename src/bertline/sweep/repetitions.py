@@ -165,7 +165,7 @@ def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]
 
 
 class _Pieces:
-    """Work that is known beforehand; a piece whose worker died is put back."""
+    """Work that is known beforehand; a piece whose worker died is put back behind the others."""
 
     def __init__(self, plan: PlannedSweep, pieces: Sequence[Work]) -> None:
         self._plan = plan
@@ -191,7 +191,8 @@ class _Pieces:
                 f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
                 "workers (runtime.sweep_workers) or on a larger machine: it goes on where it was."
             )
-        self._waiting.appendleft(work)
+        # At the end: were it at fault, it would take its next process from work that can be done.
+        self._waiting.append(work)
 
 
 def _is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
