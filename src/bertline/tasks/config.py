@@ -69,7 +69,7 @@ class BaseTaskConfig:
     split_seed: int
     start_from: str | None
     """The encoder: None for the line's own, `random` for its architecture with random weights, or any BERT checkpoint
-    as a folder or a hub name with its revision (`google-bert/bert-base-uncased@COMMIT`)."""
+    (`model_type: bert`) as a folder or a hub name with its revision (`google-bert/bert-base-uncased@COMMIT`)."""
     num_trials: int | None
     """Trials of this task's study; None takes `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
