@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bertline.finetuning.finetune import check_options
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
@@ -44,8 +45,8 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         raise MachineError(cannot_write(job.run_folder, error)) from error
     planned_points(job.sweep, job.task)  # a space that cannot be is found before any work
     plan = planned(job)
-    for start in plan.starts.values():
-        kind_of(job, start)  # nor an encoder that cannot read the task
+    for start in plan.starts.values():  # and so are an encoder that cannot read the task, and options it cannot heed
+        check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
     studies = opened_studies(plan)
     if note := note_of(plan):
         say(f"{job.task_name}: {note}")

@@ -120,9 +120,14 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """The mean loss of a batch, which is on the model's device."""
 
-    def label_counts(self, rows: Rows) -> NDArray[np.int64] | None:
-        """How often each label stands in the rows, for `class_weights`; None where that means nothing."""
-        return None
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """Options of the loss that mean nothing for this use, each with the reason: to set one is an error."""
+        return {"class_weights": "it has no classes to weigh"}
+
+    def label_counts(self, rows: Rows) -> NDArray[np.int64]:
+        """How often each label stands in the rows, for `class_weights`, unless that is among `unused_options`."""
+        raise NotImplementedError
 
     def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:
         """Training data after whatever needs the untrained model, such as mining hard negatives."""

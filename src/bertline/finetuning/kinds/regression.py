@@ -53,6 +53,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     rows_class = NumberRows
     config: RegressionTaskConfig
 
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`."""
+        return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
+
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         """See `TaskKind.new_model`."""
         if self.config.head == "cosine":
@@ -111,7 +116,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Mean squared error on the scale from 0 to 1; there are no labels to smooth or to weigh."""
+        """Mean squared error on the scale from 0 to 1."""
         outputs = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]).float()
         if self.config.head == "cosine":
             first, second = outputs.chunk(2)

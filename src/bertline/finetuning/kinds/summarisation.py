@@ -58,6 +58,11 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
 
     rows_class = SummaryRows
 
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`: none."""
+        return {}
+
     def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
         return load_with_head(
             folder,

@@ -58,6 +58,11 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
 
     config: ClassificationTaskConfig
 
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`: none."""
+        return {}
+
     def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
         """See `TaskKind.new_model`."""
         return load_classifier(
