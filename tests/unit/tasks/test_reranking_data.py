@@ -19,7 +19,7 @@ def answers_source(folder, **changes):
     fields = {
         "kind": "answers", "path": str(folder), "train_file": "train.csv", "dev_file": "dev.csv",
         "test_file": "test.csv", "query_column": "qtext", "text_column": "atext", "label_column": "label",
-        "encoding": "utf-8", "on_bad_row": "error",
+        "quoting": True, "encoding": "utf-8", "on_bad_row": "error",
     }  # fmt: skip
     return AnswersSourceConfig(**{**fields, **changes})
 
@@ -89,6 +89,8 @@ class TestAnswers:
             (" ,1,x", "empty_text", r"dev\.csv:4: the text in column 'qtext' is empty"),
             ("q,yes,x", "bad_label", r"dev\.csv:4: the label is 'yes'"),
             ("q,,x", "bad_label", r"dev\.csv:4: the label is ''"),
+            ("q,1,x,y", "too_many_fields", r"dev\.csv:4 has 4 fields, the header has 3"),
+            ("q,1", "too_few_fields", r"dev\.csv:4 has 2 fields, the header has 3"),
         ],
     )
     def test_bad_rows_are_errors_with_their_line_or_are_counted(self, answers, built, row, reason, message):
@@ -102,12 +104,20 @@ class TestAnswers:
         write_answers(answers, "dev", ["q,1,x"], header="question,label,atext")
         with pytest.raises(DataError, match=r"no column 'qtext' .*question, label, atext"):
             built(answers_source(answers))
-        write_answers(answers, "dev", ["q,1,x,y"])
-        with pytest.raises(DataError, match=r"dev\.csv:2 has 4 fields, the header has 3"):
+        write_answers(answers, "dev", ["q,1,x,y"], header="qtext,label,atext,label")
+        with pytest.raises(DataError, match=r"dev\.csv:1: the header names 'label' twice"):
             built(answers_source(answers))
         write_answers(answers, "dev", ['q,1,"never closed', "q,1,x"])
-        with pytest.raises(DataError, match=r"dev\.csv:2: unexpected end of data"):
+        with pytest.raises(DataError, match=r"dev\.csv:2: unexpected end of data.*source\.quoting"):
             built(answers_source(answers))
+
+    def test_a_quote_that_swallows_rows_is_named_and_no_row_is_lost_without_quoting(self, answers, built):
+        write_answers(answers, "dev", ['q,1,"a', "q,0,b", 'q,1,c"', "q,1,d"])
+        for on_bad_row in ("error", "skip"):
+            with pytest.raises(DataError, match=r"dev\.csv:2: a quote opens here.*source\.quoting to false"):
+                built(answers_source(answers, on_bad_row=on_bad_row))
+        rows = built(answers_source(answers, quoting=False)).splits["dev"]
+        assert rows.candidates == [['"a', "b", 'c"', "d"]]
 
 
 class TestCollections:
