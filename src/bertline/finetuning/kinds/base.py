@@ -113,6 +113,14 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Tokens of each sequence, for choosing how attention is computed and for counting tokens."""
 
     @abstractmethod
+    def num_cut(self, encoded: Encoded) -> int:
+        """How many rows lost tokens because they are longer than the model reads; what windows hold is not lost."""
+
+    def num_cut_documents(self, encoded: Encoded) -> int | None:
+        """The same of the collection that the rows are searched in; None where there is none."""
+        return None
+
+    @abstractmethod
     def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
         """Batches of like length, in an order that is a function of the seed and the number of the epoch."""
 

@@ -81,6 +81,10 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     def lengths(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
         return encoded.lengths
 
+    def num_cut(self, encoded: EncodedQuestions) -> int:
+        """Questions; contexts are read in windows."""
+        return int(encoded.cut.sum())
+
     def training_batches(self, encoded: EncodedQuestions, *, batch_size: int, seed: int) -> Batches:
         trained = np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
 

@@ -104,6 +104,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """See `TaskKind.lengths`."""
         return encoded.sequences.lengths
 
+    def num_cut(self, encoded: EncodedNumbers) -> int:
+        """See `TaskKind.num_cut`."""
+        texts_of_a_row = np.split(encoded.sequences.cut, 2 if self.config.head == "cosine" else 1)
+        return int(np.any(texts_of_a_row, axis=0).sum())
+
     def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Batches:
         """Batches of rows; for the cosine head, first and second texts of a batch stand one after the other."""
         num_rows = len(encoded.targets)

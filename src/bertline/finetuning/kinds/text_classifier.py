@@ -100,6 +100,10 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
         """See `TaskKind.lengths`."""
         return encoded.sequences.lengths
 
+    def num_cut(self, encoded: EncodedTexts) -> int:
+        """See `TaskKind.num_cut`."""
+        return int(encoded.windows.cut.sum())
+
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
         """Batches of windows: `labels` are those of their rows, `weights` [B] have a mean of 1 over all windows."""
         row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows

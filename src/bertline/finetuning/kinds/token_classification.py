@@ -109,6 +109,9 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     def lengths(self, encoded: EncodedWords) -> NDArray[np.int64]:
         return encoded.sequences.lengths
 
+    def num_cut(self, encoded: EncodedWords) -> int:
+        return 0  # windows hold every word
+
     def training_batches(self, encoded: EncodedWords, *, batch_size: int, seed: int) -> Batches:
         # A window without the beginning of a word has nothing to learn from.
         learnt = np.flatnonzero(encoded.num_words > 0)
