@@ -10,6 +10,12 @@ from bertline.tasks.rows import Label, LabelledRow, SourceRows
 from bertline.tasks.source_files import cut_by_key
 
 
+def fewest_train_rows(config: BaseTaskConfig, available: int) -> int:
+    """How many rows the smallest training set has that is asked for; what there is to learn must stand in these."""
+    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
+    return min([available, *sizes])
+
+
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
     """Cut the splits that a table does not have from its train rows, and put train into its random order.
 

@@ -70,13 +70,23 @@ class TestAnswers:
         assert 0 < cat < sat  # both share "test", one "who" besides
 
     def test_a_question_of_the_test_is_not_trained_on(self, answers, built):
-        write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y"])
+        write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y", "other,0,z"])
         task = built(answers_source(answers))
         assert task.splits["train"].queries == ["other"]
         assert task.dropped["train_question_also_in_dev_or_test"] == 1
 
+    @pytest.mark.parametrize("sizes", [{}, {"num_train_rows": 4, "label_efficiency_rows": (2, 4)}])
+    def test_answers_that_are_all_right_teach_no_order(self, answers, built, sizes):
+        right = [f"question {number},1,answer" for number in range(4)]
+        write_answers(answers, "train", right)
+        with pytest.raises(DataError, match=r"all \d candidates of the \d train queries are right.*'label'"):
+            built(answers_source(answers), **sizes)
+        write_answers(answers, "train", [*right, *(f"question {number},0,no answer" for number in range(4))])
+        assert len(built(answers_source(answers), **sizes).splits["train"]) == 4
+
     def test_splits_that_the_source_has_not_are_cut_from_train(self, answers, built):
-        write_answers(answers, "train", [f"question {number},1,answer" for number in range(40)])
+        rows = [f"question {number},{label},answer {label}" for number in range(40) for label in (0, 1)]
+        write_answers(answers, "train", rows)
         task = built(answers_source(answers, dev_file=None, test_file=None))
         sizes = {split: len(rows) for split, rows in task.splits.items()}
         assert sum(sizes.values()) == 40
@@ -144,6 +154,15 @@ class TestCollections:
         rows = built(self.write(tmp_path)).splits["train"]
         assert all(ids == ["2", "3", "1", "4"] for ids in rows.candidate_ids)
         assert all(values == [0, 0, 1, 2] for values in rows.relevances)
+
+    def test_candidates_that_are_all_relevant_teach_no_order(self, tmp_path, built):
+        source = self.write(tmp_path)
+        inputs.write_qrels(tmp_path / "qrels" / "test.tsv", {query: {"2": 1, "3": 1} for query in inputs.QUERIES})
+        with pytest.raises(
+            DataError, match=r"train queries are right; there is no order to learn\. Raise num_candidates"
+        ):
+            built(source)
+        assert built(source, num_candidates=3).splits["train"].relevances[0] == [1, 1, 0]
 
     def test_rows_are_what_they_were_after_writing(self, tmp_path, python_docs):
         config = inputs.reranking(self.write(tmp_path / "in"))

@@ -69,9 +69,23 @@ class TestSeveralLabels:
         }  # fmt: skip
 
     def test_rows_that_all_have_the_same_labels_are_refused(self, tmp_path, task, table_source, built):
-        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "b|a") for n in range(40)])
-        with pytest.raises(DataError, match="all .* train rows have the label 'b', 'a'"):
+        # In whatever order a row has them.
+        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "b|a" if n % 2 else "a|b") for n in range(40)])
+        with pytest.raises(DataError, match="all .* train rows have the label 'a', 'b'.*rows without it"):
             built(task(table_source(tmp_path / "rows.tsv", label_separator="|"), multi_label=True))
+
+    @pytest.mark.parametrize("labels", [None, ("spam",)])
+    def test_one_label_needs_rows_with_it_and_rows_without(self, tmp_path, task, table_source, built, labels):
+        config = task(table_source(tmp_path / "rows.jsonl"), multi_label=True, labels=labels, metric="micro_f1")
+        for with_it in (["spam"], []):
+            rows = [{"text": f"text {number}", "label": with_it} for number in range(40)]
+            (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            with pytest.raises(DataError, match=r"train rows have the label ('spam'|no label); .*rows without it"):
+                built(config)
+        rows = [{"text": f"text {number}", "label": ["spam"] * (number % 2)} for number in range(40)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = labels_of(built(config), "train")
+        assert {len(given) for given in found.values()} == {0, 1}
 
     def test_a_list_of_labels_without_multi_label_is_refused(self, tmp_path, task, table_source, built):
         (tmp_path / "rows.jsonl").write_text('{"text": "one", "label": ["a"]}\n')
@@ -247,7 +261,7 @@ def test_a_source_that_makes_no_sense_is_refused(table_source, changes, says):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"labels": ("a",)}, "two at least"),
+        ({"labels": ("a",)}, "2 at least"),
         ({"labels": ("a", "a")}, "each once"),
         ({"multi_label": True, "metric": "matthews"}, "macro_f1 or micro_f1"),
         ({"long_texts": "windows", "window_overlap": 16}, "below half of max_length"),
