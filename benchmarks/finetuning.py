@@ -13,7 +13,9 @@ depend less on what else the machine does.
 The Trainer runs with its defaults: fp32, and `DataCollatorWithPadding`, which pads to the longest of a batch of random
 rows (`ratio_to_trainer`). `ratio_to_trainer_padded` is to rows padded to the full length, the default of
 transformers' own example script (run_glue.py, `pad_to_max_length`). Beside them, for what the ratio is made of: the
-Trainer in bf16, and bertline in fp32. The last line is JSON.
+Trainer in bf16, and bertline in fp32. bertline itself runs as it does by default: in bf16 where the processor computes
+that natively, else in fp32. The last line is JSON; its `precision` says which it was, `native_bf16` what the processor
+has.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from bertline.tasks.config import ClassificationTaskConfig
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import resolve_machine
+from bertline.training.devices import resolve_machine, resolve_precision
 
 LEARNING_RATE, DROPOUT_PROB, SEED = 1e-4, 0.1, 0
 # SST-2's sentences have about 13 tokens in the middle and 60 at the longest, MRPC's pairs 53 and 110.
@@ -121,6 +123,7 @@ def main() -> None:
 
 def report(clocks: dict[str, list[Clock]], warmup_steps: int) -> None:
     """The medians as a table, and the ratios as JSON."""
+    precision = resolve_precision("auto", torch.device("cpu"))
     medians = {name: statistics.median(c.tokens_per_s(warmup_steps) for c in each) for name, each in clocks.items()}
     of_cpu = {name: statistics.median(c.tokens_per_cpu_s(warmup_steps) for c in each) for name, each in clocks.items()}
     losses = {name: each[-1].last_loss() for name, each in clocks.items()}
@@ -134,10 +137,12 @@ def report(clocks: dict[str, list[Clock]], warmup_steps: int) -> None:
         return round(values[first] / values[second], 2) if {first, second} <= set(values) else None
 
     figures = {
+        "precision": precision,
+        "native_bf16": precision == "bf16",
         "ratio_to_trainer": ratio("bertline", "trainer"),
         "ratio_to_trainer_padded": ratio("bertline", "trainer_padded"),
         "ratio_both_fp32": ratio("bertline_fp32", "trainer"),
-        "ratio_both_bf16": ratio("bertline", "trainer_bf16"),
+        "ratio_both_bf16": ratio("bertline", "trainer_bf16") if precision == "bf16" else None,
         "ratio_to_trainer_cpu_time": ratio("bertline", "trainer", of_cpu),
         "tokens_per_s": {name: round(median) for name, median in medians.items()},
         "last_loss": {name: round(loss, 3) for name, loss in losses.items()},

@@ -3,6 +3,7 @@
 python pipelines/predict.py task_name=docs_library input=passages.txt output=predictions.jsonl
 python pipelines/predict.py task_name=docs_search input=queries.csv documents=functions.jsonl output=found.jsonl
 python pipelines/predict.py task_name=embed input=passages.csv text_column=body output=vectors.parquet
+python pipelines/predict.py task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
 """
 
 import codecs
@@ -14,12 +15,15 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
+from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
 from bertline.line.stages import stage_named
+from bertline.tasks.table_files import TableLayout
 from composition import recipe
 
 STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
 EXPORTED = Path(stage_named("export").output)
+LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
 
 
 def main(asked: dict[str, Any]) -> None:
@@ -37,14 +41,15 @@ def main(asked: dict[str, Any]) -> None:
             context=asked["context_column"],
             query=asked["query_column"],
             candidates=asked["candidates_column"],
-            encoding=asked["encoding"],
         ),
+        layout=layout_of(asked),
         batch_size=asked["batch_size"],
         output="vectors" if asked["task_name"] == "embed" else "predictions",
         documents=documents_of(asked),
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
-    say(f"{asked['output']}: {done.num_rows:,} rows{cut}")
+    documents_cut = f"; {done.num_documents_truncated:,} documents were cut" if done.num_documents_truncated else ""
+    say(f"{asked['output']}: {done.num_rows:,} rows{cut}{documents_cut}")
 
 
 def check(asked: dict[str, Any]) -> None:
@@ -55,6 +60,7 @@ def check(asked: dict[str, Any]) -> None:
         codecs.lookup(asked["encoding"])
     except LookupError:
         raise ConfigError(f"encoding is {asked['encoding']!r}, which Python does not know; try utf-8") from None
+    layout_of(asked)
     if asked["top_k"] < 1:
         raise ConfigError(f"top_k must be at least 1, found {asked['top_k']}")
     manifest = Path(stage_named("task_data").output.format(task=asked["task_name"])) / MANIFEST_NAME
@@ -63,6 +69,11 @@ def check(asked: dict[str, Any]) -> None:
         if pairs is not None and pairs != (asked["text_pair_column"] is not None):
             wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
             raise ConfigError(f"task {asked['task_name']} takes {wanted}")
+
+
+def layout_of(asked: dict[str, Any]) -> TableLayout:
+    """How the input is read."""
+    return validate(TableLayout, {key: asked[key] for key in LAYOUT})
 
 
 def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:

@@ -150,6 +150,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
             "dev": value + 0.01,
             "test": value,
             "test_interval": [value - 0.03, value + 0.03],
+            "intervals": {split: [value - 0.03, value + 0.03] for split in test_splits(name)},
             "scores": {split: dict.fromkeys(METRICS[kind], value) for split in ("dev", *test_splits(name))},
             "settings": {},
         }
@@ -185,6 +186,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "arms": arms,
         "baselines": baselines,
         "comparisons": comparisons,
+        "comparisons_by_split": dict.fromkeys(test_splits(name), comparisons),
         "comparison": {"difference": 0.14, "threshold": 0.02, "beats_random_weights": True} if full else None,
         "label_efficiency": efficiency if full and name in ("library", "match") else [],
         "best": {"seed": 2, "dev": base, "test": base},
@@ -228,7 +230,13 @@ def _arm(name: str, title: str, start: str, mean: float, *, full: bool) -> dict[
     ]
     best = {"learning_rate": 3e-4, "batch_size": 16}
     candidates = [
-        {"params": params, "dev_mean": mean - place / 50, "dev_std": 0.01, "dev": [mean - place / 50] * len(seeds)}
+        {
+            "params": params,
+            "dev_mean": mean - place / 50,
+            "dev_std": 0.01,
+            "dev": [mean - place / 50] * len(seeds),
+            "num_diverged": 0,
+        }
         for place, params in enumerate((best, {"learning_rate": 1e-4, "batch_size": 32}))
     ]
     std = 0.0158 if full else 0.0
@@ -244,8 +252,11 @@ def _arm(name: str, title: str, start: str, mean: float, *, full: bool) -> dict[
         "test_mean": mean,
         "test_std": std,
         "test_interval": [mean - 0.05, mean + 0.05],
+        "intervals": {split: [mean - 0.05, mean + 0.05] for split in test_splits(name)},
         "scores": {split: {metric: {"mean": mean, "std": std} for metric in metrics} for split in splits},
         "num_degenerate": 0,
+        "num_diverged": 0,
+        "cut_rows": dict.fromkeys(("train", *splits), 0),
     }
 
 

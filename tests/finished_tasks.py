@@ -184,7 +184,9 @@ def _token_classification(head: str) -> Example:
         separator="tab",
         scheme="iob2",
         on_broken_tags="error",
+        types=None,
         encoding="utf-8",
+        on_bad_row="error",
     )
     config = TokenClassificationTaskConfig(
         kind="token_classification", source=source, head=head, window_overlap=6, metric="entity_f1", **_BASE
@@ -243,6 +245,7 @@ def _reranking() -> Example:
         query_column="q",
         text_column="t",
         label_column="l",
+        quoting=True,
         encoding="utf-8",
         on_bad_row="error",
     )

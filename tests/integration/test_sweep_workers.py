@@ -9,9 +9,11 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import optuna
 import pytest
+from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 import finetuning_inputs as inputs
@@ -24,16 +26,23 @@ GRID = {
     "batch_size": ChoiceSpace(kind="choice", values=(16.0, 32.0)),
     "num_epochs": ChoiceSpace(kind="choice", values=(1.0, 2.0, 3.0)),
 }
+SHIPPED = sorted((Path(__file__).parents[2] / "conf" / "sweep").glob("*.yaml"))
 
 
 def sweep_job(folder, name, *, workers, **changes):
-    fields = {"space": GRID, "num_trials": 18, "num_seeds": 1, "random_weights_baseline": "never", "max_retries": 5}
+    fields = {
+        "space": GRID,
+        "num_trials": 18,
+        "num_seeds": 1,
+        "random_weights_baseline": "never",
+        "max_retries": min(OmegaConf.load(path)["max_retries"] for path in SHIPPED),
+    }
     return inputs.sweep_job(
         folder,
         folder / name,
         sweep=inputs.sweep(**{**fields, **changes}),
         task=inputs.task(label_efficiency_rows=()),
-        runtime=inputs.runtime(sweep_workers=workers),
+        runtime=inputs.runtime(sweep_workers=workers, num_threads=None),
     )
 
 

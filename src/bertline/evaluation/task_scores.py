@@ -18,6 +18,7 @@ from bertline.evaluation.wording import (
     percent,
     score,
     signed,
+    with_diverged,
 )
 
 _FEWEST_ROWS = 10
@@ -34,6 +35,8 @@ def scores_sentence(task: TaskFacts) -> str:
     against += [f"{score(baseline['test'])} for {titles[name]}" for name, baseline in task.baselines().items()]
     seeds = len(encoder["seeds"])
     repeated = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed, so its spread is not known"
+    if num_diverged := encoder.get("num_diverged"):
+        repeated += f"; {num_diverged} more diverged and {'has' if num_diverged == 1 else 'have'} no score"
     who = "it reaches" if task.result["start"] == "line" else f"{titles['encoder']} reaches"
     said = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
     perplexity = f", a perplexity of {_perplexity(encoder['test_mean'])}" if _is_perplexity(task) else ""
@@ -93,31 +96,47 @@ def _reference(task: TaskFacts) -> str:
 
 
 def _comparisons(task: TaskFacts) -> str:
-    titles, rows = task.titles(), []
-    for name in titles:
-        if (found := task.result["comparisons"].get(name)) is None:
+    """A table a test; that of `test` has no heading of its own."""
+    by_split = task.result.get("comparisons_by_split") or {"test": task.result["comparisons"]}
+    blocks = []
+    for split, comparisons in by_split.items():
+        titles = {name: title for name, title in task.titles().items() if name in comparisons}
+        rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
+        if not rows:
             continue
-        verdict = "beaten" if found["better"] else "better" if found["interval"][1] < 0 else "no clear difference"
-        difference, (low, high) = signed(found["difference"]), found["interval"]
-        interval = f"{signed(low)} to {signed(high)}"
-        rows.append([titles[name], difference, interval, by_chance(found["p_value"]), verdict])
-    if not rows:
-        return ""
-    head = ["measured against", "difference", "95 % interval", "chance alone gives as much", ""]
-    rows_of_test = number_of(task.result["rows"]["test"], "test row")
-    return table(head, rows) + paragraph(f"Paired over the same {rows_of_test}, resampled.", "soft")
+        head = ["measured against", "difference", "95 % interval", "chance alone gives as much", ""]
+        heading = "" if split == "test" else f"<h4>{escape(_test_name(split))}</h4>"
+        rows_of_test = number_of(task.result["rows"][split], "row")
+        said = f"Paired over the same {rows_of_test} of {_test_name(split)}, resampled."
+        blocks.append(heading + table(head, rows) + paragraph(said, "soft"))
+    return "".join(blocks)
+
+
+def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
+    verdict = "beaten" if found["better"] else "better" if found["interval"][1] < 0 else "no clear difference"
+    interval = " to ".join(map(signed, found["interval"]))
+    return [title, signed(found["difference"]), interval, by_chance(found["p_value"]), verdict]
+
+
+def _test_name(split: str) -> str:
+    return "test" if split == "test" else f"test ({split.removeprefix('test_').replace('_', ' ')})"
 
 
 def _failed_runs(task: TaskFacts) -> str:
-    said = [
-        f"{arm['num_degenerate']} of {number_of(len(arm['seeds']), 'seed')} of {_in_a_sentence(task.titles()[name])}"
-        for name, arm in task.arms().items()
-        if arm.get("num_degenerate")
-    ]
+    said = []
+    for name, arm in task.arms().items():
+        diverged = arm.get("num_diverged", 0)
+        if arm.get("num_degenerate"):
+            of = number_of(len(arm["seeds"]) + diverged, "seed")
+            which = f" ({diverged} diverged)" if diverged else ""
+            said.append(f"{arm['num_degenerate']} of {of} of {_in_a_sentence(task.titles()[name])}{which}")
     if not said:
         return ""
-    said_of_them = f"Failed runs, which say the same of every row: {listing(said)}. The means count them."
-    return paragraph(said_of_them, "verdict unsure")
+    return paragraph(
+        f"Failed runs: {listing(said)}. Those that say the same of every row count in the means; those that diverged "
+        "have no score to count.",
+        "verdict unsure",
+    )
 
 
 def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[str, list[float]]) -> str:
@@ -130,8 +149,7 @@ def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[s
     """
     blocks = []
     for split, found in overlaps.items():
-        name = "test" if split == "test" else f"test ({split.removeprefix('test_').replace('_', ' ')})"
-        said = _overlap_sentence(name, found) + _clean_sentence(found, correct.get(split, []))
+        said = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []))
         blocks.append(paragraph(said, "verdict unsure" if found.flagged else "soft"))
     return "".join(blocks)
 
@@ -175,10 +193,11 @@ def score_tables(task: TaskFacts) -> str:
             continue
         metrics.sort(key=lambda metric: metric != task.metric)  # the one that trials were chosen by comes first
         rows = [
-            [titles[name], *(_cell(one, split, metric) for metric in metrics), _seeds(one)]
+            [titles[name], *(_cell(one, split, metric) for metric in metrics), *_interval_cell(one, split), _seeds(one)]
             for name, one in contents.items()
         ]
-        head = ["", *map(metric_name, metrics), "seeds"]
+        interval = [] if split == "dev" else [f"95 % interval of {metric_name(task.metric)}"]
+        head = ["", *map(metric_name, metrics), *interval, "seeds"]
         size = task.result["rows"].get(split)
         heading = split.replace("_", " ") + (f", {number_of(size, 'row')}" if size else "")
         blocks.append(f"<h4>{escape(heading)}</h4>{table(head, rows)}")
@@ -204,8 +223,16 @@ def _cell(content: dict[str, Any], split: str, metric: str) -> str:
     return score(value["mean"], value["std"] if len(content["seeds"]) > 1 else None)
 
 
+def _interval_cell(content: dict[str, Any], split: str) -> list[str]:
+    """Over the rows of a test; dev, by which things were chosen, has none."""
+    if split == "dev":
+        return []
+    bounds = content.get("intervals", {}).get(split)
+    return [f"{score(bounds[0])} to {score(bounds[1])}" if bounds else "–"]
+
+
 def _seeds(content: dict[str, Any]) -> str:
-    return str(len(content["seeds"])) if "seeds" in content else "–"
+    return with_diverged(len(content["seeds"]), content.get("num_diverged", 0)) if "seeds" in content else "–"
 
 
 def _in_a_sentence(title: str) -> str:

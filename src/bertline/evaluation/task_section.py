@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from bertline.evaluation.facts import TaskFacts
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.parts import figure, folded, paragraph, section, side_by_side, table
@@ -9,7 +12,7 @@ from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_details import details_section
 from bertline.evaluation.task_errors import errors_section
 from bertline.evaluation.task_scores import overlap_notes, score_tables, scores_sentence, verdicts
-from bertline.evaluation.wording import count, listing, metric_name, number_of, score, setting
+from bertline.evaluation.wording import count, listing, metric_name, number_of, score, setting, with_diverged
 
 
 def task_section(
@@ -67,22 +70,27 @@ def _choice(task: TaskFacts) -> str:
 
 
 def _candidates(task: TaskFacts) -> str:
-    """The configurations that were repeated over seeds, best mean on dev first."""
+    """The configurations that were repeated over seeds: fewest diverged seeds first, then best mean on dev."""
     arm = task.arms()["encoder"]
-    candidates = sorted(arm.get("candidates") or [], key=lambda one: -one["dev_mean"])
+    candidates = sorted(arm.get("candidates") or [], key=_rank)
     if len(candidates) < 2:
         return ""
     rows = [
         [
             _settings(one["params"]),
-            score(one["dev_mean"], one["dev_std"] if len(one["dev"]) > 1 else None),
-            str(len(one["dev"])),
+            score(one["dev_mean"], one["dev_std"] if len(one["dev"]) > 1 else None) if one["dev"] else "–",
+            with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
             "chosen" if one["params"] == arm["best_params"] else "",
         ]
         for one in candidates
     ]
     content = table(["configuration", f"dev {metric_name(task.metric)}", "seeds", ""], rows)
     return folded(f"The best {len(rows)} configurations over seeds", content)
+
+
+def _rank(candidate: dict[str, Any]) -> tuple[int, float]:
+    # One of which every seed diverged has no mean, and comes last.
+    return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
 
 
 def _settings(params: dict[str, object]) -> str:

@@ -135,6 +135,16 @@ def number_of(number: float, thing: str) -> str:
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
 
 
+def with_diverged(finished: int, diverged: int) -> str:
+    """How many seeds a score is of.
+
+    Example:
+        >>> with_diverged(5, 0), with_diverged(4, 1)
+        ('5', '4 (1 more diverged)')
+    """
+    return f"{finished} ({diverged} more diverged)" if diverged else str(finished)
+
+
 def setting(value: object) -> str:
     """A hyperparameter's value.
 

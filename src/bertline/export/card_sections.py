@@ -89,11 +89,12 @@ def pretraining_scores(facts: CardFacts) -> str:
 def task_scores(facts: CardFacts, task: str) -> str:
     """A task's scores beside their baselines."""
     result = facts.results[task]
-    rows_of, seeds = result["rows"], result["arms"]["encoder"]["seeds"]
-    finished = [trial for trial in result["arms"]["encoder"]["trials"] if trial["state"] != "FAIL"]
+    rows_of, encoder = result["rows"], result["arms"]["encoder"]
+    diverged = f" ({encoder['num_diverged']} more diverged)" if encoder.get("num_diverged") else ""
+    finished = [trial for trial in encoder["trials"] if trial["state"] != "FAIL"]
     choice = f"was chosen on {rows_of['dev']:,} dev rows among {len(finished)} trials" if finished else "was given"
     intro = (
-        f"`{task}`, {result['metric']}: mean ± standard deviation over {len(seeds)} seeds, "
+        f"`{task}`, {result['metric']}: mean ± standard deviation over {len(encoder['seeds'])} seeds{diverged}, "
         f"{rows_of['train']:,} training rows. The configuration {choice}; the {rows_of['test']:,} test rows were read "
         "once."
     )
@@ -110,8 +111,11 @@ def more_scores(facts: CardFacts, task: str) -> str:
 
 def _degenerate(result: Mapping[str, Any]) -> str:
     arms = [arm for arm in result["arms"].values() if arm is not None and arm.get("num_degenerate")]
-    told = [f"{arm['num_degenerate']} of {len(arm['seeds'])} runs of {arm['title']}" for arm in arms]
-    return f"Degenerate (the same output for every row): {', '.join(told)}." if told else ""
+    told = [
+        f"{arm['num_degenerate']} of {len(arm['seeds']) + arm.get('num_diverged', 0)} runs of {arm['title']}"
+        for arm in arms
+    ]
+    return f"Failed (the same output for every row, or diverged and not scored): {', '.join(told)}." if told else ""
 
 
 def _comparisons(result: Mapping[str, Any]) -> str:

@@ -19,7 +19,8 @@ class ExportConfig:
     alias: str
     """The alias the new versions get."""
     champion_alias: str
-    """The alias of a task's best version so far: a new one gets it by beating the old one on the same data."""
+    """The alias of a task's best version so far. The first version gets it, and a later one by beating that one on the
+    same data and by the same metric; where scores cannot be compared it stays, and people move it."""
     logits_tolerance: float
     """Largest absolute difference from transformers' logits that passes the check."""
     onnx: bool

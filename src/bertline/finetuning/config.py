@@ -33,10 +33,10 @@ class FineTuningConfig:
     bias_correction: bool
     """AdamW's; BERT's own optimizer left it out, which makes small sets unstable (arXiv 2006.05987, section 4)."""
     label_smoothing: float
-    """Share of the target that is spread evenly over all labels."""
+    """Share of the target that is spread evenly over all labels. An error where there are none (numbers, a CRF)."""
     class_weights: Literal["none", "balanced"]
     """`balanced` weighs each label by rows / (labels * rows of that label) of train: 1 in the mean over the rows, and 0
-    for a label that train lacks."""
+    for a label that train lacks. An error for a use without classes."""
     early_stopping_epochs: int | None
     """Stop after so many epochs without a better dev score; the best epoch's weights stay. None: the last's stay."""
 

@@ -29,6 +29,8 @@ class Sequences:
     """[N, S], 1 in the second segment."""
     lengths: NDArray[np.int64]
     """[N] tokens, [CLS] and [SEP] included."""
+    cut: NDArray[np.bool_]
+    """[N] whether what a sequence stands for had more tokens than there was room for, and lost some."""
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -36,7 +38,7 @@ class Sequences:
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Sequences:
         """These sequences, in this order."""
         chosen = np.asarray(indices, dtype=np.int64)
-        return Sequences(self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen])
+        return Sequences(self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen], self.cut[chosen])
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
         """These sequences, padded to the longest among them.
@@ -52,13 +54,20 @@ class Sequences:
         }
 
 
-def assemble(sequences: Sequence[Sequence[int]], first_lengths: Sequence[int], *, pad_id: int) -> Sequences:
+def assemble(
+    sequences: Sequence[Sequence[int]],
+    first_lengths: Sequence[int],
+    *,
+    pad_id: int,
+    cut: Sequence[bool] | None = None,
+) -> Sequences:
     """Whole sequences, special pieces included, as one padded array.
 
     Args:
         sequences: Ids of each.
         first_lengths: Tokens of each that are of the first segment, its [CLS] and [SEP] included.
         pad_id: Of the tokenizer.
+        cut: See `Sequences.cut`; None: no sequence was.
 
     Example:
         >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
@@ -70,7 +79,8 @@ def assemble(sequences: Sequence[Sequence[int]], first_lengths: Sequence[int], *
         input_ids[row, : len(sequence)] = sequence
     places = np.arange(input_ids.shape[1])
     in_second = (places >= np.array(first_lengths, dtype=np.int64)[:, None]) & (places < lengths[:, None])
-    return Sequences(input_ids, in_second.astype(np.int64), lengths)
+    was_cut = np.zeros(len(sequences), dtype=np.bool_) if cut is None else np.array(cut, dtype=np.bool_)
+    return Sequences(input_ids, in_second.astype(np.int64), lengths, was_cut)
 
 
 def encode_texts(
@@ -84,16 +94,19 @@ def encode_texts(
     second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
     sequences: list[list[int]] = []
     first_lengths: list[int] = []
+    cut: list[bool] = []
     for index, segment in enumerate(first):
         if second is None:
             kept = segment[: max_length - 2]
             tail: list[int] = []
+            cut.append(len(kept) < len(segment))
         else:
             keep_first, keep_second = _kept_of_pair(len(segment), len(second[index]), max_length - 3)
             kept, tail = segment[:keep_first], [*second[index][:keep_second], tokenizer.sep_id]
+            cut.append(keep_first + keep_second < len(segment) + len(second[index]))
         sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
         first_lengths.append(len(kept) + 2)
-    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id)
+    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +127,20 @@ class Windows:
     def num_windows(self) -> NDArray[np.int64]:
         """[N], sequences of each row."""
         return np.diff(self.row_starts, append=len(self.sequences))
+
+    @property
+    def cut(self) -> NDArray[np.bool_]:
+        """[N], whether any sequence of the row lost tokens."""
+        return any_of(self.sequences.cut, np.append(self.row_starts, len(self.sequences)))
+
+
+def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Whether any flag of each group is set; those of group n are from offsets[n] to offsets[n + 1].
+
+    >>> any_of(np.array([False, True, False]), np.array([0, 2, 2, 3])).tolist()
+    [True, False, False]
+    """
+    return np.diff(np.append(0, np.cumsum(flags))[offsets]) > 0
 
 
 def encode_windows(
@@ -136,18 +163,22 @@ def encode_windows(
     sequences: list[list[int]] = []
     first_lengths: list[int] = []
     row_starts: list[int] = []
+    cut: list[bool] = []
     pieces: list[tuple[list[int], list[int]]]
     for row, segment in enumerate(first):
         row_starts.append(len(sequences))
         if second is None:
-            pieces = [(piece, []) for piece in _pieces(segment, max_length - 2, overlap)]
+            pieces, loses = [(piece, []) for piece in _pieces(segment, max_length - 2, overlap)], False
         else:
             pieces = _pieces_of_pair(segment, second[row], max_length - 3, overlap)
+            loses = _loses_in_windows(len(segment), len(second[row]), max_length - 3)
+        cut += [loses] * len(pieces)
         for kept, other in pieces:
             tail = [] if second is None else [*other, tokenizer.sep_id]
             sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
             first_lengths.append(len(kept) + 2)
-    return Windows(assemble(sequences, first_lengths, pad_id=tokenizer.pad_id), np.array(row_starts, dtype=np.int64))
+    assembled = assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=cut)
+    return Windows(assembled, np.array(row_starts, dtype=np.int64))
 
 
 def _pieces(segment: list[int], room: int, overlap: int) -> list[list[int]]:
@@ -168,6 +199,11 @@ def _pieces_of_pair(first: list[int], second: list[int], room: int, overlap: int
     if len(first) >= len(second):
         return [(piece, second[:shorter]) for piece in _pieces(first, room - shorter, overlap)]
     return [(first[:shorter], piece) for piece in _pieces(second, room - shorter, overlap)]
+
+
+def _loses_in_windows(first: int, second: int, room: int) -> bool:
+    """Whether the shorter of two segments of so many tokens is cut beside the pieces of the longer one."""
+    return first + second > room and min(first, second) > room // 2
 
 
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from bertline.training.devices import Machine
 from bertline.training.trainer import build_trainer, fit
 
 EncoderWeights = Literal["pretrained", "random"]
+_OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,10 +78,12 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         on_check: Called after each look at dev. What it raises ends the run.
 
     Raises:
-        ConfigError: Fewer layers than the configuration names, nothing to train, or class weights without classes.
+        ConfigError: Fewer layers than the configuration names, nothing to train, or an option of the loss that means
+            nothing for the task.
         DivergedError: The loss is not finite any more.
     """
     kind, config = job.kind, job.config
+    check_options(kind, config)
     model = _starting_model(job)
     looks = DevLooks(
         kind,
@@ -97,6 +100,27 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         _train(job, model, looks)
     dev_scores, calibration = looks.finish(model)
     return FineTuningResult(model=model, calibration=calibration, checks=tuple(looks.checks), dev_scores=dev_scores)
+
+
+def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, varied: Collection[str] = ()) -> None:
+    """Refuse options of the loss that would be ignored.
+
+    Args:
+        kind: The task.
+        config: Of the run.
+        varied: Fields that trials vary.
+
+    Raises:
+        ConfigError: One that means nothing for the task is set or varied.
+    """
+    for name, why in kind.unused_options.items():
+        value, off = getattr(config, name), _OFF[name]
+        if value != off or name in varied:
+            found = "is varied (space)" if name in varied else f"is {value}"
+            raise ConfigError(
+                f"fine_tuning.{name} {found}, but means nothing for a task of the kind {kind.config.kind}: {why}. "
+                f"Set it to {off} for this task (tasks.NAME.fine_tuning)."
+            )
 
 
 def _train(job: FineTuningJob, model: nn.Module, looks: DevLooks) -> None:
@@ -138,11 +162,6 @@ def _class_weights(job: FineTuningJob) -> Tensor | None:
     if job.config.class_weights == "none":
         return None
     counts = job.kind.label_counts(job.train.rows)
-    if counts is None:
-        raise ConfigError(
-            f"fine_tuning.class_weights is {job.config.class_weights}, but a task of the kind {job.kind.config.kind} "
-            "has no classes to weigh. Set it to none."
-        )
     weights = np.where(counts > 0, counts.sum() / (len(counts) * np.maximum(counts, 1)), 0.0)
     return torch.tensor(weights, dtype=torch.float32, device=job.machine.device)
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.inference.served.base import ServedTask, require_texts
+from bertline.inference.served.base import ServedTask, require_texts, row_ids
 from bertline.inference.served.blanks import Guess, fill_blanks, sequence_of
-from bertline.inference.served.rankings import Hit, ServedRetrieval, hits
+from bertline.inference.served.rankings import Hit, ServedRetrieval, best_hits
 from bertline.inference.served.texts import Prediction, ServedClassification
 from bertline.modeling.bert import BertForPreTraining, BertModel, EncodedInDetail
 from bertline.modeling.heads import pooled
@@ -113,7 +113,7 @@ class LoadedModel:
         if not len(documents):
             raise DataError("documents is empty; give at least one to search in.")
         index = VectorIndex.of(_unit(self.embed(documents)))
-        return hits(*index.search(_unit(self.embed(queries)), top_k))
+        return best_hits(index, _unit(self.embed(queries)), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
         """The likeliest pieces for each `[MASK]` of a text, likeliest first, blank by blank.

@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
@@ -16,13 +17,17 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.files import cannot_write
-from bertline.tasks.table_files import Record, TableLayout, read_records
+from bertline.tasks.option_names import OptionNames
+from bertline.tasks.table_files import Record, TableLayout, read_lines, read_records
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, Any]
 WriteRows = Callable[[list[Row]], None]
 
 TEXT_COLUMN = "text"
+PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
+"""How files are read of which nothing is said."""
+_OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", extra_fields="extra_fields")
 _BY_ENDING: dict[str, RowFormat] = {
     ".txt": "txt",
     ".csv": "csv",
@@ -51,7 +56,16 @@ def format_of(path: Path) -> RowFormat:
     return kind
 
 
-def read_rows(path: Path, *, encoding: str) -> Iterator[Record]:
+def format_read(path: Path, layout: TableLayout) -> RowFormat:
+    """The format that a file is read in: the layout's, or that of its ending.
+
+    Raises:
+        DataError: Neither says one.
+    """
+    return format_of(path) if layout.format == "auto" else layout.format
+
+
+def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
     """The rows of a file, each with the line it stands on. A line of a `.txt` is a row with the column `text`.
 
     Blank lines are passed over.
@@ -59,26 +73,13 @@ def read_rows(path: Path, *, encoding: str) -> Iterator[Record]:
     Raises:
         DataError: The file is missing, undecodable or malformed; file and line are named.
     """
-    kind = format_of(path)
-    if kind == "txt":
-        return _text_lines(path, encoding)
-    return read_records(path, TableLayout(format=kind, header=True, quoting=True, encoding=encoding))
-
-
-def _text_lines(path: Path, encoding: str) -> Iterator[Record]:
+    kind = format_read(path, layout)
     if not path.is_file():
-        raise DataError(f"{path} is not a file. Correct the input's name.")
-    line = 0
-    try:
-        with _open_bytes(path, "rb") as handle:
-            for line, content in enumerate(handle, start=1):
-                text = content.decode(encoding).removeprefix("\ufeff").rstrip("\r\n")
-                if text.strip():
-                    yield Record(f"{path.name}:{line}", {TEXT_COLUMN: text})
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{line} is not text in {encoding}. Name its encoding, or mend the line.") from error
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{path}:{line + 1}: the gzip file ends or breaks here ({error}). Copy it again.") from error
+        raise DataError(f"{path} is not a file. Correct its name.")
+    if kind != "txt":
+        return read_records(path, replace(layout, format=kind, options=_OPTIONS))
+    lines = read_lines(path, layout.encoding, _OPTIONS)
+    return (Record(line.where, {TEXT_COLUMN: line.values[0]}) for line in lines)
 
 
 @contextmanager
@@ -100,7 +101,7 @@ def rows_written_atomically(path: Path, *, schema: pa.Schema | None = None) -> I
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            handle = stack.enter_context(_open_bytes(temporary, "wb", compressed=path.suffix == ".gz"))
+            handle = stack.enter_context(_open_for_writing(temporary, compressed=path.suffix == ".gz"))
             if kind == "parquet":
                 yield _parquet_appender(handle, schema, path, stack)
             else:
@@ -174,7 +175,5 @@ def _require_columns(row: Row, columns: list[str], path: Path) -> None:
         )
 
 
-def _open_bytes(path: Path, mode: Literal["rb", "wb"], *, compressed: bool | None = None) -> IO[bytes]:
-    if path.suffix == ".gz" if compressed is None else compressed:
-        return cast(IO[bytes], gzip.open(path, mode))
-    return path.open(mode)
+def _open_for_writing(path: Path, *, compressed: bool) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "wb")) if compressed else path.open("wb")

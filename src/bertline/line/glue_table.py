@@ -86,6 +86,7 @@ def _row(outcome: GlueOutcome) -> dict[str, Any]:
         "train_rows": result["rows"]["train"],
         "test_rows": sum(result["rows"][split] for split in dict.fromkeys(split for split, _ in glue_set.scores)),
         "num_seeds": len(result["arms"]["encoder"]["seeds"]),
+        "num_diverged": result["arms"]["encoder"]["num_diverged"],
         "minutes": sum(seconds) / 60,
     }
 
@@ -135,6 +136,11 @@ def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
         f"Scores: {spread}. GLUE's own tests have no labels: where nothing else is said, its dev is the test, and what "
         "is chosen is chosen on a tenth of train. `trivial` gives the most frequent label, or the mean.",
         *(f"{row['title']}: {row['note']}." for row in rows if row["note"]),
+        *(
+            f"{row['title']}: the mean is that of {row['num_seeds']}, as {row['num_diverged']} more diverged."
+            for row in rows
+            if row["scores"] and row["num_diverged"]
+        ),
         *(f"{row['title']} failed: {row['problem']}" for row in rows if row["problem"]),
     ]
     if absent:

@@ -22,6 +22,7 @@ from bertline.modeling.weight_names import from_disk, to_disk
 
 CONFIG_NAME = "config.json"
 _POOLER = "bert.pooler."
+_PREDICTIONS = "cls.predictions."
 # What a checkpoint may lack: heads of another purpose, which then start anew.
 _HEADS = ("cls.", "classifier.", "qa_outputs.", _POOLER)
 _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
@@ -298,8 +299,10 @@ def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str,
     """Fill a model from a folder. Only heads may be missing; those not in `expected_fresh` are warned of."""
     encoder = model if isinstance(model, BertModel) else model.bert
     prefix = "bert." if model is encoder else ""
-    disk = {name: tensor for name, tensor in read_weights(folder).items() if not name.startswith(expected_fresh)}
     ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}
+    with_output = any(name.startswith(_PREDICTIONS) for name in to_disk(ours))
+    weights = read_weights(folder, with_output=with_output)
+    disk = {name: tensor for name, tensor in weights.items() if not name.startswith(expected_fresh)}
     found, missing = from_disk(ours, disk)
     lost = [name for name in missing if not name.startswith(_HEADS)]
     unknown = sorted(set(disk) - set(to_disk(ours)))

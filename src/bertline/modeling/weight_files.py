@@ -45,11 +45,15 @@ def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
         raise MachineError(cannot_write(target, reason)) from error
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
+def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
     """All weights of a folder under today's names (`normalised_name`), whole or sharded.
 
+    Args:
+        folder: Of a model.
+        with_output: Whether the model gives scores of pieces, for which its word embeddings serve as output weights.
+
     Raises:
-        ArtifactError: No safetensors, a torn file, or output weights that are not the word embeddings.
+        ArtifactError: No safetensors, a torn file, or, `with_output`, output weights that are not the word embeddings.
     """
     weights: dict[str, Tensor] = {}
     for path in _files(folder):
@@ -63,10 +67,10 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
                 weights[name] = tensor
     decoder = weights.pop(_DECODER, None)
     words = weights.get(_WORD_EMBEDDINGS)
-    if decoder is not None and words is not None and not torch.equal(decoder, words):
+    if with_output and decoder is not None and words is not None and not torch.equal(decoder, words):
         raise ArtifactError(
-            f"{folder}: {_DECODER} differs from the word embeddings. bertline ties the two, as BERT does; "
-            "this checkpoint needs both and cannot be read."
+            f"{folder}: {_DECODER} differs from the word embeddings. bertline ties the two, as BERT does, so it cannot "
+            "go on with this checkpoint's pretraining or fill blanks with it. Its encoder can be fine-tuned."
         )
     return weights
 

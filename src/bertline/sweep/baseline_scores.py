@@ -15,6 +15,7 @@ from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.choose import baselines_of
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
+from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 _SCORES = "scores.json"
@@ -29,22 +30,24 @@ class ScoredBaseline:
     scores: dict[str, dict[str, float]]
     """By split and metric."""
     settings: dict[str, float]
-    test_statistics: NDArray[np.float64]
-    """[N, K]"""
+    test_statistics: dict[SplitName, NDArray[np.float64]]
+    """By test split, [N, K]."""
     test_by_rows: dict[int, dict[str, float]]
     """Test scores by training size, of those sizes that the task asks for."""
 
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     """Fit and score the baselines, or read what an earlier call wrote."""
-    folder = plan.job.run_folder / "baselines"
+    folder, splits = plan.job.run_folder / "baselines", test_splits(plan.job)
     if not (folder / _SCORES).exists():
         start = plan.starts["encoder"]
         _score_into(folder, plan.job, kind_of(plan.job, start), Tokenizer.load(start.folder))
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
-            test_statistics=np.load(folder / f"{entry['name']}.npy", allow_pickle=False),
+            test_statistics={
+                split: np.load(folder / _statistics_file(entry["name"], split), allow_pickle=False) for split in splits
+            },
         )
         for entry in read_json(folder / _SCORES)
     ]
@@ -69,7 +72,8 @@ def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], toke
         content = []
         for baseline in baselines:
             scored = {split: _scores(kind, baseline, split, dev, rows) for split, rows in {"dev": dev, **read}.items()}
-            np.save(folder / f"{baseline.name}.npy", scored["test"][0])
+            for split in read:
+                np.save(folder / _statistics_file(baseline.name, split), scored[split][0])
             content.append(
                 {
                     "name": baseline.name,
@@ -80,6 +84,10 @@ def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], toke
                 }
             )
         write_json(folder / _SCORES, content)
+
+
+def _statistics_file(baseline: str, split: SplitName) -> str:
+    return f"{baseline}-{split}.npy"
 
 
 def _scores(

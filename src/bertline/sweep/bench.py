@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import fields, replace
 from typing import Any
 
@@ -22,6 +21,9 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, resolve_machine
 
+LENGTHS = ("max_length", "query_max_length")
+"""Fields of a task that count tokens of a sequence."""
+
 
 class ArmBench:
     """One arm's task: rows, and the same encoded, each split once."""
@@ -39,6 +41,10 @@ class ArmBench:
             rows = self.kind.read(self._job.task_folder, name).first(num_rows)
             self._splits[name, num_rows] = TaskSplit(rows=rows, encoded=self.kind.encode(rows, self._tokenizer))
         return self._splits[name, num_rows]
+
+    def num_cut(self, name: SplitName, num_rows: int | None = None) -> int:
+        """How many rows of a split, or of its first rows, lost tokens."""
+        return self.kind.num_cut(self.split(name, num_rows).encoded)
 
 
 class Bench:
@@ -113,8 +119,14 @@ def test_splits(job: SweepJob) -> list[SplitName]:
     return ["test", *sorted(name for name in counts if name.startswith("test_"))]
 
 
+def split_sizes(job: SweepJob) -> dict[str, int]:
+    """Rows of each split; of train, those that the sweep trains on."""
+    counts: dict[str, int] = read_task_manifest(job.task_folder)["counts"]
+    return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
+
+
 def _within_positions(task: TaskConfig, positions: int) -> TaskConfig:
-    names = [field.name for field in fields(task) if field.name in ("max_length", "query_max_length")]
+    names = [field.name for field in fields(task) if field.name in LENGTHS]
     return replace(task, **{name: min(getattr(task, name), positions) for name in names})
 
 
@@ -128,9 +140,9 @@ def _machine_of_a_worker(runtime: RuntimeConfig, precision: Any, worker: int) ->
 
 
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
-    """One device, its share of the cores, and no compiler: batches have many shapes and runs are short."""
-    cores = os.cpu_count() or 1
-    num_threads = runtime.num_threads
-    if num_threads is None and runtime.sweep_workers > 1:
-        num_threads = max(1, cores // runtime.sweep_workers)
-    return replace(runtime, num_devices=1, num_nodes=1, num_threads=num_threads, compile="off")
+    """One device, one thread where nothing else is said, and no compiler: batches have many shapes, runs are short.
+
+    How many threads there are decides how sums are rounded, and so it may depend neither on the machine's cores nor on
+    the number of workers. More cores are used by more workers.
+    """
+    return replace(runtime, num_devices=1, num_nodes=1, num_threads=runtime.num_threads or 1, compile="off")

@@ -90,8 +90,8 @@ class SweepConfig:
     """The same encoder from random weights, with the same trials and seeds. `up_to_small`: only for encoders of at most
     4 layers of 512 (BERT-small); larger ones cost as much again and the answer is known."""
     reference_encoder: str | None
-    """Any BERT checkpoint (a folder, or a hub name with its revision) under the same trials and seeds, to answer
-    whether one's own encoder is better on one's own task. None: none."""
+    """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) under the same trials and
+    seeds, to answer whether one's own encoder is better on one's own task. None: none."""
     num_bootstrap_samples: int
     """Resamples of the test rows for intervals and paired tests."""
     max_retries: int

@@ -1,7 +1,8 @@
 """The second half of a sweep: the best configurations over seeds, the choice among them, and then the test rows.
 
 The candidates are trained over seeds and judged on dev; their models are kept. Once the winner of each arm is known,
-nothing is chosen any more: test is read with the winner's models only, once for each.
+nothing is chosen any more: test is read with the winner's models only, once for each. A seed that diverges has no model
+and no score; it is counted beside those of the others.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from bertline.tasks.storage import SplitName, read_task_manifest
 
 _OUTCOME, _READING = "outcome.json", "reading.json"
 MODEL, TEST = "model", "test"
+DOCUMENTS = "documents"
+"""What `cut_rows` calls a collection beside the splits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +64,25 @@ class Repetition:
         return job.run_folder / "seeds" / f"{self.arm}-{self.kind}-{self.number}-{digest}"
 
     def outcome(self, job: SweepJob) -> dict[str, Any]:
-        """What training gave: `dev` (all scores), `curve`, `calibration`, `time_s`; of label efficiency also `test`."""
+        """What training gave: `dev` (all scores), `curve`, `calibration`, `cut_rows`, `time_s`; of label efficiency
+        also `test`. A run that `diverged` has `time_s` alone."""
         return read_json(self.folder(job) / _OUTCOME)
 
     def reading(self, job: SweepJob) -> dict[str, Any]:
-        """What test gave: `scores` by split, `degenerate`, `details`."""
+        """What test gave: `scores` by split, `degenerate`, `details`, `cut_rows`."""
         return read_json(self.folder(job) / TEST / _READING)
 
-    def test_statistics(self, job: SweepJob) -> NDArray[np.float64]:
-        """Each test row's share in the scores, [N, K]."""
-        return np.load(self.folder(job) / TEST / "statistics.npy", allow_pickle=False)
+    def diverged(self, job: SweepJob) -> bool:
+        """Whether training came to no model."""
+        return bool(self.outcome(job)["diverged"])
+
+    def cut_rows(self, job: SweepJob) -> dict[str, int]:
+        """How many rows lost tokens, by split; `DOCUMENTS` are those of a collection."""
+        return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
+
+    def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
+        """Each row's share in the scores of a test split, [N, K]."""
+        return np.load(self.folder(job) / TEST / _statistics_file(split), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
@@ -111,32 +123,42 @@ def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], worke
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
-    """The repetitions of the configuration with the best mean on dev, for each arm; of equal ones the first.
+    """The winning configuration of each arm, as those of its repetitions that finished.
 
-    A configuration that diverged with any seed does not stand.
+    It has the fewest diverged seeds, then the best mean on dev over those that finished; of equal ones it is the first.
+    An arm of which no repetition finished has no winner.
 
     Raises:
-        MachineError: None of an arm's stands.
+        MachineError: The encoder has none.
     """
     job, metric = plan.job, plan.job.task.metric
     chosen: dict[Arm, list[Repetition]] = {}
     for arm in plan.arms:
-        by_candidate: dict[int, list[Repetition]] = {}
-        for repetition in repetitions:
-            if repetition.arm == arm:
-                by_candidate.setdefault(repetition.candidate, []).append(repetition)
+        seeds = [repetition for repetition in repetitions if repetition.arm == arm]
+        finished: dict[int, list[Repetition]] = {}
+        for seed in seeds:
+            if not seed.diverged(job):
+                finished.setdefault(seed.candidate, []).append(seed)
+        num_diverged = Counter(seed.candidate for seed in seeds if seed.diverged(job))
         means = {
-            candidate: statistics.fmean(repetition.outcome(job)["dev"][metric] for repetition in seeds)
-            for candidate, seeds in by_candidate.items()
-            if not any(repetition.outcome(job)["diverged"] for repetition in seeds)
+            candidate: statistics.fmean(seed.outcome(job)["dev"][metric] for seed in of_candidate)
+            for candidate, of_candidate in finished.items()
         }
-        if not means:
-            raise MachineError(
-                f"{job.task_name}: each of the best configurations of {arm} diverged with some seed (its loss is not "
-                "finite). Lower the rates of sweep.space, or repeat more of the best (sweep.num_best)."
-            )
-        chosen[arm] = by_candidate[max(means, key=lambda candidate: (means[candidate], -candidate))]
+        ranks = {candidate: (-num_diverged[candidate], mean, -candidate) for candidate, mean in means.items()}
+        if ranks:
+            chosen[arm] = finished[max(ranks, key=lambda candidate: ranks[candidate])]
+    if "encoder" not in chosen:
+        raise MachineError(
+            f"{job.task_name}: each of the best configurations of the encoder diverged with every seed (its loss is "
+            "not finite). Lower the rates of sweep.space, or repeat more of the best (sweep.num_best)."
+        )
     return chosen
+
+
+def diverged_beside(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
+    """How many repetitions of a winner's configuration are not among its finished ones, as they diverged."""
+    place = seeds[0].arm, seeds[0].candidate
+    return sum((other.arm, other.candidate) == place and other.diverged(job) for other in repetitions)
 
 
 def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
@@ -165,7 +187,7 @@ def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]
 
 
 class _Pieces:
-    """Work that is known beforehand; a piece whose worker died is put back."""
+    """Work that is known beforehand; a piece whose worker died is put back behind the others."""
 
     def __init__(self, plan: PlannedSweep, pieces: Sequence[Work]) -> None:
         self._plan = plan
@@ -191,7 +213,8 @@ class _Pieces:
                 f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
                 "workers (runtime.sweep_workers) or on a larger machine: it goes on where it was."
             )
-        self._waiting.appendleft(work)
+        # At the end: were it at fault, it would take its next process from work that can be done.
+        self._waiting.append(work)
 
 
 def _is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
@@ -222,6 +245,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         "dev": result.dev_scores,
         "curve": [[check.share, check.scores[job.task.metric]] for check in result.checks],
         "calibration": result.calibration,
+        "cut_rows": {"train": arm.num_cut("train", repetition.num_train_rows), "dev": arm.num_cut("dev")},
     }
     shown = f"{result.dev_scores[job.task.metric]:.3f} on dev"
     with folder_written_atomically(repetition.folder(job)) as folder:
@@ -251,15 +275,18 @@ def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
     # In fp32, as a loaded model computes: what is reported is what is served, to the last digit that matters.
     exact = replace(bench.machine, precision="fp32")
     scores: dict[SplitName, dict[str, float]] = {}
-    reading: dict[str, Any] = {"scores": scores}
+    reading: dict[str, Any] = {"scores": scores, "cut_rows": {}}
     with folder_written_atomically(repetition.folder(job) / TEST) as folder:
         for name in test_splits(job):
             split = arm.split(name)
             predictions = arm.kind.predict(model, split.encoded, exact)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
+            reading["cut_rows"][name] = arm.num_cut(name)
+            np.save(folder / _statistics_file(name), statistics_of_rows)
             if name == "test":
-                np.save(folder / "statistics.npy", statistics_of_rows)
+                if (documents := arm.kind.num_cut_documents(split.encoded)) is not None:
+                    reading["cut_rows"][DOCUMENTS] = documents
                 reading["degenerate"] = arm.kind.is_degenerate(split.rows, predictions, calibration)
                 reading["details"] = arm.kind.details(split.rows, predictions, calibration)
             if kept:
@@ -275,6 +302,10 @@ def predictions_file(split: SplitName) -> str:
     ('predictions.parquet', 'predictions_test_mismatched.parquet')
     """
     return "predictions.parquet" if split == "test" else f"predictions_{split}.parquet"
+
+
+def _statistics_file(split: SplitName) -> str:
+    return "statistics.npy" if split == "test" else f"statistics_{split}.npy"
 
 
 def _loaded(bench: Bench, arm: ArmBench, folder: Path) -> nn.Module:

@@ -19,17 +19,16 @@ from bertline.foundation.files import folder_written_atomically, sha256_of_file,
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import ScoredBaseline
-from bertline.sweep.bench import kind_of, test_splits
+from bertline.sweep.bench import kind_of, split_sizes, test_splits
 from bertline.sweep.comparisons import Comparisons, compared
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.plots import write_plots
-from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, predictions_file
-from bertline.sweep.space import Params
+from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, diverged_beside, predictions_file
 from bertline.sweep.study import curve_of, last_dev
 from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, comparison, confident_errors, means, spread
 from bertline.sweep.trial_tables import write_trials_csv
-from bertline.tasks.storage import read_task_manifest
+from bertline.tasks.storage import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "sweep"
@@ -58,7 +57,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = compared(plan, outcomes.winners, outcomes.baselines)
     predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
-    train_rows = min(job.task.num_train_rows or manifest["counts"]["train"], manifest["counts"]["train"])
+    rows = split_sizes(job)
     reading = best.reading(job)
     result = {
         "format_version": FORMAT_VERSION,
@@ -68,14 +67,15 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "labels": manifest["labels"],
         "num_trials": sum(trial.state != TrialState.FAIL for trial in outcomes.trials["encoder"]),
         "num_seeds": len(outcomes.winners["encoder"]),
-        "rows": {**manifest["counts"], "train": train_rows},
+        "rows": rows,
         "test_splits": test_splits(job),
         "start": plan.starts["encoder"].start,
-        "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in plan.arms},
+        "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in outcomes.winners},
         "baselines": {baseline.name: _baseline(job, baseline, comparisons) for baseline in outcomes.baselines},
-        "comparisons": comparisons.with_encoder,
+        "comparisons": comparisons["test"].with_encoder,
+        "comparisons_by_split": {split: of_split.with_encoder for split, of_split in comparisons.items()},
         "comparison": _comparison(job, outcomes.winners),
-        "label_efficiency": _label_efficiency(job, outcomes, train_rows),
+        "label_efficiency": _label_efficiency(job, outcomes, rows["train"]),
         "best": {
             "seed": best.seed,
             "dev": best.outcome(job)["dev"][job.task.metric],
@@ -139,12 +139,15 @@ def data_hash(task_folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _arm(plan: PlannedSweep, arm: Arm, outcomes: Outcomes, comparisons: Comparisons) -> dict[str, Any]:
+def _arm(
+    plan: PlannedSweep, arm: Arm, outcomes: Outcomes, comparisons: Mapping[SplitName, Comparisons]
+) -> dict[str, Any]:
     job, metric, winners = plan.job, plan.job.task.metric, outcomes.winners[arm]
     dev = [seed.outcome(job)["dev"] for seed in winners]
     readings = [seed.reading(job) for seed in winners]
     by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
+    num_diverged = diverged_beside(job, winners, outcomes.candidates)
     return {
         "title": plan.starts[arm].title,
         "start": plan.starts[arm].start,
@@ -166,10 +169,17 @@ def _arm(plan: PlannedSweep, arm: Arm, outcomes: Outcomes, comparisons: Comparis
         "dev_std": scores["dev"][metric]["std"],
         "test_mean": scores["test"][metric]["mean"],
         "test_std": scores["test"][metric]["std"],
-        "test_interval": comparisons.intervals[arm],
+        **_intervals(comparisons, arm),
         "scores": scores,
-        "num_degenerate": sum(reading["degenerate"] for reading in readings),
+        "num_degenerate": num_diverged + sum(reading["degenerate"] for reading in readings),
+        "num_diverged": num_diverged,
+        "cut_rows": winners[0].cut_rows(job),
     }
+
+
+def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dict[str, Any]:
+    by_split = {split: of_split.intervals[system] for split, of_split in comparisons.items()}
+    return {"test_interval": by_split["test"], "intervals": by_split}
 
 
 def _trial(plan: PlannedSweep, trial: FrozenTrial) -> dict[str, Any]:
@@ -184,24 +194,29 @@ def _trial(plan: PlannedSweep, trial: FrozenTrial) -> dict[str, Any]:
 
 
 def _candidates(job: SweepJob, repetitions: Sequence[Repetition]) -> list[dict[str, Any]]:
-    points: dict[int, tuple[Params, list[float]]] = {}
+    points: dict[int, list[Repetition]] = {}
     for repetition in repetitions:
-        scores = points.setdefault(repetition.candidate, (repetition.params, []))[1]
-        outcome = repetition.outcome(job)
-        if not outcome["diverged"]:
-            scores.append(outcome["dev"][job.task.metric])
-    return [
-        {"params": params, "dev_mean": statistics.fmean(dev) if dev else None, "dev_std": spread(dev), "dev": dev}
-        for params, dev in points.values()
-    ]
+        points.setdefault(repetition.candidate, []).append(repetition)
+    return [_candidate(job, seeds) for seeds in points.values()]
 
 
-def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Comparisons) -> dict[str, Any]:
+def _candidate(job: SweepJob, seeds: Sequence[Repetition]) -> dict[str, Any]:
+    dev = [seed.outcome(job)["dev"][job.task.metric] for seed in seeds if not seed.diverged(job)]
+    return {
+        "params": seeds[0].params,
+        "dev_mean": statistics.fmean(dev) if dev else None,
+        "dev_std": spread(dev),
+        "dev": dev,
+        "num_diverged": len(seeds) - len(dev),
+    }
+
+
+def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[SplitName, Comparisons]) -> dict[str, Any]:
     return {
         "title": baseline.title,
         "dev": baseline.scores["dev"][job.task.metric],
         "test": baseline.scores["test"][job.task.metric],
-        "test_interval": comparisons.intervals[baseline.name],
+        **_intervals(comparisons, baseline.name),
         "scores": baseline.scores,
         "settings": baseline.settings,
     }
@@ -224,7 +239,7 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
             if arm != "reference_encoder":
                 found[train_rows, arm] = [seed.reading(job)["scores"]["test"][metric] for seed in seeds]
     for repetition in outcomes.others:
-        if repetition.outcome(job)["diverged"]:
+        if repetition.diverged(job):
             continue
         scores = found.setdefault((repetition.num_train_rows or train_rows, repetition.arm), [])
         scores.append(repetition.outcome(job)["test"][metric])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from bertline.finetuning.finetune import check_options
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import scored_baselines
 from bertline.sweep.bench import kind_of
-from bertline.sweep.job import PlannedSweep, SweepJob, planned
+from bertline.sweep.job import SweepJob, planned
+from bertline.sweep.notes import notes_after, notes_before
 from bertline.sweep.repetitions import (
     candidates_over_seeds,
     label_efficiency,
@@ -44,16 +46,18 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         raise MachineError(cannot_write(job.run_folder, error)) from error
     planned_points(job.sweep, job.task)  # a space that cannot be is found before any work
     plan = planned(job)
-    for start in plan.starts.values():
-        kind_of(job, start)  # nor an encoder that cannot read the task
+    for start in plan.starts.values():  # and so are an encoder that cannot read the task, and options it cannot heed
+        check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
     studies = opened_studies(plan)
-    if note := note_of(plan):
-        say(f"{job.task_name}: {note}")
+    notes = notes_before(plan)
+    _say_all(job, notes)
     with started_workers(plan, in_process=in_process) as workers:
         candidates = candidates_over_seeds(plan, run_trials(studies, workers))
         run_repetitions(plan, candidates, workers)
         chosen = winners(plan, candidates)
         read_tests(plan, chosen, workers)
+        found = notes_after(plan, chosen)
+        _say_all(job, found)
         sync_repetition_events(plan, candidates)
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
         run_repetitions(plan, others, workers)
@@ -68,27 +72,14 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
             others=others,
             baselines=baselines,
         )
-        result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=note)
+        result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes + found))
     say(_summary(result))
     return headline(result)
 
 
-def note_of(plan: PlannedSweep) -> str:
-    """What a reader of the result should know, in sentences; empty where there is nothing."""
-    sweep, task = plan.job.sweep, plan.job.task
-    sentences = []
-    if not space_of(sweep, task):
-        sentences.append("Nothing was tuned: there is one configuration.")
-    elif workers_matter(sweep):
-        sentences.append(
-            "Trials were proposed or stopped in view of those that had ended before, so another number of workers may "
-            "find another configuration."
-        )
-    if plan.starts["encoder"].weights == "pretrained" and plan.fine_tuning.num_epochs == 0:
-        sentences.append("The encoder is scored as it is; nothing is random, so there is one run and no spread.")
-    elif sweep.num_seeds == 1:
-        sentences.append("One seed was run, so the spread over seeds is not known.")
-    return " ".join(sentences)
+def _say_all(job: SweepJob, sentences: list[str]) -> None:
+    for sentence in sentences:
+        say(f"{job.task_name}: {sentence}")
 
 
 def _summary(result: dict[str, Any]) -> str:
@@ -101,4 +92,5 @@ def _summary(result: dict[str, Any]) -> str:
 
 
 def _mean(arm: dict[str, Any]) -> str:
-    return f"{arm['test_mean']:.3f} ± {arm['test_std']:.3f}"
+    diverged = f" (diverged seeds left out: {arm['num_diverged']})" if arm["num_diverged"] else ""
+    return f"{arm['test_mean']:.3f} ± {arm['test_std']:.3f}{diverged}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,12 @@ from pathlib import Path
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.decoded_files import decoded_text
+from bertline.tasks.delimited_files import Delimiting, Fields, read_fields
+from bertline.tasks.option_names import OptionNames
 from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
+
+_OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +41,15 @@ class Question:
 def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
     """The questions of a `.csv` or `.tsv` file with a header, in the order in which they first stand there.
 
-    Quoted fields may hold separators and line ends; a field that begins with two backquotes or holds quotes in its
-    middle is text.
+    With `quoting`, quoted fields may hold separators and line ends; a field that begins with two backquotes or holds
+    quotes in its middle is text.
 
     Raises:
-        DataError: Naming file and line: a missing column, unbalanced quotes, wrong encoding; and bad rows where they
-            are errors.
+        DataError: Naming file and line: a missing column, a column of two names, unbalanced quotes, wrong encoding;
+            and bad rows where they are errors.
     """
     questions: dict[str, Question] = {}
-    for line, fields in _rows(path, config):
+    for line, fields in _rows(path, config, bad_rows):
         where = f"{path}:{line}"
         query, text = one_line(fields[config.query_column]), one_line(fields[config.text_column])
         relevance = relevance_of(fields[config.label_column])
@@ -66,36 +69,25 @@ def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> 
     return list(questions.values())
 
 
-def _rows(path: Path, config: AnswersSourceConfig) -> Iterator[tuple[int, dict[str, str]]]:
-    csv.field_size_limit(1 << 30)
-    text = io.StringIO(decoded_text(path, config.encoding), newline="")
-    reader = csv.reader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
-    header: list[str] | None = None
-    while True:
-        line = reader.line_num + 1
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            raise DataError(
-                f"{path}:{line}: {error}. A quote at the beginning of a field opens it and has to be closed; a quote "
-                "inside of a quoted field is written twice. Mend the row."
-            ) from error
-        if fields is None:
-            return
-        if not fields:
-            continue
-        if header is None:
-            header = [field.strip() for field in fields]
-            _check_header(path, header, config)
-        elif len(fields) != len(header):
-            raise DataError(f"{path}:{line} has {len(fields)} fields, the header has {len(header)}. Mend the row.")
-        else:
-            yield line, dict(zip(header, fields, strict=True))
+def _rows(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> Iterator[Fields]:
+    delimiting = Delimiting(
+        separator="\t" if ".tsv" in path.suffixes else ",",
+        header=True,
+        quoting=config.quoting,
+        max_fields=None,
+        extra_fields="error",
+        options=_OPTIONS,
+    )
+    text = io.StringIO(decoded_text(path, config.encoding), newline="" if config.quoting else "\n")
+    for row in read_fields(path, text, delimiting, bad_rows):
+        _check_columns(path, row, config)
+        yield row
 
 
-def _check_header(path: Path, header: list[str], config: AnswersSourceConfig) -> None:
+def _check_columns(path: Path, row: Fields, config: AnswersSourceConfig) -> None:
     for option in ("query_column", "text_column", "label_column"):
-        if getattr(config, option) not in header:
+        if getattr(config, option) not in row.values:
             raise DataError(
-                f"{path} has no column {getattr(config, option)!r} (source.{option}). It has {', '.join(header)}."
+                f"{path} has no column {getattr(config, option)!r} (source.{option}). It has "
+                f"{', '.join(map(str, row.values))}."
             )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.json_lines import json_object
 from bertline.tasks.search_files import (
     Judgement,
     RawDocument,
@@ -33,12 +33,22 @@ def beir_queries(folder: str, bad: BadRows) -> Iterator[RawQuery]:
         yield RawQuery(where, record["_id"], one_line(record["text"]))
 
 
-def beir_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
-    """A qrels file: query, document and score between tabs, with or without a header line."""
+def beir_judgements(
+    folder: str, name: str, bad: BadRows, *, queries: Container[str], documents: Container[str]
+) -> Iterator[Judgement]:
+    """A qrels file: query, document and score between tabs, with or without a header line.
+
+    Args:
+        folder: Of the source.
+        name: The file's.
+        bad: Takes what cannot be used.
+        queries: Known ids; with `documents` they tell a header from a judgement that is malformed.
+        documents: Known ids.
+    """
     path = existing_file(folder, name)
     for number, line in numbered_lines(path):
         fields = [field.strip() for field in line.split("\t")]
-        if not line.strip() or (number == 1 and len(fields) == 3 and relevance_of(fields[2]) is None):
+        if not line.strip() or (number == 1 and _is_header(fields, queries, documents)):
             continue
         relevance = relevance_of(fields[2]) if len(fields) == 3 else None
         if relevance is None:
@@ -52,31 +62,31 @@ def beir_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]
         yield Judgement(f"{path}:{number}", fields[0], fields[1], relevance)
 
 
+def _is_header(fields: list[str], queries: Container[str], documents: Container[str]) -> bool:
+    if len(fields) != 3 or relevance_of(fields[2]) is not None:
+        return False
+    return fields[0].casefold() == "query-id" or (fields[0] not in queries and fields[1] not in documents)
+
+
 def _records(path: Path, bad: BadRows) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in numbered_lines(path):
         if not line.strip():
             continue
         where = f"{path}:{number}"
         try:
-            record = json.loads(line)
-        except ValueError as error:
-            bad.found(BadRow("malformed_line", f"{where} is not a JSON object ({error})."))
-            continue
-        problem = _problem(record)
-        if problem is not None:
-            bad.found(BadRow("malformed_line", f"{where} {problem}"))
+            record = json_object(line)
+            _check(record)
+        except BadRow as problem:
+            bad.found(BadRow(problem.reason, f"{where}: {problem}."))
             continue
         yield where, {**record, "_id": str(record["_id"])}
 
 
-def _problem(record: Any) -> str | None:
-    if not isinstance(record, dict):
-        return f"is a JSON {type(record).__name__}; expected an object with _id and text."
+def _check(record: dict[str, Any]) -> None:
     identity = record.get("_id")
     if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
-        return f"has the _id {identity!r}; expected a text or a whole number."
+        raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
     for key in ("text", "title"):
         value = record.get(key, "" if key == "title" else None)
         if not isinstance(value, str) and not (key == "title" and value is None):
-            return f"has {value!r} as its {key}; expected a text."
-    return None
+            raise BadRow("malformed_line", f"it has {value!r} as its {key}; expected a text")

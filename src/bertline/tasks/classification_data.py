@@ -25,7 +25,7 @@ from bertline.tasks.source_config import (
     OnBadRow,
     TableSourceConfig,
 )
-from bertline.tasks.splits import with_all_splits
+from bertline.tasks.splits import fewest_train_rows, with_all_splits
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tasks.table_source import ReadLabels, hub_rows, table_rows
@@ -164,15 +164,18 @@ def _with_known_labels(
 
 
 def _check_labels(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> None:
-    """Rows of two kinds at least, in the smallest training set that is asked for."""
-    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
-    smallest = train[: min(sizes, default=len(train))]
-    found = sorted({row.label for row in smallest})
+    """Rows of two kinds at least, in the smallest training set that is asked for.
+
+    With several labels a row, one label is enough, if there are rows with it and rows without.
+    """
+    smallest = train[: fewest_train_rows(config, len(train))]
+    found = {tuple(sorted(row.label)) for row in smallest}
     if len(found) == 1:
-        labels = ", ".join(map(repr, found[0])) or "no label"
+        labels = ", ".join(map(repr, *found)) or "no label"
+        needs = "rows with a label and rows without it" if config.multi_label else "at least two labels"
         raise DataError(
-            f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs at least "
-            "two labels. Check source.label_column, or add rows of the other labels."
+            f"tasks.{name}: all {len(smallest)} train rows have the label {labels}; a classifier needs {needs}. Check "
+            "source.label_column, or add rows of the other kind."
         )
 
 

@@ -69,7 +69,7 @@ class BaseTaskConfig:
     split_seed: int
     start_from: str | None
     """The encoder: None for the line's own, `random` for its architecture with random weights, or any BERT checkpoint
-    as a folder or a hub name with its revision (`google-bert/bert-base-uncased@COMMIT`)."""
+    (`model_type: bert`) as a folder or a hub name with its revision (`google-bert/bert-base-uncased@COMMIT`)."""
     num_trials: int | None
     """Trials of this task's study; None takes `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
@@ -93,6 +93,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
     labels: tuple[str, ...] | None
     """The labels in order; None takes those of the train split, sorted. A label outside the list is an error."""
     multi_label: bool
+    """Each label by itself: rows may have none, and one label is enough where some rows have it and others do not."""
     metric: Literal["accuracy", "macro_f1", "micro_f1", "matthews", "f1"]
     """What trials are chosen by, on dev; higher is better. `f1` is that of the second of two labels (MRPC, QQP)."""
     long_texts: Literal["truncate", "windows"]
@@ -103,8 +104,10 @@ class ClassificationTaskConfig(BaseTaskConfig):
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        if self.labels is not None and (len(self.labels) < 2 or len(set(self.labels)) < len(self.labels)):
-            raise ValueError(f"labels must be two at least, each once, found {list(self.labels)}")
+        # Of several labels a row, one by itself is a question of yes or no.
+        least = 1 if self.multi_label else 2
+        if self.labels is not None and (len(self.labels) < least or len(set(self.labels)) < len(self.labels)):
+            raise ValueError(f"labels must be {least} at least, each once, found {list(self.labels)}")
         if self.multi_label and self.metric in ("matthews", "f1"):
             raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
         if not self.multi_label and getattr(self.source, "label_separator", None) is not None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.decoded_files import decoded_text
 from bertline.tasks.source_config import ConllSourceConfig
-from bertline.tasks.tags import to_iob2
+from bertline.tasks.tags import to_iob2, types_of
+
+REPAIRED = "broken_tag_repaired"
+"""Counted where a tag was broken: a repair, the sentence is kept."""
 
 _DOCUMENT_MARK = "-DOCSTART-"
 _NEW_DOCUMENT_COMMENT = "# newdoc"
@@ -36,7 +40,7 @@ class _Word:
     tag: str
 
 
-def read_conll(path: Path, config: ConllSourceConfig, dropped: Counter[str]) -> list[TaggedSentence]:
+def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
     """Read one file, plain or gzip.
 
     Lines of white space alone are blank. Lines that begin with `-DOCSTART-` begin a document; in a tab-separated file
@@ -46,41 +50,55 @@ def read_conll(path: Path, config: ConllSourceConfig, dropped: Counter[str]) -> 
     Args:
         path: The file.
         config: Columns, separator, scheme and what to do with broken tags.
-        dropped: Counts repairs under `broken_tag_repaired`.
+        bad_rows: Takes sentences with a line that cannot be used, and counts tags that were repaired.
 
     Raises:
-        DataError: Naming file and line: undecodable bytes, too few columns, an empty word or tag, a tag of another
-            scheme, or (with `on_broken_tags: error`) a tag that its neighbours do not allow.
+        DataError: Naming file and line: undecodable bytes, a column that the file does not have, with
+            `on_broken_tags: error` a tag that its neighbours do not allow; and bad rows where they are errors.
     """
+    reader = _Reader(path, config)
     sentences: list[TaggedSentence] = []
     document: str | None = None
-    for begin, words in _blocks(path, config):
-        if not words:
-            document = f"{path.name}:{begin}"
-            continue
+    last: BadRow | None = None
+    for begin, lines in _blocks(path, config):
         name = f"{path.name}:{begin}"
-        tags = _iob2(path, words, config, dropped)
-        sentences.append(TaggedSentence(name, document or name, tuple(word.word for word in words), tuple(tags)))
+        if not lines:
+            document = name
+            continue
+        try:
+            words, tags, repaired = reader.tagged(lines)
+        except BadRow as bad:
+            bad_rows.found(bad)
+            last = bad
+            continue
+        bad_rows.dropped[REPAIRED] += repaired
+        sentences.append(TaggedSentence(name, document or name, words, tags))
+    if last is not None and not sentences:
+        raise DataError(f"{path}: no sentence can be used. The last one: {last}")
     if not sentences:
         raise DataError(f"{path} has no sentences: every line is blank or a comment. Give a file with words and tags.")
     return sentences
 
 
-def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_Word]]]:
-    """Sentences with the number of their first line, and, without words, the marks between documents."""
-    words: list[_Word] = []
+_Line = tuple[int, str]
+"""Number, from 1, and text."""
+
+
+def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_Line]]]:
+    """The lines of each sentence with the number of their first, and, without lines, the marks between documents."""
+    lines: list[_Line] = []
     for number, line in enumerate(_lines(path, config.encoding), start=1):
-        comment = _is_comment(line, config, inside=bool(words))
+        comment = _is_comment(line, config, inside=bool(lines))
         mark = line.startswith(_DOCUMENT_MARK) or (comment and line.startswith(_NEW_DOCUMENT_COMMENT))
-        if words and (mark or not line.strip()):
-            yield words[0].line, words
-            words = []
+        if lines and (mark or not line.strip()):
+            yield lines[0][0], lines
+            lines = []
         if mark:
             yield number, []
         elif line.strip() and not comment:
-            words.append(_word(path, number, line, config))
-    if words:
-        yield words[0].line, words
+            lines.append((number, line))
+    if lines:
+        yield lines[0][0], lines
 
 
 def _is_comment(line: str, config: ConllSourceConfig, *, inside: bool) -> bool:
@@ -88,55 +106,106 @@ def _is_comment(line: str, config: ConllSourceConfig, *, inside: bool) -> bool:
     return config.separator == "tab" and line.startswith("#") and ("\t" not in line or (not inside and line[1] == " "))
 
 
-def _word(path: Path, number: int, line: str, config: ConllSourceConfig) -> _Word:
-    match config.separator:
-        case "tab":
-            columns = line.split("\t")
-        case "space":
-            columns = line.strip(" ").split(" ")
-        case _:
-            columns = line.split()
-    values = []
-    for key, index in (("word_column", config.word_column), ("tag_column", config.tag_column)):
-        if not -len(columns) <= index < len(columns):
-            raise DataError(
-                f"{path}:{number} has {len(columns)} column(s) by source.separator {config.separator!r}; "
-                f"source.{key} is {index}: {_shown(line)}. Mend the line or set the column, or the separator (tab, "
-                "space, whitespace). A file without tags cannot be scored: set it to null."
+class _Reader:
+    """Words and tags of one file's lines, the first of which says how many columns there are.
+
+    Args:
+        path: For messages.
+        config: Of the source.
+    """
+
+    def __init__(self, path: Path, config: ConllSourceConfig) -> None:
+        self._path = path
+        self._config = config
+        self._first: _Line | None = None
+        self._width = 0
+
+    def tagged(self, lines: list[_Line]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+        """Words, tags as IOB2, and how many of these were repaired, of one sentence.
+
+        Raises:
+            BadRow: A line of it cannot be used.
+            DataError: The file has no such column; or a tag is broken, and that is an error.
+        """
+        words = [self._word(number, line) for number, line in lines]
+        tags = self._iob2(words)
+        return tuple(word.word for word in words), tuple(tags[0]), tags[1]
+
+    def _word(self, number: int, line: str) -> _Word:
+        columns = self._columns(number, line)
+        word, tag = (columns[index].strip(" ") for index in (self._config.word_column, self._config.tag_column))
+        if not word or not tag:
+            missing = "word" if not word else "tag"
+            raise BadRow(
+                f"empty_{missing}",
+                f"{self._path}:{number} has an empty {missing}: {_shown(line)}. Mend the line, or the column's number.",
             )
-        values.append(columns[index])
-    word, tag = (value.strip(" ") for value in values)
-    if not word or not tag:
-        missing = "word" if not word else "tag"
-        raise DataError(
-            f"{path}:{number} has an empty {missing}: {_shown(line)}. Mend the line, or the column's number."
-        )
-    return _Word(number, word, tag)
+        return _Word(number, word, tag)
 
+    def _columns(self, number: int, line: str) -> list[str]:
+        config = self._config
+        match config.separator:
+            case "tab":
+                columns = line.split("\t")
+            case "space":
+                columns = line.strip(" ").split(" ")
+            case _:
+                columns = line.split()
+        if self._first is None:
+            self._check_columns(number, line, len(columns))
+            self._first, self._width = (number, line), len(columns)
+        if len(columns) != self._width:
+            raise BadRow(
+                "too_many_columns" if len(columns) > self._width else "too_few_columns",
+                f"{self._path}:{number} has {len(columns)} column(s) by source.separator {config.separator!r}, the "
+                f"file's first row (line {self._first[0]}) has {self._width}: {_shown(line)}. Mend the line, or set "
+                "the separator (tab, space, whitespace). A word cannot hold it.",
+            )
+        return columns
 
-def _iob2(path: Path, words: list[_Word], config: ConllSourceConfig, dropped: Counter[str]) -> list[str]:
-    given = [word.tag for word in words]
-    try:
-        tags, broken = to_iob2(given, config.scheme)
-    except ValueError:
-        for word in words:
-            try:
-                to_iob2([word.tag], config.scheme)
-            except ValueError as error:
+    def _check_columns(self, number: int, line: str, width: int) -> None:
+        for key in ("word_column", "tag_column"):
+            index = getattr(self._config, key)
+            if not -width <= index < width:
                 raise DataError(
-                    f"{path}:{word.line}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or mend "
-                    "the tag."
-                ) from None
-        raise
-    if broken and config.on_broken_tags == "error":
-        first = broken[0]
-        raise DataError(
-            f"{path}:{words[first.index].line}: {first.problem}, which {config.scheme} does not allow. Mend the tag, "
-            "set source.scheme to the file's scheme, or set source.on_broken_tags to repair: an entity then begins "
-            "or ends there, and is counted."
-        )
-    dropped["broken_tag_repaired"] += len(broken)
-    return tags
+                    f"{self._path}:{number} has {width} column(s) by source.separator {self._config.separator!r}; "
+                    f"source.{key} is {index}: {_shown(line)}. Mend the line or set the column, or the separator (tab, "
+                    "space, whitespace). A file without tags cannot be scored: set it to null."
+                )
+
+    def _iob2(self, words: list[_Word]) -> tuple[list[str], int]:
+        config = self._config
+        for word in words:
+            self._check_tag(word)
+        tags, broken = to_iob2([word.tag for word in words], config.scheme)
+        if broken and config.on_broken_tags == "error":
+            first = broken[0]
+            raise DataError(
+                f"{self._path}:{words[first.index].line}: {first.problem}, which {config.scheme} does not allow. Mend "
+                "the tag, set source.scheme to the file's scheme, or set source.on_broken_tags to repair: an entity "
+                "then begins or ends there, and is counted."
+            )
+        return tags, len(broken)
+
+    def _check_tag(self, word: _Word) -> None:
+        config = self._config
+        where = f"{self._path}:{word.line}"
+        try:
+            (tag,), _ = to_iob2([word.tag], config.scheme)
+        except ValueError as error:
+            raise BadRow(
+                "unknown_tag",
+                f"{where}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or mend the tag.",
+            ) from None
+        for kind in types_of([tag]):
+            if config.types is not None and kind not in config.types:
+                close = difflib.get_close_matches(kind, config.types, n=1)
+                meant = f" Is {close[0]!r} meant?" if close else ""
+                raise BadRow(
+                    "unknown_type",
+                    f"{where}: the tag is {word.tag!r}; source.types has {', '.join(config.types)}.{meant} Mend the "
+                    "tag, or add the type.",
+                )
 
 
 def _lines(path: Path, encoding: str) -> list[str]:

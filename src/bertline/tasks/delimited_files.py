@@ -10,8 +10,7 @@ from typing import IO, Literal, NamedTuple
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-
-_QUOTES_HINT = "If the file has quotes that do not pair up, set source.quoting to false; else mend the row."
+from bertline.tasks.option_names import OptionNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,8 @@ class Delimiting:
     max_fields: int | None
     """Split a line into at most so many fields; the last one keeps the rest. For files without quoting."""
     extra_fields: Literal["error", "ignore"]
+    options: OptionNames
+    """For messages."""
 
 
 class Fields(NamedTuple):
@@ -99,7 +100,7 @@ def _quoted(path: Path, handle: IO[str], delimiting: Delimiting) -> Iterator[tup
         try:
             fields = next(reader, None)
         except csv.Error as error:
-            raise DataError(f"{path}:{line}: {error}. {_QUOTES_HINT}") from error
+            raise DataError(f"{path}:{line}: {error}. {_quotes_hint(delimiting.options)}") from error
         if fields is None:
             return
         if not fields:
@@ -107,8 +108,8 @@ def _quoted(path: Path, handle: IO[str], delimiting: Delimiting) -> Iterator[tup
         if len(remembered) > 1 and _swallowed_rows(remembered, len(fields), delimiting.separator):
             raise DataError(
                 f"{path}:{line}: a quote opens here and closes {len(remembered) - 1} lines further down, and each of "
-                "these lines is a whole row by itself. If the file's quotes do not pair up, set source.quoting to "
-                "false; if such lines are really text, keep the rows as JSONL or Parquet."
+                f"these lines is a whole row by itself. {_quotes_hint(delimiting.options)} If such lines are really "
+                "text, take their line ends out, or keep the rows as JSONL or Parquet where these can be read."
             )
         yield line, len(remembered), fields
 
@@ -139,13 +140,19 @@ def _wrong_width(path: Path, line: int, found: int, width: int, delimiting: Deli
     if found > width and delimiting.extra_fields == "ignore":
         return None
     first = "the header" if delimiting.header else "the first row"
-    hint = _QUOTES_HINT if delimiting.quoting else "Mend the row."
-    if found > width:
-        hint += " source.extra_fields: ignore reads the first fields alone."
+    hint = _quotes_hint(delimiting.options) if delimiting.quoting else "Mend the row."
+    if found > width and delimiting.options.extra_fields is not None:
+        hint += f" {delimiting.options.extra_fields}: ignore reads the first fields alone."
     return BadRow(
         "too_many_fields" if found > width else "too_few_fields",
         f"{path}:{line} has {found} fields, {first} has {width}. {hint}",
     )
+
+
+def _quotes_hint(options: OptionNames) -> str:
+    if options.quoting is None:
+        return "A quote that begins a field has to end it, and one inside of such a field is written twice; mend it."
+    return f"If the file has quotes that do not pair up, set {options.quoting} to false; else mend the row."
 
 
 def _check_header(path: Path, line: int, names: list[str | int]) -> None:

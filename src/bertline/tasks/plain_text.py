@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.option_names import OptionNames
 from bertline.tasks.source_config import PlainTextSourceConfig
-from bertline.tasks.table_files import Record, TableLayout, read_records
+from bertline.tasks.table_files import Record, TableLayout, read_lines, read_records
 
 _TEXT_FILE = ".txt"
+_OPTIONS = OptionNames(encoding="source.encoding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +32,13 @@ def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) 
     Raises:
         DataError: Naming file and line of what cannot be read, or of a row that cannot be used.
     """
-    is_text = path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE)
-    layout = TableLayout(
-        # A text file is a table of one column without a name: no line of it is ever cut into fields.
-        format="tsv" if is_text else "auto",
-        header=not is_text,
-        quoting=not is_text,
-        encoding=config.encoding,
-        max_fields=1 if is_text else None,
-    )
+    if path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE):
+        return [
+            Passage(line.where, line.values[0].strip()) for line in read_lines(path, config.encoding, options=_OPTIONS)
+        ]
+    layout = TableLayout("auto", header=True, quoting=True, encoding=config.encoding, options=_OPTIONS)
     found: list[Passage] = []
     for record in read_records(path, layout, bad_rows):
-        if is_text:
-            text = str(record.values[0]).strip()
-            if text:
-                found.append(Passage(record.where, text))
-            continue
         try:
             found.append(Passage(record.where, _text(record, config.text_column)))
         except BadRow as bad:

@@ -12,6 +12,7 @@ from bertline.tasks.classification_data import num_rows_made, read_table, table_
 from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.label_values import ANumber
 from bertline.tasks.rows import LabelledRow
+from bertline.tasks.splits import fewest_train_rows
 from bertline.tasks.stored_rows import NumberRows
 
 
@@ -42,8 +43,7 @@ def regression_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
 
 
 def _check_numbers(name: str, config: RegressionTaskConfig, train: NumberRows) -> None:
-    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
-    smallest = train.numbers[: min(sizes, default=len(train))]
+    smallest = train.numbers[: fewest_train_rows(config, len(train))]
     if len(smallest) and (smallest == smallest[0]).all():
         raise DataError(
             f"tasks.{name}: all {len(smallest)} train rows have the number {smallest[0]:g}; there is nothing to learn. "

@@ -21,6 +21,7 @@ from bertline.tasks.search_data import most_train_rows, search_splits, search_ve
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text
+from bertline.tasks.splits import fewest_train_rows
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import CandidateRows, QueryRows
 
@@ -38,11 +39,13 @@ def reranking_task(
     source = search_splits(name, config, config.source, python_docs, num_workers=num_workers)
     texts = source.documents.texts_read()
     bm25 = Bm25(texts)
+    splits = {
+        split: _candidates_of(rows, source, texts, bm25, config.num_candidates, adds_missed=split == "train")
+        for split, rows in source.splits.items()
+    }
+    _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
     return BuiltTask(
-        splits={
-            split: _candidates_of(rows, source, texts, bm25, config.num_candidates, adds_missed=split == "train")
-            for split, rows in source.splits.items()
-        },
+        splits={**splits},
         labels=(),
         dropped=source.dropped,
         versions=search_versions(config.source, python_docs),
@@ -94,13 +97,27 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
         split: sum(num_relevant(relevances) == len(relevances) for relevances in _relevances(questions))
         for split, questions in splits.items()
     }
+    rows = {split: _rows_of(questions, bm25, numbers) for split, questions in splits.items()}
+    mend = f"Check {source.label_column!r} (source.label_column), or add others."
+    _check_candidates(name, config, rows["train"], mend)
     return BuiltTask(
-        splits={split: _rows_of(questions, bm25, numbers) for split, questions in splits.items()},
+        splits={**rows},
         labels=(),
         dropped=dropped,
         versions={},
         more={"questions_with_right_answers_only": always_right},
     )
+
+
+def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, mend: str) -> None:
+    """Right and wrong ones, in the smallest training set that is asked for."""
+    num_queries = fewest_train_rows(config, len(train))
+    is_right = [value > 0 for values in train.relevances[:num_queries] for value in values]
+    if len(set(is_right)) == 1:
+        raise DataError(
+            f"tasks.{name}: all {len(is_right)} candidates of the {num_queries} train queries are "
+            f"{'right' if is_right[0] else 'wrong'}; there is no order to learn. {mend}"
+        )
 
 
 def _relevances(questions: list[Question]) -> list[list[int]]:

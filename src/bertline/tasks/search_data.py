@@ -75,7 +75,8 @@ def search_splits(
     documents, known = _documents(_raw_documents(source, bad_rows), bad_rows)
     queries = _queries(_raw_queries(source, bad_rows), bad_rows)
     judgements = {
-        split: _judged(found, queries, known, bad_rows) for split, found in _raw_judgements(source, bad_rows).items()
+        split: _judged(found, queries, known, bad_rows)
+        for split, found in _raw_judgements(source, queries, known, bad_rows).items()
     }
     dropped = Counter(bad_rows.dropped)
     relevant = {split: _with_relevant(name, split, judged, dropped) for split, judged in judgements.items()}
@@ -119,12 +120,16 @@ def _raw_queries(source: _FilesSource, bad_rows: BadRows) -> Iterator[RawQuery]:
             assert_never(source)
 
 
-def _raw_judgements(source: _FilesSource, bad_rows: BadRows) -> dict[SplitName, Iterator[Judgement]]:
+def _raw_judgements(
+    source: _FilesSource, queries: Mapping[str, str], documents: frozenset[str], bad_rows: BadRows
+) -> dict[SplitName, Iterator[Judgement]]:
     match source:
         case BeirSourceConfig():
             files = {"train": source.train_qrels, "dev": source.dev_qrels, "test": source.test_qrels}
             return {
-                split: beir_judgements(source.path, name, bad_rows) for split, name in files.items() if name is not None
+                split: beir_judgements(source.path, name, bad_rows, queries=queries, documents=documents)
+                for split, name in files.items()
+                if name is not None
             }
         case SmartSourceConfig():
             return {"test": smart_judgements(source.path, source.judgements_file, bad_rows)}
@@ -214,10 +219,7 @@ def _chosen_queries(
     seed = config.split_seed
     test, train = list(relevant["test"]), list(relevant.get("train", ()))
     if "train" not in relevant:
-        # cut_by_key always leaves something to train on; here all may be wanted for the test.
-        test, train = (
-            cut_by_key(test, str, "test", config.test_fraction, seed) if config.test_fraction < 1 else (test, [])
-        )
+        test, train = cut_by_key(test, str, "test", config.test_fraction, seed)
     dev = list(relevant.get("dev", ()))
     if "dev" not in relevant:
         dev, train = cut_by_key(train, str, "dev", config.dev_fraction, seed)

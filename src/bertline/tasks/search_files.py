@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.decoded_files import gzip_damage_named
 
 _SPACE = re.compile(r"\s+")
 _MARKUP = re.compile(r"<[^<>]*>")
@@ -68,15 +69,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     number = 0
     try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
+        with gzip_damage_named(path), gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as handle:
             for number, line in enumerate(handle, start=1):
                 yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}:{number} is not UTF-8 text. Convert the file (iconv -f latin1 -t utf-8, say, for an old one)."
         ) from error
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
 
 
 def one_line(text: str) -> str:

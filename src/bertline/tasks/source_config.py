@@ -91,13 +91,7 @@ class TableSourceConfig:
     """Empty text, missing or unknown label, a number that is none, a wrong number of fields."""
 
     def __post_init__(self) -> None:
-        if self.separator is not None and len(self.separator) != 1:
-            raise ValueError(f"separator must be one character, found {self.separator!r}")
-        if self.max_fields is not None and (self.max_fields < 1 or self.quoting):
-            raise ValueError(
-                f"max_fields must be at least 1 and is for files without quoting (quoting: false), found "
-                f"{self.max_fields} with quoting: {str(self.quoting).lower()}"
-            )
+        check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
         if self.label_separator == "":
             raise ValueError("label_separator is empty; give what stands between labels, or null")
         if self.label_pattern is not None:
@@ -150,7 +144,16 @@ class ConllSourceConfig:
     """How the file's tags mark entities; they are kept as IOB2."""
     on_broken_tags: Literal["error", "repair"]
     """An I- that continues nothing, an unclosed E-: `repair` begins a new entity there and counts it."""
+    types: tuple[str, ...] | None
+    """The types of entities that there are; None takes those that are found. Another one is a bad row."""
     encoding: str
+    on_bad_row: OnBadRow
+    """A line with more or fewer columns than the file's first, an empty word or tag, a tag that the scheme or `types`
+    does not have: `skip` leaves its whole sentence out."""
+
+    def __post_init__(self) -> None:
+        if self.types is not None and (not self.types or len(set(self.types)) < len(self.types)):
+            raise ValueError(f"types must be one at least, each once, found {list(self.types)}; null takes all")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,8 +224,11 @@ class AnswersSourceConfig:
     text_column: str
     label_column: str
     """0 or 1, or a grade."""
+    quoting: bool
+    """False for files with unbalanced quotes."""
     encoding: str
     on_bad_row: OnBadRow
+    """An empty question or answer, a label that is no whole number, a wrong number of fields."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -257,6 +263,21 @@ class PlainTextSourceConfig:
     encoding: str
     on_bad_row: OnBadRow
     """A table's empty texts and missing columns; blank lines of a text file are no rows."""
+
+
+def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: bool) -> None:
+    """What can be said of how lines are cut into fields.
+
+    Raises:
+        ValueError: These cannot be.
+    """
+    if separator is not None and len(separator) != 1:
+        raise ValueError(f"separator must be one character, found {separator!r}")
+    if max_fields is not None and (max_fields < 1 or quoting):
+        raise ValueError(
+            f"max_fields must be at least 1 and is for files without quoting (quoting: false), found {max_fields} with "
+            f"quoting: {str(quoting).lower()}"
+        )
 
 
 def _check_names(extra_tests: dict[str, str]) -> None:

@@ -110,7 +110,8 @@ def cut_by_key(
     """Take about so large a share of the keys, each with all its items; the side of a key is a hash of it.
 
     Of many keys, the side of one does not depend on the others. Of a few, chance could take none or nearly all: the
-    number that is taken is held to between half and one and a half times the share, and to at least one.
+    number that is taken is held to between half and one and a half times the share, and to at least one. A share of 1
+    takes everything; a smaller one leaves at least one key.
 
     Returns:
         The items taken, and the others.
@@ -122,14 +123,18 @@ def cut_by_key(
         >>> sorted([*taken, *left])
         ['a', 'a', 'a', 'b', 'b', 'b', 'c', 'c', 'c']
     """
-    draws = {each: unit_interval(seed, name, each) for each in map(key, items)}
+    if fraction >= 1:
+        return list(items), []
+    keys = [key(item) for item in items]
+    draws = {each: unit_interval(seed, name, each) for each in dict.fromkeys(keys)}
     expected = fraction * len(draws)
     fewest, most = (max(round(share * expected), 1) for share in (0.5, 1.5))
     count = min(max(sum(draw < fraction for draw in draws.values()), fewest), most)
     # The last key stays where it is: something has to be left to train on.
     count = min(count, len(draws) - 1) if fraction > 0 else 0
     chosen = set(sorted(draws, key=lambda each: (draws[each], each))[: max(count, 0)])
-    return [item for item in items if key(item) in chosen], [item for item in items if key(item) not in chosen]
+    taken = [item for item, each in zip(items, keys, strict=True) if each in chosen]
+    return taken, [item for item, each in zip(items, keys, strict=True) if each not in chosen]
 
 
 def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str], name: str) -> Counter[str]:

@@ -11,6 +11,8 @@ from typing import Any
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.decoded_files import gzip_damage_named
+from bertline.tasks.json_lines import require_whole_characters
 
 MOVED = "answer_moved"
 """Counted where an answer was found elsewhere in its context: a repair, the question is kept."""
@@ -82,12 +84,13 @@ def _list(value: Any, key: str, where: str) -> list[Any]:
 
 def _json(path: Path) -> Any:
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            with gzip_damage_named(path):
+                data = gzip.decompress(data)
         return json.loads(data.decode("utf-8-sig"))
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist. Put the data there, or change source.path.") from error
-    except (gzip.BadGzipFile, EOFError) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise DataError(
@@ -101,6 +104,7 @@ def _question(title: str, context: Any, qa: Any, seen: set[str], *, may_move: bo
     """The question, and how many of its answers were moved."""
     if not isinstance(qa, dict) or not isinstance(qa.get("id"), str | int):
         raise BadRow("missing_key", 'it has no "id"')
+    require_whole_characters([title, context, qa])
     identity = str(qa["id"])
     if identity in seen:
         raise BadRow("duplicate_id", "another question of the file has the same id")

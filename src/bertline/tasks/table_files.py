@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +15,11 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.decoded_files import check_encoding, gzip_damage_named, undecodable
 from bertline.tasks.delimited_files import Delimiting, read_fields
+from bertline.tasks.json_lines import json_object
+from bertline.tasks.option_names import NO_OPTIONS, OptionNames
+from bertline.tasks.source_config import check_delimiting
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 
@@ -43,6 +45,11 @@ class TableLayout:
     max_fields: int | None = None
     """Of a line; the last one keeps the rest. None: no limit."""
     extra_fields: Literal["error", "ignore"] = "error"
+    options: OptionNames = NO_OPTIONS
+    """What the user calls these, for messages."""
+
+    def __post_init__(self) -> None:
+        check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +75,44 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's path.")
-    kind = _format_of(path) if layout.format == "auto" else layout.format
+    kind = _format_of(path, layout.options) if layout.format == "auto" else layout.format
     if bad_rows is None:
         bad_rows = BadRows("error", option=None)
     if kind == "parquet":
         yield from _parquet_records(path)
         return
     try:
-        if kind == "jsonl":
-            yield from _json_records(path, layout.encoding, bad_rows)
-        else:
-            yield from _delimited_records(path, kind, layout, bad_rows)
+        with gzip_damage_named(path):
+            if kind == "jsonl":
+                yield from _json_records(path, layout, bad_rows)
+            else:
+                yield from _delimited_records(path, kind, layout, bad_rows)
     except UnicodeError as error:
-        raise _undecodable(path, layout.encoding) from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path} is not a whole gzip file ({error}). Copy it again.") from error
+        # The reader works in blocks, so the whole file is decoded once more to find the line.
+        with gzip_damage_named(path), _open_bytes(path) as handle:
+            content = handle.read()
+        raise undecodable(path, content, layout.encoding, layout.options) from error
 
 
-def _format_of(path: Path) -> TableFormat:
+def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Record]:
+    """The lines of a text file, plain or `.gz`, that are not blank: rows of one column, whose number is 0.
+
+    Raises:
+        DataError: As of `read_records`.
+    """
+    # A text file is a table of one column without a name: no line of it is ever cut into fields.
+    layout = TableLayout("tsv", header=False, quoting=False, encoding=encoding, max_fields=1, options=options)
+    for record in read_records(path, layout):
+        if record.values[0].strip():
+            yield record
+
+
+def _format_of(path: Path, options: OptionNames) -> TableFormat:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending not in _FORMATS_BY_ENDING:
+        way_out = f"Set {options.format} to" if options.format is not None else "Let it end in"
         raise DataError(
-            f"{path}: the format cannot be told from the ending {ending!r}. "
-            "Set source.format to csv, tsv, jsonl or parquet."
+            f"{path}: the format cannot be told from the ending {ending!r}. {way_out} csv, tsv, jsonl or parquet."
         )
     return _FORMATS_BY_ENDING[ending]
 
@@ -99,34 +121,15 @@ def _open_bytes(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
 
 
-def _open_text(path: Path, encoding: str, *, newline: str) -> io.TextIOWrapper:
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError as error:
-        raise DataError(
-            f"source.encoding is {encoding!r}, which Python does not know (utf-8, latin-1, ...)."
-        ) from error
+def _open_text(path: Path, layout: TableLayout, *, newline: str) -> io.TextIOWrapper:
     handle = _open_bytes(path)
-    # One byte a character: such an encoding reads UTF-8's mark as three letters, and all the rest as wrongly.
-    if not name.startswith("utf") and handle.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
-        handle.close()
-        raise DataError(f"{path} starts with the mark of UTF-8, but source.encoding is {encoding!r}. Set it to utf-8.")
-    handle.seek(0)
-    return io.TextIOWrapper(handle, encoding=encoding, newline=newline)
-
-
-def _undecodable(path: Path, encoding: str) -> DataError:
-    """Say where: the reader works in blocks, so the whole file is decoded once more to find the byte."""
-    with _open_bytes(path) as handle:
-        content = handle.read()
-    line = 1
     try:
-        content.decode(encoding)
-    except UnicodeDecodeError as error:
-        line += content[: error.start].count(b"\n")
-    return DataError(
-        f"{path}:{line} is not text in {encoding}. Set source.encoding (latin-1, cp1252, utf-16, ...) or mend the file."
-    )
+        check_encoding(path, layout.encoding, handle.read(len(codecs.BOM_UTF8)), layout.options)
+        handle.seek(0)
+    except BaseException:
+        handle.close()
+        raise
+    return io.TextIOWrapper(handle, encoding=layout.encoding, newline=newline)
 
 
 def _delimited_records(path: Path, kind: TableFormat, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
@@ -136,30 +139,26 @@ def _delimited_records(path: Path, kind: TableFormat, layout: TableLayout, bad_r
         quoting=layout.quoting,
         max_fields=layout.max_fields,
         extra_fields=layout.extra_fields,
+        options=layout.options,
     )
     # newline="" leaves line ends inside quoted fields to the csv module; without quotes a row ends at "\n" alone.
-    with _open_text(path, layout.encoding, newline="" if layout.quoting else "\n") as handle:
+    with _open_text(path, layout, newline="" if layout.quoting else "\n") as handle:
         for line, values in read_fields(path, handle, delimiting, bad_rows):
             yield Record(f"{path.name}:{line}", {**values})
 
 
-def _json_records(path: Path, encoding: str, bad_rows: BadRows) -> Iterator[Record]:
-    with _open_text(path, encoding, newline="\n") as handle:
+def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
+    with _open_text(path, layout, newline="\n") as handle:
         for line, content in enumerate(handle, start=1):
             content = content.removeprefix("\ufeff").strip()
             if not content:
                 continue
             try:
-                values = json.loads(content)
-            except ValueError as error:
-                message = f"{path}:{line} is not JSON ({error}). Each line must be one JSON object."
-                bad_rows.found(BadRow("not_json", message))
+                values = json_object(content)
+            except BadRow as bad:
+                bad_rows.found(BadRow(bad.reason, f"{path}:{line}: {bad}. Mend or remove the row."))
                 continue
-            if not isinstance(values, dict):
-                message = f"{path}:{line} is a JSON {type(values).__name__}; each line must be one JSON object."
-                bad_rows.found(BadRow("not_json", message))
-                continue
-            yield Record(f"{path.name}:{line}", values)
+            yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
 
 
 def _parquet_records(path: Path) -> Iterator[Record]:

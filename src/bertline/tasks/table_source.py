@@ -11,9 +11,14 @@ from typing import Any, Generic, cast
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.label_values import Labels
+from bertline.tasks.option_names import OptionNames
 from bertline.tasks.rows import Label, LabelledRow, SourceRows
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.table_files import Record, TableLayout, read_records
+
+_OPTIONS = OptionNames(
+    format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"
+)
 
 ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Labels[Label]]
 """Makes the reader of labels from `label_pattern`, `label_separator` and, of a dataset, the names of its classes."""
@@ -73,6 +78,7 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
         separator=config.separator,
         max_fields=config.max_fields,
         extra_fields=config.extra_fields,
+        options=_OPTIONS,
     )
     bad_rows = BadRows(config.on_bad_row)
     reader: _Reader[Label] = _Reader(config.text_column, config.text_pair_column, config.label_column, bad_rows)
@@ -157,7 +163,12 @@ def _cell(record: Record, column: str | int, place: str, option: str) -> object:
 
 def _text(record: Record, column: str | int, place: str, option: str) -> str:
     value = _cell(record, column, place, option)
-    text = value.strip() if isinstance(value, str) else "" if value is None else str(value)
+    # A number is taken as it is written; NaN, a list or `true` is a slip, which would be trained on as if it were text.
+    if isinstance(value, bool | list | tuple | dict | bytes) or value != value:
+        raise BadRow(
+            "wrong_type", f"{place}: column {column!r} is {value!r}, which is no text. Mend or remove the row."
+        )
+    text = "" if value is None else str(value).strip()
     if not text:
         raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Mend or remove the row.")
     return text

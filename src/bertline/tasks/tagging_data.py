@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import assert_never
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import package_versions, read_modules
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
-from bertline.foundation.seeds import seed_for, unit_interval
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.conll import TaggedSentence, read_conll
 from bertline.tasks.docs_parameters import docs_parameters_sentences
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
+from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import iob2_labels, types_of
@@ -29,8 +29,8 @@ def token_classification_task(
 ) -> BuiltTask:
     """Read and split the sentences; the labels are O and, for each type in the alphabet's order, B- and I-.
 
-    A type that stands in dev or test alone is a label too, with a warning: nothing can learn it, and its entities
-    count as missed, as they do in the official scores.
+    The types are those that the source lists, or all that are found. A type that stands in dev or test alone is a label
+    too, with a warning: nothing can learn it, and its entities count as missed, as they do in the official scores.
 
     Raises:
         DataError: Naming file and line, what was found and how to mend it.
@@ -39,20 +39,20 @@ def token_classification_task(
     splits: Splits
     match config.source:
         case ConllSourceConfig():
-            splits = _conll_splits(config, config.source, dropped)
+            splits, types = _conll_splits(config, config.source, dropped), config.source.types
             versions: dict[str, str] = {}
         case DocsParametersSourceConfig():
             modules = read_modules(python_docs, num_workers=num_workers)
             splits = docs_parameters_sentences(
                 modules, config.source, num_train_rows=_num_rows_made(config), seed=config.split_seed, dropped=dropped
             )
-            versions = package_versions(python_docs)
+            types, versions = None, package_versions(python_docs)
         case _:
             assert_never(config.source)
     _check_types(name, splits)
     return BuiltTask(
-        splits={split: _stored(sentences) for split, sentences in splits.items()},
-        labels=iob2_labels(kind for sentences in splits.values() for kind in _types(sentences)),
+        splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
+        labels=iob2_labels(types or {kind for found in splits.values() for kind in _types(found)}),
         dropped=dropped,
         versions=versions,
         more={
@@ -70,27 +70,24 @@ def _conll_splits(config: TokenClassificationTaskConfig, source: ConllSourceConf
     """The splits of the files, and what is missing cut from train by document; train in a random order.
 
     The side of a document is a hash of its name; where documents are not marked, that of a sentence is a hash of its
-    words, so that equal sentences stay together. Splits that have files of their own are left as they are.
+    words, so that equal sentences stay together. A sentence whose words also stand in a split closer to the test is
+    left out and counted.
     """
-    folder = Path(source.path)
-    train = read_conll(folder / source.train_file, source, dropped)
-    given = {"test": source.test_file, "dev": source.dev_file}
-    fractions = {"test": config.test_fraction, "dev": config.dev_fraction}
-    splits: Splits = {}
-    for split, file in given.items():
-        if file is not None:
-            splits[split] = read_conll(folder / file, source, dropped)
-            continue
-        taken = {s.id for s in train if unit_interval(config.split_seed, split, _unit(s)) < fractions[split]}
-        splits[split] = [sentence for sentence in train if sentence.id in taken]
-        train = [sentence for sentence in train if sentence.id not in taken]
-    train.sort(key=lambda sentence: (seed_for(config.split_seed, "order", sentence.id), sentence.id))
-    return {"train": train[: _num_rows_made(config)], "dev": splits["dev"], "test": splits["test"]}
+    bad_rows = BadRows(source.on_bad_row)
+    splits, repeated = read_splits(
+        source,
+        config,
+        lambda file: read_conll(file, source, bad_rows),
+        kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
+        same=_words,
+        name="sentence",
+    )
+    dropped.update(bad_rows.dropped + repeated)
+    return splits
 
 
-def _unit(sentence: TaggedSentence) -> str:
-    """What is never cut in two: the document, or the sentence where documents are not marked."""
-    return sentence.document if sentence.document != sentence.id else " ".join(sentence.words).casefold()
+def _words(sentence: TaggedSentence) -> str:
+    return same_text([" ".join(sentence.words)])
 
 
 def _check_types(name: str, splits: Splits) -> None:

@@ -42,7 +42,7 @@ def register_folder(
         folder: What is registered.
         alias: Moves to this version in any case.
         tags: Of the version.
-        standing: How good it is: its own alias moves here only if the version that has it is beaten.
+        standing: How good it is: its own alias moves here if no version has it, or the one that has it is beaten.
     """
     client = store.client
     content = _content_of(folder)

@@ -146,7 +146,8 @@ class RuntimeConfig:
     num_workers: int
     """Processes that prepare text, examples and batches; 0 does it in the main process."""
     num_threads: int | None
-    """CPU threads of PyTorch; None takes one a core."""
+    """CPU threads of PyTorch in each process. None: one a core; in a sweep one for each worker, however many there are,
+    so that results do not depend on that."""
     micro_batch_size: int | None
     """Sequences that go through the model at once on one device; None takes the whole share of the global batch."""
     micro_batch_tokens: int | None
@@ -157,7 +158,7 @@ class RuntimeConfig:
     attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
     launcher: Literal["local"]
     sweep_workers: int
-    """Trials that run side by side."""
+    """Processes of a sweep, each with a trial at a time; what uses more cores."""
     runs_folder: str
     """Work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
@@ -170,7 +171,7 @@ class RuntimeConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
         if self.num_threads is not None and self.num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, or null for one a core, found {self.num_threads}")
+            raise ValueError(f"num_threads must be at least 1, or null, found {self.num_threads}")
         if self.micro_batch_size is not None and self.micro_batch_size < 1:
             raise ValueError(f"micro_batch_size must be at least 1, or null, found {self.micro_batch_size}")
         if self.micro_batch_size is not None and self.micro_batch_tokens is not None:

@@ -104,6 +104,43 @@ def test_failed_runs_are_said_and_only_then() -> None:
     assert "Failed runs" not in page(task)
 
 
+def test_diverged_seeds_stand_beside_the_scores_that_lack_them() -> None:
+    task = facts("library")
+    arm = task.result["arms"]["encoder"]
+    arm["seeds"] = arm["seeds"][:3]
+    arm |= {"num_diverged": 2, "num_degenerate": 3}
+    arm["candidates"][1] |= {"dev": [], "dev_mean": None, "num_diverged": 5}
+    said = words(page(task))
+    assert "over 3 seeds; 2 more diverged and have no score" in said
+    assert "3 of 5 seeds of pretrained encoder (2 diverged)" in said
+    assert "those that diverged have no score to count" in said
+    assert "0.370 to 0.470 3 (2 more diverged)" in said
+    assert "batch size 32 and learning rate 0.0001 – 0 (5 more diverged)" in said
+
+
+def test_every_test_has_its_own_comparisons() -> None:
+    task = facts("topics")
+    mismatched = {
+        "majority": {"difference": 0.011, "interval": [-0.02, 0.04], "p_value": 0.5, "better": False},
+    }
+    task.result["comparisons_by_split"] = {"test": task.result["comparisons"], "test_mismatched": mismatched}
+    said = words(page(task))
+    assert "Paired over the same 300 rows of test, resampled." in said
+    own = said.split("Paired over the same 300 rows of test, resampled.")[1]
+    assert "test (mismatched) measured against" in own
+    assert "most frequent label +0.011 −0.020 to +0.040 50 times in 100 no clear difference" in own
+    assert "Paired over the same 300 rows of test (mismatched), resampled." in own
+
+
+def test_an_arm_that_was_left_out_is_missing_without_harm() -> None:
+    task = facts("library", comparison=None, label_efficiency=[])
+    del task.result["arms"]["random_weights"], task.result["comparisons"]["random_weights"]
+    task.result["note"] = "Every run of the encoder from random weights diverged or failed, so it is left out."
+    said = page(task)
+    assert "diverged or failed, so it is left out" in said
+    assert "was not compared with the same encoder from random weights" in said
+
+
 def test_a_trial_that_failed_before_its_first_score_is_left_out() -> None:
     task = facts("library")
     for arm in task.result["arms"].values():
@@ -115,7 +152,9 @@ def test_a_trial_that_failed_before_its_first_score_is_left_out() -> None:
 
 def test_all_splits_have_their_scores_with_the_chosen_metric_first() -> None:
     said = words(page(facts("topics")))
-    assert "test mismatched, 300 rows accuracy macro F1 seeds" in said
+    assert "dev, 300 rows accuracy macro F1 seeds" in said
+    assert "test mismatched, 300 rows accuracy macro F1 95 % interval of accuracy seeds" in said
+    assert "0.420 ± 0.016 0.420 ± 0.016 0.370 to 0.470 5" in said
     assert "test (mismatched)" in words(page(facts("topics"), {"test_mismatched": overlap()}))
 
 

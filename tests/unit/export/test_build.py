@@ -130,6 +130,19 @@ def test_the_classifier_card_has_labels_scores_and_metadata(line: Any, tmp_path:
         assert said in card, said
 
 
+def test_the_card_counts_failed_runs_and_says_which_have_no_score(line: Any, tmp_path: Path) -> None:
+    path = line.sweeps["docs_match"] / "result.json"
+    result = json.loads(path.read_text())
+    encoder = result["arms"]["encoder"]
+    encoder |= {"seeds": encoder["seeds"][:4], "num_diverged": 1, "num_degenerate": 1}
+    path.write_text(json.dumps(result))
+    export(line, tmp_path / "out")
+    card = (tmp_path / "out/docs_match/README.md").read_text()
+    assert "over 4 seeds (1 more diverged), 8,000 training rows" in card
+    failed = "1 of 5 runs of this encoder, fine-tuned, 2 of 5 runs of the same from random weights"
+    assert f"Failed (the same output for every row, or diverged and not scored): {failed}." in card
+
+
 def test_the_hub_accepts_the_metadata(line: Any, tmp_path: Path) -> None:
     from huggingface_hub import ModelCard
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 
+import finished_tasks
 import tiny
-from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, check_options, fine_tune
+from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import ConfigError
@@ -289,14 +293,44 @@ def test_classes_are_weighed_by_what_they_lack(job, scripted):
     assert kind.options.label_smoothing == 0.2
 
 
-def test_a_class_without_a_row_weighs_nothing_and_a_task_without_classes_is_an_error(job, scripted):
+def test_a_class_without_a_row_weighs_nothing(job, scripted):
     kind = scripted(0.5, 0.5)
     kind.label_counts = lambda rows: np.array([128, 0])
     fine_tune(job(kind=kind, num_epochs=1, class_weights="balanced"))
     assert kind.options.class_weights.tolist() == [0.5, 0.0]
-    kind.label_counts = lambda rows: None
-    with pytest.raises(ConfigError, match="no classes to weigh"):
-        fine_tune(job(kind=kind, num_epochs=1, class_weights="balanced"))
+
+
+# By the names of `finished_tasks.KINDS`; what heeds both is not here.
+UNUSED = {
+    "linear": ("class_weights", "label_smoothing"),
+    "cosine": ("class_weights", "label_smoothing"),
+    "crf": ("class_weights", "label_smoothing"),
+    "question_answering": ("class_weights",),
+    "retrieval": ("class_weights",),
+    "reranking": ("class_weights",),
+    "fill_mask": ("class_weights",),
+}
+
+
+@pytest.mark.parametrize("name", sorted(finished_tasks.KINDS))
+@pytest.mark.parametrize(("option", "value"), [("class_weights", "balanced"), ("label_smoothing", 0.1)])
+def test_an_option_that_a_task_cannot_heed_is_an_error(inputs, name, option, value):
+    config, labels, _, _ = finished_tasks.KINDS[name]()
+    kind = task_kind(config, labels)
+    expected = (
+        pytest.raises(ConfigError, match=f"fine_tuning.{option} is {value}.* kind {config.kind}.*tasks.NAME")
+        if option in UNUSED.get(name, ())
+        else contextlib.nullcontext()
+    )
+    with expected:
+        check_options(kind, inputs.fine_tuning(**{option: value}))
+    check_options(kind, inputs.fine_tuning())
+
+
+def test_an_option_that_a_task_cannot_heed_is_not_varied_either(inputs):
+    config, labels, _, _ = finished_tasks.KINDS["linear"]()
+    with pytest.raises(ConfigError, match="label_smoothing is varied"):
+        check_options(task_kind(config, labels), inputs.fine_tuning(), varied={"label_smoothing"})
 
 
 def test_leaving_out_the_bias_correction_takes_other_steps(job):

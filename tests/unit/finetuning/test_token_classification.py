@@ -12,7 +12,6 @@ import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
-from bertline.foundation.errors import ConfigError
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.source_config import ConllSourceConfig
@@ -25,7 +24,8 @@ HEADS = ("softmax", "crf")
 def task(**changes):
     source = ConllSourceConfig(
         kind="conll", path="", train_file="train.conll", dev_file=None, test_file=None, word_column=0, tag_column=1,
-        separator="tab", scheme="iob2", on_broken_tags="error", encoding="utf-8",
+        separator="tab", scheme="iob2", on_broken_tags="error", types=None, encoding="utf-8",
+        on_bad_row="error",
     )  # fmt: skip
     fields = {
         "kind": "token_classification", "source": source, "head": "softmax", "window_overlap": 4,
@@ -185,14 +185,6 @@ def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, to
         together = tagging.loss(model, encoded.batch(np.arange(5)), LossOptions.plain())
         alone = [tagging.loss(model, encoded.batch(np.array([row])), LossOptions.plain()) for row in range(5)]
     torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("options", [LossOptions(0.1, None), LossOptions(0.0, torch.ones(5))])
-def test_a_crf_refuses_what_is_made_for_softmax(encoder, tokenizer, options):
-    tagging = kind(head="crf")
-    batch = tagging.encode(rows(2), tokenizer).batch(np.arange(2))
-    with pytest.raises(ConfigError, match="head: softmax"):
-        tagging.loss(new_model(tagging, encoder), batch, options)
 
 
 def test_class_weights_and_smoothing_change_the_softmax_loss(encoder, tokenizer):

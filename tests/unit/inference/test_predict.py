@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from bertline.foundation.errors import ArtifactError, DataError, MachineError
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import FileColumns, predict_file
+from bertline.tasks.table_files import TableLayout
 
 TEXTS = ["the cat sat", "a mat, a dog", "on the mat\nthe cat"]
 
@@ -87,6 +90,69 @@ def test_named_columns_and_pairs_are_used(model: LoadedModel, tmp_path: Path) ->
     assert row["probability"] == pytest.approx(expected.probability, abs=1e-6)
 
 
+def layout(**changes: Any) -> TableLayout:
+    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8"}
+    return TableLayout(**{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "changes", "column"),
+    [
+        ("mrpc.tsv", b'\xef\xbb\xbfid\ttext\n1\t"the cat\n2\ta mat, a "dog\n', {"quoting": False}, "text"),
+        ("cola.tsv", b'x\t1\t*\t"the cat\nx\t0\t\ta mat, a "dog\n', {"header": False, "quoting": False}, 3),
+        ("sts.csv", b'x\t"the cat\nx\ta mat, a "dog\tz\n', {
+            "format": "tsv", "header": False, "quoting": False, "extra_fields": "ignore",
+        }, 1),
+        ("trec.txt", b'NUM:dist "the cat\nNUM:other a mat, a "dog\n', {
+            "format": "tsv", "header": False, "quoting": False, "separator": " ", "max_fields": 2,
+            "encoding": "latin-1",
+        }, 1),
+    ],
+)  # fmt: skip
+def test_a_file_is_read_by_the_layout_that_a_task_reads_it_by(
+    model: LoadedModel, tmp_path: Path, name: str, content: bytes, changes: dict[str, Any], column: str | int
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    predict_file(
+        model, tmp_path / name, tmp_path / "out.jsonl", columns=FileColumns(text=column), layout=layout(**changes)
+    )
+    found = read(tmp_path / "out.jsonl")
+    texts = ['"the cat', 'a mat, a "dog']
+    assert [row[str(column)] for row in found] == texts
+    assert [row["predicted"] for row in found] == [each.label for each in model.predict(texts)]
+
+
+def test_the_recipe_takes_the_layout_of_a_task(classifier_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "trec.label").write_bytes(b'NUM:dist "the caf\xe9\nNUM:other a mat, a dog\n')
+    layout = ("format=tsv", "header=false", "quoting=false", "separator=' '", "max_fields=2", "encoding=latin-1")
+    recipe = Path(__file__).resolve().parents[3] / "pipelines" / "predict.py"
+    asked = (f"model_folder={classifier_folder}", "input=trec.label", "output=out.jsonl", "text_column=1", *layout)
+    done = subprocess.run(
+        [sys.executable, str(recipe), *asked], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert [row["1"] for row in read(tmp_path / "out.jsonl")] == ['"the café', "a mat, a dog"]
+
+
+def test_what_is_said_of_a_table_names_keys_that_predicting_has(model: LoadedModel, tmp_path: Path) -> None:
+    cases = {
+        "quotes.tsv": (b'text\tn\n"open\t1\nnext\t2\n', "set quoting to false"),
+        "wide.csv": (b"text\na,b\n", "extra_fields: ignore"),
+        "latin.csv": (b"text\n\xe9\n", "Set encoding "),
+        "latin.txt": (b"\xe9\n", "Set encoding "),
+    }
+    for name, (content, way_out) in cases.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=way_out) as caught:
+            predict_file(model, tmp_path / name, tmp_path / "out.jsonl")
+        assert "source" not in str(caught.value)
+    with pytest.raises(DataError, match=r"missing\.csv is not a file\. Correct its name"):
+        predict_file(model, tmp_path / "missing.csv", tmp_path / "out.jsonl")
+    (tmp_path / "marked.txt").write_bytes("\ufeffthe cat\n".encode())
+    with pytest.raises(DataError, match="starts with the mark of UTF-8, but encoding is 'latin-1'"):
+        predict_file(model, tmp_path / "marked.txt", tmp_path / "out.jsonl", layout=layout(encoding="latin-1"))
+
+
 def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> None:
     table = pa.table(
         {"text": TEXTS, "when": pa.array([1, None, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], "int8")}
@@ -110,6 +176,8 @@ def test_long_texts_are_counted(model: LoadedModel, tmp_path: Path) -> None:
     assert predict_file(model, tmp_path / "in.txt", tmp_path / "out.csv").num_truncated == 1
 
 
+_WHOLE = gzip.compress(b"the cat sat\n" * 999)
+_CORRUPT = _WHOLE[:10] + b"\xff" + _WHOLE[11:]
 BAD_INPUTS = {
     "undecodable text": ("in.txt", b"the cat\nthe \xff\n", r"in\.txt:2 is not text in utf-8"),
     "undecodable table": ("in.csv", b"text\nthe\n\xff\n", r"in\.csv:3"),
@@ -119,6 +187,12 @@ BAD_INPUTS = {
     "ragged csv": ("in.csv", b"text,n\na,1\nb\n", r"in\.csv:3 has 1 fields"),
     "empty text": ("in.txt", b"\n\n", "has no rows"),
     "header alone": ("in.csv", b"text\n", "has no rows"),
+    "half a character": (
+        "in.jsonl",
+        b'{"text": "a"}\n{"text": "a", "n": "\\ud800"}\n',
+        r"in\.jsonl:2: .*half of",
+    ),
+    "corrupt gzip": ("in.txt.gz", _CORRUPT, r"in\.txt\.gz is not a whole gzip file"),
     "torn gzip": ("in.txt.gz", gzip.compress(b"the cat\n" * 999)[:-9], r"in\.txt\.gz"),
     "taken column": ("in.csv", b"text,predicted\na,b\n", "already has a column 'predicted'"),
     "not parquet": ("in.parquet", b"PAR1", r"in\.parquet is not a whole Parquet file"),

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from bertline.foundation.errors import ConfigError
 from bertline.line.config import line_config
 
 Composed = Callable[..., dict[str, Any]]
-EXPERIMENTS = sorted(path.stem for path in (Path(__file__).resolve().parents[3] / "conf/experiment").glob("*.yaml"))
+CONF = Path(__file__).resolve().parents[3] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
@@ -47,6 +49,14 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
 )
 def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> None:
     line_config(composed(choice))
+
+
+@pytest.mark.parametrize("task", sorted(path.stem for path in (CONF / "task").glob("*.yaml")))
+def test_every_shipped_task_is_valid(composed: Composed, task: str) -> None:
+    # What only the user knows (`???`) is any word here.
+    left_open = OmegaConf.missing_keys(OmegaConf.load(CONF / "task" / f"{task}.yaml"))
+    given = [f"tasks.mine.{key}=anything" for key in sorted(left_open)]
+    assert "mine" in line_config(composed(f"+task@tasks.mine={task}", *given)).tasks
 
 
 @pytest.mark.parametrize("size", ["base", "large"])

@@ -86,7 +86,9 @@ def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
         found_sets(tmp_path / "nowhere", None)
 
 
-def outcome(tmp_path: Path, name: str, scores: dict[str, dict[str, float]], *, number: int = 0) -> GlueOutcome:
+def outcome(
+    tmp_path: Path, name: str, scores: dict[str, dict[str, float]], *, number: int = 0, num_diverged: int = 0
+) -> GlueOutcome:
     put_layout(tmp_path, name, number)
     found = next(one for one in found_sets(tmp_path, None)[0] if one.glue_set.name == name)
     encoder = {
@@ -95,6 +97,7 @@ def outcome(tmp_path: Path, name: str, scores: dict[str, dict[str, float]], *, n
         },
         "seeds": [{"time_s": 30.0}, {"time_s": 30.0}],
         "trials": [{"time_s": 60.0}, {"time_s": None}],
+        "num_diverged": num_diverged,
     }
     trivial = {split: dict.fromkeys(one, 0.5) for split, one in scores.items()}
     baselines = {"majority": {"scores": trivial}, "tfidf_logistic_regression": {"scores": trivial}}
@@ -130,6 +133,14 @@ def test_a_set_that_failed_is_said_and_left_out_of_the_average(tmp_path: Path) -
     assert "| RTE | failed | – |" in table
     assert "RTE failed: RTE/train.tsv:3: a \\| b" in table
     assert {line.count(" | ") for line in table.splitlines() if line.startswith("|")} == {7}
+
+
+def test_diverged_seeds_are_said_of_the_set_that_had_them(tmp_path: Path) -> None:
+    scores = {"test": {"accuracy": 0.6}}
+    rows = glue_rows([outcome(tmp_path, "rte", scores, num_diverged=1), outcome(tmp_path, "sst2", scores)])
+    table = glue_markdown(rows, [], encoder="an encoder")
+    assert "- RTE: the mean is that of 2, as 1 more diverged." in table
+    assert "SST-2: the mean" not in table
 
 
 def test_nothing_scored_has_no_average() -> None:

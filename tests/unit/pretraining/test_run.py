@@ -57,6 +57,7 @@ def test_a_run_gives_its_figures_and_a_folder_that_loads(make_job):
         "val/nsp_accuracy",
         "unigram_entropy",
         "perf/tokens_per_s",
+        "perf/mfu",
         "perf/data_wait_fraction",
         "num_parameters",
         "train_time_s",

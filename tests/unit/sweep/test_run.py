@@ -114,6 +114,26 @@ def test_the_encoder_is_tested_against_every_arm_and_baseline_on_the_same_rows(f
     assert result["comparisons"]["random_weights"]["threshold"] == pytest.approx(result["comparison"]["threshold"])
 
 
+def test_every_test_has_intervals_and_paired_tests_of_its_own_rows(finished):
+    _, _, result = finished
+    systems = {**result["arms"], **result["baselines"]}
+    for system in systems.values():
+        assert set(system["intervals"]) == {"test", "test_other"}
+        assert system["intervals"]["test"] == system["test_interval"]
+    by_split = result["comparisons_by_split"]
+    assert by_split["test"] == result["comparisons"]
+    encoder = result["arms"]["encoder"]["scores"]["test_other"]["accuracy"]["mean"]
+    low, high = result["arms"]["encoder"]["intervals"]["test_other"]
+    assert low <= encoder <= high
+    for name, found in by_split["test_other"].items():
+        score = systems[name]["scores"]["test_other"]["accuracy"]
+        assert found["difference"] == pytest.approx(encoder - (score if name in BASELINES else score["mean"]))
+        assert 0 < found["p_value"] <= 1
+    # 40 rows say less than 96.
+    majority = [by_split[split]["majority"]["interval"] for split in ("test_other", "test")]
+    assert majority[0][1] - majority[0][0] > majority[1][1] - majority[1][0]
+
+
 def test_label_efficiency_has_every_arm_and_baseline_at_every_size_and_reuses_the_main_seeds(finished):
     _, _, result = finished
     table = {(row["rows"], row["arm"]): row for row in result["label_efficiency"]}

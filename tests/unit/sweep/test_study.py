@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import optuna
 import pytest
+from omegaconf import OmegaConf
 from optuna.trial import TrialState
 
 from bertline.sweep.config import TpeSamplerConfig
@@ -19,6 +22,7 @@ from bertline.sweep.study import (
     try_again,
 )
 
+SHIPPED = sorted((Path(__file__).parents[3] / "conf" / "sweep").glob("*.yaml"))
 POINTS = [{"x": value} for value in (1, 2, 3, 4)]
 ME, ANOTHER = "this run folder", "that of another machine"
 
@@ -86,6 +90,21 @@ def test_a_trial_whose_process_died_is_queued_again_in_its_slot_until_it_was_too
     assert states(study) == ["FAIL"] * 12
     plan_trials(store, study, POINTS)  # the next run of the stage
     assert [slot_of(trial) for trial in study.get_trials(states=(TrialState.WAITING,))] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_five_kills_of_one_trial_still_end_with_every_trial_finished(study, store, path):
+    left = 5
+    while (taken := take_trial(store, study, ME)) is not None:
+        if slot_of(taken) == 0 and left:
+            left -= 1
+            try_again(store, study, taken, max_retries=OmegaConf.load(path)["max_retries"])
+            continue
+        study.get_trials(deepcopy=False)
+        trial = optuna.Trial(study, taken._trial_id)
+        study.tell(trial, by_x(trial))
+    assert left == 0
+    assert sorted(trial.params["x"] for trial in study.get_trials(states=(TrialState.COMPLETE,))) == [1, 2, 3, 4]
 
 
 def test_a_trial_that_finished_before_its_process_died_is_not_repeated(study, store):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from collections import Counter
 
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.conll import read_conll
 from bertline.tasks.source_config import ConllSourceConfig
 
@@ -16,17 +16,17 @@ def source(**changes):
     fields = {
         "kind": "conll", "path": "", "train_file": "train.conll", "dev_file": None, "test_file": None,
         "word_column": 0, "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error",
-        "encoding": "utf-8",
+        "types": None, "encoding": "utf-8", "on_bad_row": "error",
     }  # fmt: skip
     return ConllSourceConfig(**{**fields, **changes})
 
 
 @pytest.fixture
 def read(tmp_path):
-    def make(content, dropped=None, **changes):
+    def make(content, bad_rows=None, **changes):
         path = tmp_path / "train.conll"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return read_conll(path, source(**changes), Counter() if dropped is None else dropped)
+        return read_conll(path, source(**changes), bad_rows or BadRows("error"))
 
     return make
 
@@ -103,7 +103,8 @@ def test_a_hash_is_a_word_where_columns_are_not_separated_by_tabs(read):
 @pytest.mark.parametrize(
     ("content", "changes", "message"),
     [
-        ("a\tO\nb\n", {}, r"train\.conll:2 has 1 column.*tag_column is 1: 'b'.*whitespace"),
+        ("a\tO\nb\n", {}, r"train\.conll:2 has 1 column.*first row \(line 1\) has 2: 'b'.*whitespace"),
+        ("a\n", {}, r"train\.conll:1 has 1 column.*tag_column is 1: 'a'.*whitespace"),
         ("a\tO\n", {"tag_column": -3}, r"train\.conll:1 has 2 column.*tag_column is -3"),
         ("a O\n", {}, r"train\.conll:1 has 1 column"),
         ("a\tO\n\tO\n", {}, r"train\.conll:2 has an empty word"),
@@ -118,7 +119,7 @@ def test_a_hash_is_a_word_where_columns_are_not_separated_by_tabs(read):
         ("", {}, "no sentences"),
         (gzip.compress(b"a\tO\n" * 99)[:-9], {}, "not a whole gzip file"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_what_cannot_be_read_is_said_by_file_and_line(read, content, changes, message):
     with pytest.raises(DataError, match=message):
@@ -127,17 +128,68 @@ def test_what_cannot_be_read_is_said_by_file_and_line(read, content, changes, me
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(DataError, match=r"train\.conll is not a file"):
-        read_conll(tmp_path / "train.conll", source(), Counter())
+        read_conll(tmp_path / "train.conll", source(), BadRows("error"))
 
 
 def test_broken_tags_are_repaired_and_counted_where_that_is_asked_for(read):
-    dropped = Counter()
-    found = read("a\tI-PER\nb\tI-LOC\n\nc\tI-LOC\n", dropped, on_broken_tags="repair")
+    bad_rows = BadRows("error")
+    found = read("a\tI-PER\nb\tI-LOC\n\nc\tI-LOC\n", bad_rows, on_broken_tags="repair")
     assert [s.tags for s in found] == [("B-PER", "B-LOC"), ("B-LOC",)]
-    assert dropped == {"broken_tag_repaired": 3}
+    assert bad_rows.dropped == {"broken_tag_repaired": 3}
 
 
 def test_other_encodings_and_gzip(read):
     assert read("é\tO\n".encode("latin-1"), encoding="latin-1")[0].words == ("é",)
     assert read("é\tO\n".encode("utf-16"), encoding="utf-16")[0].words == ("é",)
     assert read(gzip.compress("é\tO\n".encode()))[0].words == ("é",)
+
+
+BAD_LINES = {
+    "too_many_columns": ("New York B-LOC", r"train\.conll:4 has 3 column.*line 1\) has 2: 'New York B-LOC'"),
+    "too_few_columns": ("York", r"train\.conll:4 has 1 column.*first row \(line 1\) has 2: 'York'"),
+    "unknown_tag": ("York B.LOC", r"train\.conll:4: the tag is 'B.LOC'; iob2 has O"),
+    "unknown_type": (
+        "York B-LCO",
+        r"train\.conll:4: the tag is 'B-LCO'; source\.types has LOC, PER\. Is 'LOC' meant\?",
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", BAD_LINES)
+def test_a_line_that_cannot_be_used_is_named_or_its_sentence_left_out_and_counted(read, reason):
+    line, message = BAD_LINES[reason]
+    content = f"Ada B-PER\n\nin O\n{line}\n\nruns O\n"
+    changes = {"separator": "space", "tag_column": -1, "types": ("LOC", "PER")}
+    with pytest.raises(DataError, match=f"{message}.*on_bad_row: skip"):
+        read(content, **changes)
+    bad_rows = BadRows("skip")
+    assert [s.words for s in read(content, bad_rows, **changes)] == [("Ada",), ("runs",)]
+    assert +bad_rows.dropped == {reason: 1}
+
+
+def test_a_column_of_its_own_that_is_empty_is_named_or_left_out(read):
+    bad_rows = BadRows("skip")
+    assert [s.words for s in read("a\tO\n\n\tO\n\nb\t\n", bad_rows)] == [("a",)]
+    assert +bad_rows.dropped == {"empty_word": 1, "empty_tag": 1}
+
+
+def test_a_file_of_bad_sentences_alone_is_an_error_where_such_are_left_out(read):
+    with pytest.raises(DataError, match=r"train\.conll: no sentence can be used.*'E-PER'"):
+        read("a\tE-PER\n", BadRows("skip"))
+
+
+def test_without_listed_types_all_that_are_found_count(read):
+    assert read("a\tB-PER\nb\tB-PRE\n")[0].tags == ("B-PER", "B-PRE")
+
+
+@pytest.mark.parametrize("types", [(), ("PER", "PER")])
+def test_a_list_of_types_that_says_nothing_is_refused(types):
+    with pytest.raises(ValueError, match="types must be one at least, each once"):
+        source(types=types)
+
+
+def test_the_mark_of_utf_8_in_a_file_said_to_be_latin_1_is_an_error(read):
+    with pytest.raises(
+        DataError, match=r"train\.conll starts with the mark of UTF-8, but source\.encoding is 'latin-1'"
+    ):
+        read("\ufeffAda\tB-PER\n", encoding="latin-1")

@@ -19,7 +19,7 @@ def answers_source(folder, **changes):
     fields = {
         "kind": "answers", "path": str(folder), "train_file": "train.csv", "dev_file": "dev.csv",
         "test_file": "test.csv", "query_column": "qtext", "text_column": "atext", "label_column": "label",
-        "encoding": "utf-8", "on_bad_row": "error",
+        "quoting": True, "encoding": "utf-8", "on_bad_row": "error",
     }  # fmt: skip
     return AnswersSourceConfig(**{**fields, **changes})
 
@@ -70,13 +70,23 @@ class TestAnswers:
         assert 0 < cat < sat  # both share "test", one "who" besides
 
     def test_a_question_of_the_test_is_not_trained_on(self, answers, built):
-        write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y"])
+        write_answers(answers, "train", ["WHO of  test ?,1,x", "other,1,y", "other,0,z"])
         task = built(answers_source(answers))
         assert task.splits["train"].queries == ["other"]
         assert task.dropped["train_question_also_in_dev_or_test"] == 1
 
+    @pytest.mark.parametrize("sizes", [{}, {"num_train_rows": 4, "label_efficiency_rows": (2, 4)}])
+    def test_answers_that_are_all_right_teach_no_order(self, answers, built, sizes):
+        right = [f"question {number},1,answer" for number in range(4)]
+        write_answers(answers, "train", right)
+        with pytest.raises(DataError, match=r"all \d candidates of the \d train queries are right.*'label'"):
+            built(answers_source(answers), **sizes)
+        write_answers(answers, "train", [*right, *(f"question {number},0,no answer" for number in range(4))])
+        assert len(built(answers_source(answers), **sizes).splits["train"]) == 4
+
     def test_splits_that_the_source_has_not_are_cut_from_train(self, answers, built):
-        write_answers(answers, "train", [f"question {number},1,answer" for number in range(40)])
+        rows = [f"question {number},{label},answer {label}" for number in range(40) for label in (0, 1)]
+        write_answers(answers, "train", rows)
         task = built(answers_source(answers, dev_file=None, test_file=None))
         sizes = {split: len(rows) for split, rows in task.splits.items()}
         assert sum(sizes.values()) == 40
@@ -89,6 +99,8 @@ class TestAnswers:
             (" ,1,x", "empty_text", r"dev\.csv:4: the text in column 'qtext' is empty"),
             ("q,yes,x", "bad_label", r"dev\.csv:4: the label is 'yes'"),
             ("q,,x", "bad_label", r"dev\.csv:4: the label is ''"),
+            ("q,1,x,y", "too_many_fields", r"dev\.csv:4 has 4 fields, the header has 3"),
+            ("q,1", "too_few_fields", r"dev\.csv:4 has 2 fields, the header has 3"),
         ],
     )
     def test_bad_rows_are_errors_with_their_line_or_are_counted(self, answers, built, row, reason, message):
@@ -102,12 +114,20 @@ class TestAnswers:
         write_answers(answers, "dev", ["q,1,x"], header="question,label,atext")
         with pytest.raises(DataError, match=r"no column 'qtext' .*question, label, atext"):
             built(answers_source(answers))
-        write_answers(answers, "dev", ["q,1,x,y"])
-        with pytest.raises(DataError, match=r"dev\.csv:2 has 4 fields, the header has 3"):
+        write_answers(answers, "dev", ["q,1,x,y"], header="qtext,label,atext,label")
+        with pytest.raises(DataError, match=r"dev\.csv:1: the header names 'label' twice"):
             built(answers_source(answers))
         write_answers(answers, "dev", ['q,1,"never closed', "q,1,x"])
-        with pytest.raises(DataError, match=r"dev\.csv:2: unexpected end of data"):
+        with pytest.raises(DataError, match=r"dev\.csv:2: unexpected end of data.*source\.quoting"):
             built(answers_source(answers))
+
+    def test_a_quote_that_swallows_rows_is_named_and_no_row_is_lost_without_quoting(self, answers, built):
+        write_answers(answers, "dev", ['q,1,"a', "q,0,b", 'q,1,c"', "q,1,d"])
+        for on_bad_row in ("error", "skip"):
+            with pytest.raises(DataError, match=r"dev\.csv:2: a quote opens here.*source\.quoting to false"):
+                built(answers_source(answers, on_bad_row=on_bad_row))
+        rows = built(answers_source(answers, quoting=False)).splits["dev"]
+        assert rows.candidates == [['"a', "b", 'c"', "d"]]
 
 
 class TestCollections:
@@ -134,6 +154,15 @@ class TestCollections:
         rows = built(self.write(tmp_path)).splits["train"]
         assert all(ids == ["2", "3", "1", "4"] for ids in rows.candidate_ids)
         assert all(values == [0, 0, 1, 2] for values in rows.relevances)
+
+    def test_candidates_that_are_all_relevant_teach_no_order(self, tmp_path, built):
+        source = self.write(tmp_path)
+        inputs.write_qrels(tmp_path / "qrels" / "test.tsv", {query: {"2": 1, "3": 1} for query in inputs.QUERIES})
+        with pytest.raises(
+            DataError, match=r"train queries are right; there is no order to learn\. Raise num_candidates"
+        ):
+            built(source)
+        assert built(source, num_candidates=3).splits["train"].relevances[0] == [1, 1, 0]
 
     def test_rows_are_what_they_were_after_writing(self, tmp_path, python_docs):
         config = inputs.reranking(self.write(tmp_path / "in"))

@@ -90,6 +90,21 @@ class TestBeir:
         (tmp_path / "qrels" / "test.tsv").write_text("\ufeffq1\t1\t1\r\n\r\nq2\t2\t1\r\n", encoding="utf-8")
         assert set(all_rows(built(inputs.beir_source(tmp_path), test_fraction=1.0))) == {"q1", "q2"}
 
+    @pytest.mark.parametrize("first", ["q1\t1\thigh", "q1\tno document\thigh", "no query\t1\thigh"])
+    def test_a_first_judgement_that_is_malformed_is_no_header(self, tmp_path, built, first):
+        inputs.write_beir(tmp_path)
+        (tmp_path / "qrels" / "test.tsv").write_text(f"{first}\nq2\t2\t1\n")
+        with pytest.raises(DataError, match=rf"test\.tsv:1 is '{first[:2]}"):
+            built(inputs.beir_source(tmp_path))
+        task = built(inputs.beir_source(tmp_path, on_bad_row="skip"), test_fraction=1.0)
+        assert task.dropped["malformed_judgement"] == 1
+
+    @pytest.mark.parametrize("header", ["query-id\tcorpus-id\tscore", "Query-ID\t1\tscore", "topic\tdoc\trelevance"])
+    def test_a_header_names_its_columns_or_nothing_that_is_there(self, tmp_path, built, header):
+        inputs.write_beir(tmp_path)
+        (tmp_path / "qrels" / "test.tsv").write_text(f"{header}\nq2\t2\t1\n")
+        assert set(all_rows(built(inputs.beir_source(tmp_path), test_fraction=1.0))) == {"q2"}
+
     def test_numbers_as_ids_are_texts(self, tmp_path, built):
         inputs.write_beir(tmp_path)
         (tmp_path / "corpus.jsonl").write_text('{"_id": 1, "text": "a b"}\n{"_id": 2, "title": null, "text": "c"}\n')
@@ -155,10 +170,12 @@ class TestBadRows:
             ("qrels/test.tsv", "q1\t1\t7", "contradicting_judgement", r"test\.tsv:22 .*relevance 7.* gave it 1"),
             ("corpus.jsonl", '{"_id": "1", "text": "x"}', "repeated_document", r"corpus\.jsonl:4.*jsonl:1 already"),
             ("corpus.jsonl", '{"_id": "9", "text": " "}', "empty_document", r"corpus\.jsonl:4.*no text"),
-            ("corpus.jsonl", '{"_id": "9"}', "malformed_line", r"corpus\.jsonl:4 has None as its text"),
-            ("corpus.jsonl", '{"text": "x"}', "malformed_line", r"corpus\.jsonl:4 has the _id None"),
-            ("corpus.jsonl", '["x"]', "malformed_line", r"corpus\.jsonl:4 is a JSON list"),
-            ("corpus.jsonl", '{"_id": "9", "te', "malformed_line", r"corpus\.jsonl:4 is not a JSON object"),
+            ("corpus.jsonl", '{"_id": "9"}', "malformed_line", r"corpus\.jsonl:4: it has None as its text"),
+            ("corpus.jsonl", '{"text": "x"}', "malformed_line", r"corpus\.jsonl:4: it has the _id None"),
+            ("corpus.jsonl", '["x"]', "not_json", r"corpus\.jsonl:4: it is a JSON list"),
+            ("corpus.jsonl", '{"_id": "9", "te', "not_json", r"corpus\.jsonl:4: it is not JSON"),
+            ("corpus.jsonl", '{"_id": "9", "text": "\\udc00"}', "half_character", r"jsonl:4: it has '.udc00'"),
+            ("queries.jsonl", '{"_id": "\\ud800", "text": "x"}', "half_character", r"jsonl:21: it has '.ud800'"),
             ("queries.jsonl", '{"_id": "q1", "text": "x"}', "repeated_query", r"queries\.jsonl:21"),
             ("queries.jsonl", '{"_id": "q99", "text": ""}', "empty_query", r"queries\.jsonl:21"),
         ],
@@ -190,6 +207,9 @@ class TestBadRows:
         inputs.write_beir(tmp_path, packed=True)
         packed = (tmp_path / "corpus.jsonl.gz").read_bytes()
         (tmp_path / "corpus.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+        with pytest.raises(DataError, match=r"corpus\.jsonl\.gz is not a whole gzip"):
+            built(inputs.beir_source(tmp_path))
+        (tmp_path / "corpus.jsonl.gz").write_bytes(packed[:10] + b"\xff" + packed[11:])
         with pytest.raises(DataError, match=r"corpus\.jsonl\.gz is not a whole gzip"):
             built(inputs.beir_source(tmp_path))
         (tmp_path / "corpus.jsonl.gz").unlink()

@@ -143,6 +143,8 @@ BAD = {
     "no_answers": ({"id": "q1", "question": "?"}, r'no list "answers"'),
     "not_marked": ({"id": "q1", "question": "?", "answers": []}, r"not marked is_impossible"),
     "marked": (qa(is_impossible=True), r"has answers all the same"),
+    "half_question": (qa(question="\udc00?"), r"it has '.udc00', which is half of a character"),
+    "half_answer": (qa(text="The \ud800dog"), r"it has '.ud800', which is half of a character"),
 }
 
 
@@ -207,7 +209,11 @@ def test_bytes_that_are_no_text_are_named_by_line(build, tmp_path):
         build(path=path)
     torn = tmp_path / "torn.json.gz"
     torn.write_bytes(gzip.compress(b"{}")[:-4])
-    with pytest.raises(DataError, match="not a whole gzip file"):
+    with pytest.raises(DataError, match=r"torn\.json\.gz is not a whole gzip file"):
+        build(path=torn)
+    whole = gzip.compress(json.dumps({"data": many_articles(5)}).encode())
+    torn.write_bytes(whole[:10] + b"\xff" + whole[11:])
+    with pytest.raises(DataError, match=r"torn\.json\.gz is not a whole gzip file"):
         build(path=torn)
 
 

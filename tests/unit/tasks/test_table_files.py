@@ -11,15 +11,19 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.option_names import OptionNames
 from bertline.tasks.table_files import TableLayout, read_records
 
-PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig")
+OPTIONS = OptionNames(
+    format="source.format", encoding="source.encoding", quoting="source.quoting", extra_fields="source.extra_fields"
+)
+PLAIN = TableLayout(format="auto", header=True, quoting=True, encoding="utf-8-sig", options=OPTIONS)
 ROWS = [{"text": "a, b", "label": "x"}, {"text": "line\nbreak", "label": "y"}]
 
 
 def layout(**changes):
-    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig", **changes}
-    return TableLayout(**fields)
+    fields = {"format": "auto", "header": True, "quoting": True, "encoding": "utf-8-sig", "options": OPTIONS}
+    return TableLayout(**{**fields, **changes})
 
 
 @pytest.fixture
@@ -209,3 +213,46 @@ def test_lines_that_are_no_json_are_counted_where_that_is_configured(tmp_path):
 def test_a_torn_gzip_file_is_named(tmp_path):
     whole = gzip.compress(b"a,b\n" + b"1,2\n" * 5000)
     assert "not a whole gzip file" in damaged(tmp_path, "a.csv.gz", whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    "half", ['"\\ud800 x"', '["x", {"y": "\\udfff"}]', '{"\\uDBff": 1}'], ids=["text", "deep", "key"]
+)
+def test_half_a_character_is_named_with_its_line_or_counted(tmp_path, half):
+    content = ('{"text": "\\ud83d\\ude00"}\n{"text": "one", "more": ' + half + "}\n").encode()
+    assert "a.jsonl:2: it has '\\ud" in damaged(tmp_path, "a.jsonl", content)
+    bad_rows = BadRows("skip")
+    # A character that is written in two halves is a character.
+    assert values_of(tmp_path, "a.jsonl", content, bad_rows) == [["\U0001f600"]]
+    assert bad_rows.dropped == {"half_character": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "changes"),
+    [
+        ("a.tsv", b'a\tb\n"open\tx\nnext\ty\n', {}),
+        ("a.tsv", SWALLOWING, {}),
+        ("a.tsv", b"a\tb\n1\t2\t3\n", {}),
+        ("a.csv", b"a\n\xe9\n", {}),
+        ("a.dat", b"a\n", {}),
+    ],
+    ids=["open", "swallowing", "wide", "undecodable", "ending"],
+)
+def test_a_message_names_the_keys_of_its_caller_and_no_others(tmp_path, name, content, changes):
+    ours = OptionNames(format="my_format", encoding="my_encoding", quoting="my_quoting", extra_fields="my_extra")
+    assert "my_" in damaged(tmp_path, name, content, options=ours)
+    assert "source." not in damaged(tmp_path, name, content, options=ours)
+    assert "source." not in damaged(tmp_path, name, content, options=OptionNames())
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"separator": "::"}, "separator must be one character, found '::'"),
+        ({"max_fields": 2}, "max_fields must be at least 1 and is for files without quoting"),
+        ({"max_fields": 0, "quoting": False}, "max_fields must be at least 1"),
+    ],
+)
+def test_what_cannot_be_said_of_a_table_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        layout(**changes)

@@ -69,9 +69,23 @@ class TestSeveralLabels:
         }  # fmt: skip
 
     def test_rows_that_all_have_the_same_labels_are_refused(self, tmp_path, task, table_source, built):
-        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "b|a") for n in range(40)])
-        with pytest.raises(DataError, match="all .* train rows have the label 'b', 'a'"):
+        # In whatever order a row has them.
+        write_tsv(tmp_path / "rows.tsv", [(f"text {n}", "b|a" if n % 2 else "a|b") for n in range(40)])
+        with pytest.raises(DataError, match="all .* train rows have the label 'a', 'b'.*rows without it"):
             built(task(table_source(tmp_path / "rows.tsv", label_separator="|"), multi_label=True))
+
+    @pytest.mark.parametrize("labels", [None, ("spam",)])
+    def test_one_label_needs_rows_with_it_and_rows_without(self, tmp_path, task, table_source, built, labels):
+        config = task(table_source(tmp_path / "rows.jsonl"), multi_label=True, labels=labels, metric="micro_f1")
+        for with_it in (["spam"], []):
+            rows = [{"text": f"text {number}", "label": with_it} for number in range(40)]
+            (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            with pytest.raises(DataError, match=r"train rows have the label ('spam'|no label); .*rows without it"):
+                built(config)
+        rows = [{"text": f"text {number}", "label": ["spam"] * (number % 2)} for number in range(40)]
+        (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found = labels_of(built(config), "train")
+        assert {len(given) for given in found.values()} == {0, 1}
 
     def test_a_list_of_labels_without_multi_label_is_refused(self, tmp_path, task, table_source, built):
         (tmp_path / "rows.jsonl").write_text('{"text": "one", "label": ["a"]}\n')
@@ -151,6 +165,34 @@ class TestBadRowsOfClassification:
             built(task(table_source(tmp_path / "rows.jsonl", on_bad_row="skip", text_column="words")))
 
 
+@pytest.mark.parametrize("text", ["NaN", "[1]", '["one"]', '{"a": "b"}', "true", "false", '"\\ud800 x"'])
+def test_a_text_that_is_none_is_an_error_with_its_line_or_is_counted(tmp_path, task, table_source, built, text):
+    rows = [json.dumps({"text": text, "label": label}) for text, label in labelled(60)]
+    (tmp_path / "rows.jsonl").write_text("\n".join([rows[0], f'{{"text": {text}, "label": "a"}}', *rows[1:]]))
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: .*on_bad_row: skip"):
+        built(task(table_source(tmp_path / "rows.jsonl")))
+    manifest = read_task_manifest(built(task(table_source(tmp_path / "rows.jsonl", on_bad_row="skip"))))
+    assert manifest["dropped"] == {"half_character" if "ud800" in text else "wrong_type": 1}
+    assert sum(manifest["counts"].values()) == 60
+
+
+def test_a_number_in_a_column_of_texts_is_taken_as_it_is_written(tmp_path, task, table_source, built):
+    (tmp_path / "rows.jsonl").write_text(
+        "".join(json.dumps({"text": n, "label": "ab"[n % 2]}) + "\n" for n in range(60))
+    )
+    assert set(read_rows(built(task(table_source(tmp_path / "rows.jsonl"))), "train", TextRows).texts) <= {
+        str(n) for n in range(60)
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_few_rows_are_enough_for_three_splits_with_any_seed(tmp_path, task, table_source, built, seed):
+    write_tsv(tmp_path / "rows.tsv", labelled(20))
+    config = task(table_source(tmp_path / "rows.tsv"), split_seed=seed, dev_fraction=0.1, test_fraction=0.1)
+    counts = read_task_manifest(built(config))["counts"]
+    assert all(1 <= counts[split] <= 3 for split in ("dev", "test"))
+
+
 def test_skipped_rows_and_rare_labels_take_nothing_from_the_number_of_train_rows(tmp_path, task, table_source, built):
     rows = [(f"text {n}", "rare" if n == 7 else "unknown" if n % 2 else "ab"[n // 2 % 2]) for n in range(120)]
     write_tsv(tmp_path / "rows.tsv", rows)
@@ -219,7 +261,7 @@ def test_a_source_that_makes_no_sense_is_refused(table_source, changes, says):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"labels": ("a",)}, "two at least"),
+        ({"labels": ("a",)}, "2 at least"),
         ({"labels": ("a", "a")}, "each once"),
         ({"multi_label": True, "metric": "matthews"}, "macro_f1 or micro_f1"),
         ({"long_texts": "windows", "window_overlap": 16}, "below half of max_length"),

@@ -23,7 +23,7 @@ def task(tmp_path):
         files = {
             "kind": "conll", "path": str(tmp_path), "train_file": "train.conll", "dev_file": None, "test_file": None,
             "word_column": 0, "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error",
-            "encoding": "utf-8",
+            "types": None, "encoding": "utf-8", "on_bad_row": "error",
         }  # fmt: skip
         fields = {
             "kind": "token_classification", "source": ConllSourceConfig(**{**files, **(source or {})}),
@@ -73,11 +73,49 @@ def test_without_document_marks_equal_sentences_stay_together(built, task):
     assert all(words.values())
 
 
-def test_splits_with_files_of_their_own_are_left_as_they_are(built, task):
+FILES = {"dev_file": "dev.conll", "test_file": "test.conll"}
+
+
+def test_a_test_with_a_file_of_its_own_is_left_as_it_is(built, task):
     rows = "a\tB-PER\n\nb\tO\n\na\tB-PER\n"
-    found = built(task({"dev_file": "dev.conll", "test_file": "test.conll"}), train=rows, dev=rows, test=rows)
-    assert {split: len(rows) for split, rows in found.splits.items()} == {"train": 3, "dev": 3, "test": 3}
+    found = built(task(FILES), train="c\tB-PER\n", dev="d\tO\n", test=rows)
     assert found.splits["test"].ids == ["test.conll:1", "test.conll:3", "test.conll:5"]
+
+
+def test_sentences_of_a_split_closer_to_the_test_are_left_out_and_counted(built, task):
+    test, dev = "Ada\tB-PER\nruns\tO\n", "ADA\tO\nRuns\tO\n\nBob\tB-PER\n"
+    train = "ada\tB-PER\nruns\tO\n\nBob\tO\n\nBob\tB-PER\nruns\tO\n\nBob\tB-PER\nruns\tO\n"
+    found = built(task(FILES), train=train, dev=dev, test=test)
+    assert {split: sorted(rows.ids) for split, rows in found.splits.items()} == {
+        "train": ["train.conll:6", "train.conll:9"], "dev": ["dev.conll:4"], "test": ["test.conll:1"]
+    }  # fmt: skip
+    assert found.dropped["train_sentence_also_in_dev_or_test"] == 2
+    assert found.dropped["dev_sentence_also_in_test"] == 1
+
+
+def test_the_order_of_splits_is_that_of_all_kinds(built, task):
+    assert list(built(task(), train=documents(20)).splits) == ["train", "dev", "test"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_few_sentences_are_enough_for_three_splits_with_any_seed(built, task, seed):
+    rows = "".join(f"w{n}\tB-PER\nruns\tO\n\n" for n in range(20))
+    splits = built(task(split_seed=seed, dev_fraction=0.1, test_fraction=0.1), train=rows).splits
+    assert all(1 <= len(splits[split]) <= 3 for split in ("dev", "test"))
+
+
+def test_bad_sentences_are_left_out_and_counted_with_what_was_repaired(built, task):
+    rows = "a\tB-PER\n\nb\tO\tO\n\nc\tI-PER\n"
+    source = {**FILES, "on_bad_row": "skip", "on_broken_tags": "repair"}
+    found = built(task(source), train=rows, dev="d\tO\n", test="e\tO\n\nf\tx\n")
+    assert sorted(found.splits["train"].ids) == ["train.conll:1", "train.conll:5"]
+    assert +found.dropped == {"too_many_columns": 1, "unknown_tag": 1, "broken_tag_repaired": 1}
+
+
+def test_listed_types_are_the_labels(built, task):
+    files = {**FILES, "types": ("PER", "LOC")}
+    found = built(task(files), train="a\tB-PER\n", dev="b\tO\n", test="c\tO\n")
+    assert found.labels == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
 def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginning(built, task):
@@ -94,7 +132,7 @@ def test_train_is_in_a_random_order_of_the_seed_and_a_smaller_one_is_its_beginni
 
 def test_labels_are_those_of_all_splits_and_what_train_lacks_is_warned_of(built, task, capsys):
     files = {"dev_file": "dev.conll", "test_file": "test.conll"}
-    found = built(task(files), train="a\tB-PER\n", dev="a\tB-PER\n", test="a\tB-ORG\nb\tI-ORG\n")
+    found = built(task(files), train="a\tB-PER\n", dev="b\tB-PER\n", test="a\tB-ORG\nb\tI-ORG\n")
     assert found.labels == ("O", "B-ORG", "I-ORG", "B-PER", "I-PER")
     assert "test has entities of 'ORG', train has none" in capsys.readouterr().err
     assert found.more["entities_by_split"] == {"train": {"PER": 1}, "dev": {"PER": 1}, "test": {"ORG": 1}}
@@ -103,7 +141,7 @@ def test_labels_are_those_of_all_splits_and_what_train_lacks_is_warned_of(built,
 
 def test_a_train_without_entities_is_refused(built, task):
     with pytest.raises(DataError, match=r"tasks\.names: all words of the 1 train rows are tagged O"):
-        built(task({"dev_file": "dev.conll", "test_file": "dev.conll"}), train="a\tO\n", dev="a\tB-PER\n")
+        built(task({"dev_file": "dev.conll", "test_file": "dev.conll"}), train="a\tO\n", dev="b\tB-PER\n")
 
 
 def test_the_task_is_stored_and_read_as_it_was(tmp_path, built, task, python_docs):

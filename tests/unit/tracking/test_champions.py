@@ -50,12 +50,25 @@ def test_the_title_goes_to_who_beats_the_champion_on_the_same_data(
     assert aliases(config) == {"current": "3", "champion": "3"}
     assert "beats the champion by 0.0100" in capsys.readouterr().out
 
-    other_data = dataclasses.replace(FIRST, score=0.5, data_hash="d2")
-    assert register(config, folder, other_data, content="d") == "4"
-    assert aliases(config) == {"current": "4", "champion": "4"}
-    assert "the task's data changed" in capsys.readouterr().out
-    tags = MlflowClient(config.uri).get_model_version(model_name(config), "4").tags
-    assert {"data_hash": "d2", "metric": "accuracy", "score": "0.5", "std": "0.01", "a": "b"}.items() <= tags.items()
+
+def test_on_other_data_the_title_stays_until_somebody_moves_it(
+    config: TrackingConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "model"
+    register(config, folder, FIRST, content="a")
+    other_data = dataclasses.replace(FIRST, score=0.99, data_hash="d2")
+    assert register(config, folder, other_data, content="b") == "2"
+    assert aliases(config) == {"current": "2", "champion": "1"}
+    said = capsys.readouterr().out
+    assert "the task's data changed" in said
+    assert "set_registered_model_alias" in said
+    client = MlflowClient(config.uri)
+    tags = client.get_model_version(model_name(config), "2").tags
+    assert {"data_hash": "d2", "metric": "accuracy", "score": "0.99", "std": "0.01", "a": "b"}.items() <= tags.items()
+
+    client.delete_registered_model_alias(model_name(config), "champion")
+    assert register(config, folder, other_data, content="b") == "2"
+    assert aliases(config) == {"current": "2", "champion": "2"}
 
 
 def test_the_same_model_with_another_card_is_the_same_version_and_stays_champion(
@@ -82,8 +95,18 @@ def test_the_champion_keeps_the_title_against_its_equal_and_against_nan(score: f
     assert not verdict.wins
 
 
-@pytest.mark.parametrize("tags", [{}, {"score": "high", "std": "0"}, {**FIRST.tags(), "metric": "macro_f1"}])
-def test_a_champion_that_cannot_be_compared_with_gives_way(tags: dict[str, str]) -> None:
-    verdict = challenged(dataclasses.replace(FIRST, score=0.1), tags)
-    assert verdict.wins
-    assert "the one before" in verdict.reason
+@pytest.mark.parametrize(
+    ("tags", "why"),
+    [
+        ({}, "no score of the champion is known"),
+        ({"data_hash": "d2"}, "other rows"),
+        ({"metric": "macro_f1"}, "scored by macro_f1, this version by accuracy"),
+        ({"score": "high"}, "no score of the champion is known"),
+        ({"score": "nan"}, "no score of the champion is known"),
+    ],
+)
+def test_a_champion_that_cannot_be_compared_with_keeps_the_title(tags: dict[str, str], why: str) -> None:
+    verdict = challenged(dataclasses.replace(FIRST, score=1.0), {**FIRST.tags(), **tags} if tags else {})
+    assert not verdict.wins
+    assert why in verdict.reason
+    assert "alias 'champion' stays" in verdict.reason

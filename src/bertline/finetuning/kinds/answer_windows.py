@@ -52,6 +52,8 @@ class EncodedQuestions:
     """[W, 2]: positions of the answer's first and last token; 0, [CLS], where the window does not hold all of it."""
     lengths: NDArray[np.int64]
     """[W] tokens of each sequence."""
+    cut: NDArray[np.bool_]
+    """[N] whether a question was longer than that."""
     special_ids: tuple[int, int, int]
     """Of [CLS], [SEP] and [PAD]."""
 
@@ -95,7 +97,8 @@ class EncodedQuestions:
 def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionAnsweringTaskConfig) -> EncodedQuestions:
     """Cut contexts into as many windows as they need, which share `window_overlap` tokens (`run_squad.py`)."""
     contexts, context_of = _contexts(rows.contexts, tokenizer)
-    questions = [ids[: config.max_question_length] for ids in tokenizer.encode_literally(rows.questions)]
+    whole = tokenizer.encode_literally(rows.questions)
+    questions = [ids[: config.max_question_length] for ids in whole]
     windows: list[NDArray[np.int64]] = []
     labels: list[NDArray[np.int64]] = []
     for row, question in enumerate(questions):
@@ -115,6 +118,7 @@ def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionA
         windows=all_windows,
         labels=np.concatenate(labels) if labels else np.zeros((0, 2), dtype=np.int64),
         lengths=question_lengths + 3 + all_windows[:, 1] - all_windows[:, 0],
+        cut=np.array([len(ids) > config.max_question_length for ids in whole], dtype=np.bool_),
         special_ids=(tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id),
     )
 

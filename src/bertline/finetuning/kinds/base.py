@@ -113,6 +113,14 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         """Tokens of each sequence, for choosing how attention is computed and for counting tokens."""
 
     @abstractmethod
+    def num_cut(self, encoded: Encoded) -> int:
+        """How many rows lost tokens because they are longer than the model reads; what windows hold is not lost."""
+
+    def num_cut_documents(self, encoded: Encoded) -> int | None:
+        """The same of the collection that the rows are searched in; None where there is none."""
+        return None
+
+    @abstractmethod
     def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
         """Batches of like length, in an order that is a function of the seed and the number of the epoch."""
 
@@ -120,9 +128,14 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """The mean loss of a batch, which is on the model's device."""
 
-    def label_counts(self, rows: Rows) -> NDArray[np.int64] | None:
-        """How often each label stands in the rows, for `class_weights`; None where that means nothing."""
-        return None
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """Options of the loss that mean nothing for this use, each with the reason: to set one is an error."""
+        return {"class_weights": "it has no classes to weigh"}
+
+    def label_counts(self, rows: Rows) -> NDArray[np.int64]:
+        """How often each label stands in the rows, for `class_weights`, unless that is among `unused_options`."""
+        raise NotImplementedError
 
     def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:
         """Training data after whatever needs the untrained model, such as mining hard negatives."""

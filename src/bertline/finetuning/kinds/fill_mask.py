@@ -133,6 +133,9 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     def lengths(self, encoded: EncodedPassages) -> NDArray[np.int64]:
         return encoded.sequences.lengths
 
+    def num_cut(self, encoded: EncodedPassages) -> int:
+        return int(encoded.sequences.cut.sum())
+
     def training_batches(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> Batches:
         return _MaskedBatches(encoded, batch_size=batch_size, seed=seed)
 

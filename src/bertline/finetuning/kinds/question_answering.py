@@ -81,6 +81,10 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     def lengths(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
         return encoded.lengths
 
+    def num_cut(self, encoded: EncodedQuestions) -> int:
+        """Questions; contexts are read in windows."""
+        return int(encoded.cut.sum())
+
     def training_batches(self, encoded: EncodedQuestions, *, batch_size: int, seed: int) -> Batches:
         trained = np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
 
@@ -131,9 +135,11 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
         """[N, 3]: F1, exact match, and whether the question has an answer."""
-        scores = _pairs_of_scores(given_answers(predictions, calibration), rows.answers)
-        has_answer = [[float(bool(answers))] for answers in rows.answers]
-        return np.concatenate([np.array(scores).reshape(-1, 2), np.array(has_answer).reshape(-1, 1)], axis=1)
+        scores = np.array(_pairs_of_scores(predictions.texts, rows.answers)).reshape(-1, 2)
+        has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_).reshape(-1, 1)
+        # As the official script has it: right where there is no answer, and nowhere else, whatever an empty text is.
+        scores = np.where(_withheld(predictions, calibration)[:, None], ~has_answer, scores)
+        return np.concatenate([scores, has_answer], axis=1)
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         has_answer = statistics[:, 2] == 1
@@ -172,11 +178,13 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
 def given_answers(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> list[str]:
     """The texts that are given as answers, empty for "no answer"; without a threshold there is always one."""
-    threshold = calibration.get(NO_ANSWER_THRESHOLD)
-    if threshold is None:
-        return predictions.texts
-    margins = predictions.null_scores - predictions.scores
-    return ["" if margin > threshold else text for text, margin in zip(predictions.texts, margins, strict=True)]
+    withheld = _withheld(predictions, calibration)
+    return ["" if nothing else text for text, nothing in zip(predictions.texts, withheld, strict=True)]
+
+
+def _withheld(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> NDArray[np.bool_]:
+    """[N] whether the null score is too far above the answer's for it to be given."""
+    return predictions.null_scores - predictions.scores > calibration.get(NO_ANSWER_THRESHOLD, np.inf)
 
 
 def best_spans(

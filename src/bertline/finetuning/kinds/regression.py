@@ -53,6 +53,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     rows_class = NumberRows
     config: RegressionTaskConfig
 
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`."""
+        return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
+
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         """See `TaskKind.new_model`."""
         if self.config.head == "cosine":
@@ -99,6 +104,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """See `TaskKind.lengths`."""
         return encoded.sequences.lengths
 
+    def num_cut(self, encoded: EncodedNumbers) -> int:
+        """See `TaskKind.num_cut`."""
+        texts_of_a_row = np.split(encoded.sequences.cut, 2 if self.config.head == "cosine" else 1)
+        return int(np.any(texts_of_a_row, axis=0).sum())
+
     def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Batches:
         """Batches of rows; for the cosine head, first and second texts of a batch stand one after the other."""
         num_rows = len(encoded.targets)
@@ -111,7 +121,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Mean squared error on the scale from 0 to 1; there are no labels to smooth or to weigh."""
+        """Mean squared error on the scale from 0 to 1."""
         outputs = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]).float()
         if self.config.head == "cosine":
             first, second = outputs.chunk(2)

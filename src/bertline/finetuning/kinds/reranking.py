@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_batches
+from bertline.finetuning.encoding import LengthSortedBatches, Sequences, any_of, encode_texts, scoring_batches
 from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.modeling.attention import AttentionKind
@@ -121,6 +121,10 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def lengths(self, encoded: EncodedCandidates) -> NDArray[np.int64]:
         """See `TaskKind.lengths`: of pairs of query and candidate."""
         return encoded.sequences.lengths
+
+    def num_cut(self, encoded: EncodedCandidates) -> int:
+        """See `TaskKind.num_cut`: queries with a candidate that was cut beside them."""
+        return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
     def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Batches:
         """See `TaskKind.training_batches`: a pair of query and candidate counts as a row."""

@@ -159,6 +159,14 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         ]
         return replace(encoded, hard_negatives=mined)
 
+    def num_cut(self, encoded: EncodedSearch) -> int:
+        """See `TaskKind.num_cut`: queries."""
+        return int(encoded.queries.cut.sum())
+
+    def num_cut_documents(self, encoded: EncodedSearch) -> int:
+        """See `TaskKind.num_cut_documents`."""
+        return int(encoded.documents.cut.sum())
+
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
         """See `TaskKind.training_batches`: a pair of query and relevant document counts as a row."""
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives

@@ -47,6 +47,8 @@ class EncodedSummaries:
     """[W] whether the group is the first of its document; training reads no others."""
     num_sentences: NDArray[np.int64]
     """[documents]."""
+    cut: NDArray[np.bool_]
+    """[documents], whether a sentence was longer than the model reads."""
 
 
 class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.float64]]]):
@@ -57,6 +59,11 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
     """
 
     rows_class = SummaryRows
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`: none."""
+        return {}
 
     def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
         return load_with_head(
@@ -78,6 +85,10 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
 
     def lengths(self, encoded: EncodedSummaries) -> NDArray[np.int64]:
         return encoded.sequences.lengths
+
+    def num_cut(self, encoded: EncodedSummaries) -> int:
+        """Documents with a sentence that was cut."""
+        return int(encoded.cut.sum())
 
     def training_batches(self, encoded: EncodedSummaries, *, batch_size: int, seed: int) -> Batches:
         firsts = np.flatnonzero(encoded.is_first)
@@ -164,10 +175,13 @@ def encode_documents(rows: SummaryRows, tokenizer: Tokenizer, *, max_length: int
     groups: list[list[list[int]]] = []
     labels: list[list[int]] = []
     is_first: list[bool] = []
+    cut = np.zeros(len(rows), dtype=np.bool_)
     for row, sentences in enumerate(rows.sentences):
         room = 0
         for place in range(len(sentences)):
-            sentence = [tokenizer.cls_id, *next(ids)[: max_length - 2], tokenizer.sep_id]
+            whole = next(ids)
+            cut[row] |= len(whole) > max_length - 2
+            sentence = [tokenizer.cls_id, *whole[: max_length - 2], tokenizer.sep_id]
             if place == 0 or len(sentence) > room:
                 groups.append([])
                 labels.append([])
@@ -185,6 +199,7 @@ def encode_documents(rows: SummaryRows, tokenizer: Tokenizer, *, max_length: int
         labels=at_cls,
         is_first=np.array(is_first, dtype=np.bool_),
         num_sentences=np.array([len(sentences) for sentences in rows.sentences], dtype=np.int64),
+        cut=cut,
     )
 
 
@@ -196,7 +211,8 @@ def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequ
         input_ids[number, : lengths[number]] = [each for sentence in group for each in sentence]
         turns = np.arange(len(group)) % 2
         token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
-    return Sequences(input_ids, token_type_ids, lengths)
+    # What is cut is known of documents (`EncodedSummaries.cut`).
+    return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
 
 
 def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:

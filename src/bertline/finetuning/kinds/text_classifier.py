@@ -58,6 +58,11 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
 
     config: ClassificationTaskConfig
 
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`: none."""
+        return {}
+
     def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
         """See `TaskKind.new_model`."""
         return load_classifier(
@@ -94,6 +99,10 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
     def lengths(self, encoded: EncodedTexts) -> NDArray[np.int64]:
         """See `TaskKind.lengths`."""
         return encoded.sequences.lengths
+
+    def num_cut(self, encoded: EncodedTexts) -> int:
+        """See `TaskKind.num_cut`."""
+        return int(encoded.windows.cut.sum())
 
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
         """Batches of windows: `labels` are those of their rows, `weights` [B] have a mean of 1 over all windows."""

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
 from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words
-from bertline.foundation.errors import ConfigError
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
 from bertline.modeling.heads import BertForTokenClassification
@@ -53,6 +52,14 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     def types(self) -> tuple[str, ...]:
         """Types of entities, as the columns of the statistics have them."""
         return types_of(self.labels)
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`."""
+        if self.config.head == "softmax":
+            return {}
+        reason = "a CRF scores whole label sequences (head: softmax heeds it)"
+        return dict.fromkeys(("class_weights", "label_smoothing"), reason)
 
     # ---- the model
 
@@ -102,6 +109,9 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     def lengths(self, encoded: EncodedWords) -> NDArray[np.int64]:
         return encoded.sequences.lengths
 
+    def num_cut(self, encoded: EncodedWords) -> int:
+        return 0  # windows hold every word
+
     def training_batches(self, encoded: EncodedWords, *, batch_size: int, seed: int) -> Batches:
         # A window without the beginning of a word has nothing to learn from.
         learnt = np.flatnonzero(encoded.num_words > 0)
@@ -123,11 +133,6 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
                 weight=options.class_weights,
                 label_smoothing=options.label_smoothing,
                 ignore_index=NO_LABEL,
-            )
-        if options.class_weights is not None or options.label_smoothing:
-            raise ConfigError(
-                "A CRF scores whole label sequences: class_weights and label_smoothing have no meaning for it. Set "
-                "fine_tuning.class_weights: none and label_smoothing: 0.0 for this task, or head: softmax."
             )
         return -model.crf.log_likelihood(logits, labels.clamp(min=0), batch["num_words"]).mean()
 

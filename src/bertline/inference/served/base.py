@@ -23,24 +23,26 @@ _MAX_TOKENS_OF_A_CHARACTER = 3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileColumns:
-    """Which columns of an input file are read; a task reads those of its kind. `.txt` files have only `text`."""
+    """Which columns of an input file are read; a task reads those of its kind. `.txt` files have only `text`.
 
-    text: str = "text"
-    text_pair: str | None = None
+    A column has a name, or, where the file has no header, a number from 0.
+    """
+
+    text: str | int = "text"
+    text_pair: str | int | None = None
     """The second text, for a task of pairs."""
-    question: str = "question"
-    context: str = "context"
-    query: str = "query"
-    candidates: str = "candidates"
+    question: str | int = "question"
+    context: str | int = "context"
+    query: str | int = "query"
+    candidates: str | int = "candidates"
     """A list of texts (in CSV: as JSON)."""
-    encoding: str = "utf-8"
 
 
 @dataclass(frozen=True, slots=True)
 class InputColumn:
     """A column that a task reads."""
 
-    name: str
+    name: str | int
     holds: str
     """`text`, `texts` (a list) or `text or texts`."""
     may_be_empty: bool = True

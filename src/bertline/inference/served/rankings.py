@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.retrieval import Retrieval
+from bertline.finetuning.kinds.retrieval import DEPTH, Retrieval
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import DataError
 from bertline.inference.served.base import (
@@ -20,6 +20,7 @@ from bertline.inference.served.base import (
     require_texts,
     row_ids,
 )
+from bertline.tasks.metrics.ranking import trec_order
 from bertline.tasks.stored_rows import CandidateRows, Documents
 
 
@@ -101,14 +102,9 @@ class ServedRetrieval(ServedTask):
     def predict(  # type: ignore[override]
         self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
     ) -> list[list[Hit]]:
-        """The best documents for each query, the best first."""
-        return hits(*self.found(queries, VectorIndex.of(self.document_vectors(documents)), top_k))
-
-    def found(
-        self, queries: Sequence[str], index: VectorIndex, top_k: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Numbers and scores of the best documents of an index, [n, top_k]."""
-        return index.search(self.query_vectors(queries), top_k)
+        """The best documents for each query, the best first; their ids are their numbers."""
+        index = VectorIndex.of(self.document_vectors(documents))
+        return best_hits(index, self.query_vectors(queries), row_ids(len(index)), top_k)
 
     def query_vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
         """[n, H], as they are compared: of length 1 where similarity is the cosine."""
@@ -126,6 +122,11 @@ class ServedRetrieval(ServedTask):
             raise DataError("documents is empty; give at least one to search in.")
         encoded = self.kind.encode_documents(Documents(row_ids(len(texts)), [""] * len(texts), texts), self.tokenizer)
         return self.kind.vectors(self.model, encoded, self.machine)
+
+    def num_documents_cut(self, documents: Sequence[str]) -> int:
+        """How many documents have more tokens than the model reads of one."""
+        prefixed = [self.kind.config.document_prefix + text for text in documents]
+        return self.num_cut(prefixed, None, self.kind.config.max_length)
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [InputColumn(columns.query, "text")]
@@ -153,7 +154,7 @@ class SearchedDocuments(ServedTask):
 
     def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
         """The best documents for each query."""
-        return hits(*self._served.found(queries, self._index, self._top_k))
+        return best_hits(self._index, self._served.query_vectors(queries), self._ids, self._top_k)
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return self._served.file_inputs(columns)
@@ -170,9 +171,20 @@ class SearchedDocuments(ServedTask):
         return rows, self.num_cut(prefixed, None, self.kind.config.query_max_length)
 
 
-def hits(numbers: NDArray[np.int64], scores: NDArray[np.float32]) -> list[list[Hit]]:
-    """Arrays [n, k] of numbers and scores as hits."""
-    return [
-        [Hit(int(number), float(score)) for number, score in zip(*row, strict=True)]
-        for row in zip(numbers, scores, strict=True)
-    ]
+def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[str], top_k: int) -> list[list[Hit]]:
+    """The best documents of an index for each query, the best first; of equal scores as evaluation ranks them.
+
+    As many are looked up as evaluation ranks: an index that is asked for fewer leaves out any of those that are equally
+    good.
+
+    Args:
+        index: Of the documents' vectors.
+        queries: [Q, H].
+        ids: Of the documents; of equal scores the one whose id is greater as a text comes first (`trec_order`).
+        top_k: How many.
+    """
+    found = []
+    for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):
+        order = trec_order([ids[number] for number in numbers], scores)[:top_k]
+        found.append([Hit(int(numbers[place]), float(scores[place])) for place in order])
+    return found

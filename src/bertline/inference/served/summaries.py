@@ -69,4 +69,8 @@ class ServedSummarisation(ServedTask):
         return pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])
 
     def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
-        return [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(inputs[0])], 0
+        """Long documents are read in groups of sentences; what can lose tokens is a single long sentence."""
+        documents = [self._sentences(value, index) for index, value in enumerate(inputs[0])]
+        rows = [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(documents)]
+        cut = sum(self.num_cut(sentences, None, self.kind.config.max_length) > 0 for sentences in documents)
+        return rows, cut

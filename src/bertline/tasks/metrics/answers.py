@@ -70,9 +70,10 @@ def best_no_answer_threshold(
         number below all of them.
 
     Notes:
-        The official script's search, with two of its slips mended: it can count on answering some of the questions with
-        equal no-answer scores and not the others, and where never answering is best it gives 0, which is right for
-        probabilities only.
+        The official script's search, with three of its slips mended: it can count on answering some of the questions
+        with equal no-answer scores and not the others; where never answering is best it gives 0, which is right for
+        probabilities only; and where there is no answer it takes one of which normalising leaves nothing for wrong,
+        though it scores it as right.
 
     Example:
         >>> best_no_answer_threshold(np.array([1.0, 0.0]), np.array([True, False]), np.array([-2.0, 3.0]))

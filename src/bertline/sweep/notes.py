@@ -1,0 +1,74 @@
+"""What a reader of the result should know, in sentences: known before any work, or found out by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
+from bertline.sweep.job import Arm, PlannedSweep
+from bertline.sweep.repetitions import DOCUMENTS, Repetition
+from bertline.sweep.space import space_of
+from bertline.sweep.trials import workers_matter
+
+_WORDS: dict[Arm, str] = {
+    "encoder": "the encoder",
+    "random_weights": "the encoder from random weights",
+    "reference_encoder": "the reference encoder",
+}
+
+
+def notes_before(plan: PlannedSweep) -> list[str]:
+    """What the configuration means for the result."""
+    sweep, task = plan.job.sweep, plan.job.task
+    sentences = []
+    if not space_of(sweep, task):
+        sentences.append("Nothing was tuned: there is one configuration.")
+    elif workers_matter(sweep):
+        sentences.append(
+            "Trials were proposed or stopped in view of those that had ended before, so another number of workers may "
+            "find another configuration."
+        )
+    if plan.starts["encoder"].weights == "pretrained" and plan.fine_tuning.num_epochs == 0:
+        sentences.append("The encoder is scored as it is; nothing is random, so there is one run and no spread.")
+    elif sweep.num_seeds == 1:
+        sentences.append("One seed was run, so the spread over seeds is not known.")
+    return sentences + _lowered_lengths(plan)
+
+
+def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
+    """What the runs showed: arms without a result, and rows that were cut."""
+    left_out = [
+        f"Every run of {_WORDS[arm]} diverged or failed, so it is left out." for arm in plan.arms if arm not in winners
+    ]
+    return left_out + _cut_rows(plan, winners)
+
+
+def _lowered_lengths(plan: PlannedSweep) -> list[str]:
+    asked, sentences = plan.job.task, []
+    for arm, start in plan.starts.items():
+        if arm == "random_weights":
+            continue  # the same positions as the encoder's
+        found = kind_of(plan.job, start).config
+        lowered = [name for name in LENGTHS if getattr(found, name, None) != getattr(asked, name, None)]
+        for name in lowered:
+            said = f"For {_WORDS[arm]} {name} is {getattr(found, name)} and not {getattr(asked, name)}"
+            sentences.append(f"{said}: it has positions for no more tokens.")
+    return sentences
+
+
+def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
+    sizes = split_sizes(plan.job)
+    arms_of: dict[str, list[str]] = {}
+    for arm, seeds in winners.items():
+        listed = []
+        counts = seeds[0].cut_rows(plan.job)
+        for name in ("train", "dev", *test_splits(plan.job), DOCUMENTS):
+            count = counts.get(name, 0)
+            words = name.replace("_", " ")
+            if count:
+                listed.append(
+                    f"{count:,} {words}" if name == DOCUMENTS else f"{count:,} of {sizes[name]:,} {words} rows"
+                )
+        if listed:
+            arms_of.setdefault(", ".join(listed), []).append(_WORDS[arm])
+    return [f"Longer than {' and '.join(arms)} can read, and so cut: {listed}." for listed, arms in arms_of.items()]

@@ -1,0 +1,26 @@
+"""What a process of a sweep works with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from bertline.sweep.bench import Bench
+from bertline.sweep.job import planned
+
+
+@pytest.fixture
+def bench(inputs, input_folder, tmp_path):
+    before = torch.get_num_threads()
+    yield lambda **runtime: Bench(
+        planned(inputs.sweep_job(input_folder, tmp_path / "run", runtime=inputs.runtime(**runtime)))
+    )
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, 1), (2, 2)])
+@pytest.mark.parametrize("workers", [1, 2, 8])
+def test_threads_of_a_worker_do_not_depend_on_how_many_workers_there_are(bench, workers, asked, found):
+    torch.set_num_threads(3)
+    assert bench(sweep_workers=workers, num_threads=asked).runtime.num_threads == found
+    assert torch.get_num_threads() == found

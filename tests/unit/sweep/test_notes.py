@@ -1,0 +1,79 @@
+"""What stands beside a result: rows that were cut, and lengths that an encoder cannot read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import finished_tasks
+import tiny
+from bertline.foundation.manifests import write_manifest
+from bertline.sweep.job import planned
+from bertline.sweep.notes import notes_before
+from bertline.sweep.run import run_sweep
+from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
+
+
+def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):
+    # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special pieces.
+    reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(
+            num_trials=1,
+            num_seeds=1,
+            random_weights_baseline="never",
+            reference_encoder=str(reference),
+            fine_tuning=inputs.fine_tuning(num_epochs=1),
+        ),
+        task=inputs.task(label_efficiency_rows=()),
+    )
+    run_sweep(job, in_process=True)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    assert result["arms"]["encoder"]["cut_rows"] == {"train": 0, "dev": 0, "test": 0}
+    expected = {}
+    for seed, (split, num_rows) in enumerate(inputs.NUM_ROWS.items()):
+        texts = inputs.learnable_rows(num_rows, seed=seed).texts[: result["rows"][split]]
+        expected[split] = sum(len(text.split()) > 6 for text in texts)
+    assert result["arms"]["reference_encoder"]["cut_rows"] == expected
+    assert min(expected.values()) > 0
+    counts = ", ".join(f"{expected[split]} of {result['rows'][split]} {split} rows" for split in expected)
+    said = capsys.readouterr().out
+    for sentence in (
+        "For the reference encoder max_length is 8 and not 16: it has positions for no more tokens.",
+        f"Longer than the reference encoder can read, and so cut: {counts}.",
+    ):
+        assert sentence in result["note"]
+        assert f"halves: {sentence}\n" in said
+    assert str(tmp_path) not in result["note"]
+
+
+def test_nothing_is_said_where_nothing_is_cut(inputs, input_folder, tmp_path):
+    assert notes_before(planned(inputs.sweep_job(input_folder, tmp_path / "run"))) == []
+
+
+@pytest.mark.parametrize("positions", [24, 16])
+def test_of_a_search_the_documents_are_counted_too(inputs, tmp_path, positions):
+    config, _, rows, _ = finished_tasks.KINDS["retrieval"]()
+    task = tmp_path / "task"
+    task.mkdir()
+    for split in ("train", "dev", "test"):
+        write_rows(task, split, rows)
+    write_rows(task, COLLECTION, finished_tasks.collection())
+    counts = dict.fromkeys(("train", "dev", "test"), len(rows))
+    write_manifest(task, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
+    tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.PIECES, max_position_embeddings=positions // 2)
+    job = inputs.sweep_job(
+        tmp_path,
+        tmp_path / "run",
+        task=config,
+        sweep=inputs.sweep(space={}, num_seeds=1, random_weights_baseline="never"),
+    )
+    run_sweep(job, in_process=True)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    cut = result["arms"]["encoder"]["cut_rows"]
+    assert cut.keys() == {"train", "dev", "test", "documents"}
+    assert (f"{cut['documents']} documents" in result["note"]) == (cut["documents"] > 0)
+    assert ("query_max_length is 8 and not 12" in result["note"]) == (positions == 16)

@@ -1,0 +1,117 @@
+"""The best configurations over seeds: in which order they are worked through, and which of them wins."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import sweep_pieces
+from bertline.finetuning.progress import DivergedError
+from bertline.foundation.errors import MachineError
+from bertline.foundation.files import write_json
+from bertline.foundation.seeds import seed_for
+from bertline.sweep import repetitions, trials
+from bertline.sweep.job import planned
+from bertline.sweep.repetitions import Repetition, diverged_beside, winners
+from bertline.sweep.run import run_sweep
+from bertline.sweep.workers import Work
+
+
+@pytest.fixture
+def plan(inputs, input_folder, tmp_path):
+    return lambda **changes: planned(inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(**changes)))
+
+
+def test_a_lost_piece_is_tried_again_after_the_others_and_not_for_ever(plan):
+    first, second = (Work(sweep_pieces.say_who, name) for name in ("first", "second"))
+    pieces = repetitions._Pieces(plan(max_retries=1), [first, second])
+    taken = pieces.take()
+    pieces.lost(taken)
+    assert [pieces.take(), pieces.take(), pieces.take()] == [second, first, None]
+    with pytest.raises(MachineError, match="took its process with it 2 times"):
+        pieces.lost(first)
+
+
+def repeated(plan, **dev):
+    """Repetitions of each arm with these dev scores, a list for each configuration; None: the seed diverged."""
+    made = []
+    for arm, configurations in dev.items():
+        for candidate, scores in enumerate(configurations):
+            for seed, score in enumerate(scores):
+                one = Repetition(arm, {"learning_rate": candidate}, "seed", len(made), candidate, seed, None)
+                outcome = {"diverged": True} if score is None else {"diverged": False, "dev": {"accuracy": score}}
+                write_json(one.folder(plan.job) / "outcome.json", outcome)
+                made.append(one)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("configurations", "winner", "seeds", "num_diverged"),
+    [
+        ([[0.5, 0.5], [0.7, 0.6]], 1, [0, 1], 0),
+        ([[0.6, 0.6], [0.6, 0.6]], 0, [0, 1], 0),
+        ([[0.9, None], [0.5, 0.4]], 1, [0, 1], 0),  # fewer diverged seeds count for more than the mean
+        ([[None, 0.5], [0.8, None]], 1, [0], 1),
+        ([[None, None], [None, 0.1]], 1, [1], 1),
+    ],
+)
+def test_the_winner_has_the_fewest_diverged_seeds_and_then_the_best_mean(
+    plan, configurations, winner, seeds, num_diverged
+):
+    plan = plan(random_weights_baseline="never")
+    made = repeated(plan, encoder=configurations)
+    chosen = winners(plan, made)["encoder"]
+    assert {one.candidate for one in chosen} == {winner}
+    assert [one.seed for one in chosen] == seeds
+    assert diverged_beside(plan.job, chosen, made) == num_diverged
+
+
+def test_an_arm_that_always_diverges_has_no_winner_and_without_the_encoder_s_there_is_no_result(plan):
+    plan = plan(random_weights_baseline="always")
+    assert set(winners(plan, repeated(plan, encoder=[[0.5]], random_weights=[[None], [None]]))) == {"encoder"}
+    with pytest.raises(MachineError, match="the encoder diverged with every seed"):
+        winners(plan, repeated(plan, encoder=[[None, None]], random_weights=[[0.5]]))
+
+
+def diverging(function, diverges):
+    def run(job, **options):
+        if diverges(job):
+            raise DivergedError("the loss of step 3 is nan")
+        return function(job, **options)
+
+    return run
+
+
+@pytest.mark.parametrize("trials_diverge_too", [False, True])
+def test_a_sweep_outlives_a_diverged_seed_and_an_arm_that_always_diverges(
+    inputs, input_folder, tmp_path, monkeypatch, capsys, trials_diverge_too
+):
+    job = inputs.sweep_job(
+        input_folder,
+        tmp_path / "run",
+        sweep=inputs.sweep(num_trials=1, num_seeds=3, fine_tuning=inputs.fine_tuning(num_epochs=6)),
+        task=inputs.task(label_efficiency_rows=(32,)),
+    )
+    unlucky = seed_for(job.sweep.seed, "repetition", 1)
+    train = repetitions.fine_tune
+    random_or_unlucky = diverging(train, lambda run: run.encoder == "random" or run.seed == unlucky)
+    monkeypatch.setattr(repetitions, "fine_tune", random_or_unlucky)
+    if trials_diverge_too:
+        monkeypatch.setattr(trials, "fine_tune", diverging(train, lambda run: run.encoder == "random"))
+    figures = run_sweep(job, in_process=True)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    arm = result["arms"]["encoder"]
+    assert set(result["arms"]) == {"encoder"}
+    assert [seed["seed"] for seed in arm["seeds"]] == [0, 2]
+    assert (result["num_seeds"], arm["num_diverged"], arm["num_degenerate"]) == (2, 1, 1)
+    assert [candidate["num_diverged"] for candidate in arm["candidates"]] == [1]
+    assert figures["test/accuracy_mean"] == arm["test_mean"]
+    assert set(result["comparisons"]) == set(result["baselines"])
+    assert result["comparison"] is None
+    assert "Every run of the encoder from random weights diverged or failed" in result["note"]
+    assert {row["arm"] for row in result["label_efficiency"]} == {"encoder", *result["baselines"]}
+    assert "(diverged seeds left out: 1) over 2 seeds" in capsys.readouterr().out
+    states = [json.loads(line)["state"] for line in (job.run_folder / "events.jsonl").read_text().splitlines()]
+    assert states.count("FAIL") == (2 if trials_diverge_too else 4)
+    assert run_sweep(job, in_process=True) == figures  # and nothing of it is run again
