@@ -12,7 +12,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
 
-# benchmarks/row_layouts.py: where attention computes whole rows, a mask for each row costs as much as some padding.
+# Where attention computes whole rows, telling sequences apart costs about what this share of padding does.
 _PACKS_BELOW_FILL = 0.85
 
 
@@ -61,7 +61,7 @@ def layouts_in_words(
 ) -> str:
     """What was decided, for the log: no slow path is taken silently."""
     parts = [
-        f"{'packed' if layout.packed else 'padded'} rows of {length} tokens ({fill_of(stores[length]):.0%} full if padded)"
+        f"{'packed' if layout.packed else 'padded'} rows of {length} tokens ({fill_of(stores[length]):.0%} if padded)"
         for length, layout in layouts.items()
     ]
     return f"{', '.join(parts)}, attention {attention}"

@@ -131,9 +131,7 @@ class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
             raise ValueError(f"final_fraction must be in [0, 1], found {self.final_fraction}")
 
 
-ScheduleConfig = (
-    LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig | WarmupStableDecayScheduleConfig
-)
+ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleConfig | WarmupStableDecayScheduleConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
