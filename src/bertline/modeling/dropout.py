@@ -1,7 +1,7 @@
 """Dropout that costs little on a CPU.
 
-PyTorch draws a number for each element there, on one core: 5 ns (AMD EPYC), and 15 ns in compiled code. At the rate of 0.1
-of the paper that is nearly half of a compiled step of 2 layers of 128. Here four elements share 64 random bits: 1 ns.
+PyTorch draws a number for each element there, on one core: 5 ns (AMD EPYC), and 15 ns in compiled code. At a rate
+of 0.1 that is nearly half of a compiled step of 2 layers of 128. Here four elements share 64 random bits: 1 ns.
 """
 
 from __future__ import annotations
