@@ -36,15 +36,13 @@ def test_whether_the_processor_computes_bf16_can_be_asked_so_precision_auto_can_
     assert torch.ops.mkldnn._is_mkldnn_bf16_supported() in (True, False)
 
 
-def test_compiling_without_a_compiler_has_an_error_of_its_own_so_compile_auto_can_fall_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_compiling_without_a_compiler_has_an_error_of_its_own_so_compile_auto_can_fall_back() -> None:
     from torch._inductor import config
     from torch._inductor.cpp_builder import get_cpp_compiler
     from torch._inductor.exc import InvalidCxxCompiler
 
-    monkeypatch.setattr(config.cpp, "cxx", ("no-such-compiler",))
-    with pytest.raises(InvalidCxxCompiler):
+    # Not monkeypatch: what it puts back there is gone for the compiler.
+    with config.patch({"cpp.cxx": ("no-such-compiler",)}), pytest.raises(InvalidCxxCompiler):
         get_cpp_compiler()
 
 

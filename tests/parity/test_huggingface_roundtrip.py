@@ -211,7 +211,7 @@ def test_a_new_classifier_keeps_the_encoder_and_is_drawn_from_the_seed(
     assert torch.equal(first.classifier.weight, again.classifier.weight)
     assert not torch.equal(first.classifier.weight, other.classifier.weight)
     assert first.classifier.weight.shape == (4, 24)
-    assert first.dropout.p == first.bert.config.hidden_dropout_prob == first.bert.layers[0].dropout.p == 0.3
+    assert first.dropout.p == first.bert.config.hidden_dropout_prob == first.bert.layers[0].output_dropout.p == 0.3
     words = reference.bert.embeddings.word_embeddings.weight
     assert torch.equal(first.bert.embeddings.word_embeddings.weight, words)
     assert capsys.readouterr().err == "", "a new classifier is what was asked for"

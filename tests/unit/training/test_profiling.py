@@ -109,11 +109,11 @@ def test_the_time_of_a_step_is_that_on_the_wall(tmp_path, num_steps, monkeypatch
 
 
 @pytest.mark.slow
-def test_compiled_kernels_appear_by_name_and_compute_the_same(tmp_path, monkeypatch):
+@torch._inductor.config.patch({"cpp.enable_kernel_profile": False})  # put back afterwards
+def test_compiled_kernels_appear_by_name_and_compute_the_same(tmp_path):
     def normalised(rows):
         return torch.nn.functional.gelu(rows - rows.mean(-1, keepdim=True)).softmax(-1)
 
-    monkeypatch.setattr(torch._inductor.config.cpp, "enable_kernel_profile", False)
     rows = torch.randn(64, 200)
     expected = torch.compile(normalised)(rows)
     torch._dynamo.reset()
