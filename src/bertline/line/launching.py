@@ -76,9 +76,11 @@ def _start(folder: Path, command: list[str]) -> int:
 
 
 def _environment() -> dict[str, str]:
-    # Beside other busy processes, threads that spin while they wait for one another make a step on the CPU up to four
-    # times slower (notebooks/LOG.md); sleeping costs nothing measurable on a quiet machine.
-    return {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    # Threads wait for one another some sixty times in a step on the CPU. Beside other busy processes spinning meanwhile
+    # makes the step twice as long or more, and sleeping at once costs a fifth on a quiet machine: so they spin for some
+    # microseconds and then sleep (notebooks/LOG.md). Whoever sets either variable decides.
+    spin = {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": "1000"}
+    return {**spin, **os.environ}
 
 
 def _attach(folder: Path) -> None:
