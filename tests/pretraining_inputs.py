@@ -33,9 +33,20 @@ def write_inputs(
     """Write `tokenizer/` and `examples/`: sequences of different lengths in which each piece follows from the last."""
     save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder / "tokenizer")
     counts = {"train": num_train, "validation": num_validation}
-    manifest: dict[str, Any] = {
+    manifest = examples_manifest(len(PIECES), shard_sequences=32)
+    for length in lengths:
+        manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
+        for split, count in counts.items():
+            tokens = _write_examples(split_folder(folder / "examples", split, length), count, length)
+            manifest["lengths"][str(length)][split] = {"examples": count, "tokens": tokens}
+    write_manifest(folder / "examples", kind="examples", format_version=1, content=manifest)
+
+
+def examples_manifest(vocab_size: int, *, shard_sequences: int) -> dict[str, Any]:
+    """What an examples artifact says of itself, without its lengths."""
+    return {
         "seed": 7,
-        "vocab_size": len(PIECES),
+        "vocab_size": vocab_size,
         "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
         "masking": {
             "kind": "dynamic",
@@ -43,15 +54,9 @@ def write_inputs(
             "replace_with_mask_prob": 0.8,
             "replace_with_random_prob": 0.1,
         },
-        "shard_sequences": 32,
+        "shard_sequences": shard_sequences,
         "lengths": {},
     }
-    for length in lengths:
-        manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
-        for split, count in counts.items():
-            tokens = _write_examples(split_folder(folder / "examples", split, length), count, length)
-            manifest["lengths"][str(length)][split] = {"examples": count, "tokens": tokens}
-    write_manifest(folder / "examples", kind="examples", format_version=1, content=manifest)
 
 
 def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:

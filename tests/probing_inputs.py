@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from pretraining_inputs import examples_manifest
 
 LENGTH = 32
 NUM_WORDS = 30
@@ -43,19 +43,8 @@ def write_language(folder: Path, *, num_train: int = 600, num_validation: int = 
 
 def write_examples(folder: Path, splits: dict[str, list[tuple[list[int], list[int]]]]) -> None:
     """An examples artifact of pairs of segments, each a list of piece ids."""
-    manifest: dict[str, Any] = {
-        "seed": 7,
-        "vocab_size": len(PIECES),
-        "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
-        "masking": {
-            "kind": "dynamic",
-            "mask_prob": 0.15,
-            "replace_with_mask_prob": 0.8,
-            "replace_with_random_prob": 0.1,
-        },
-        "shard_sequences": 64,
-        "lengths": {str(LENGTH): {"unigram_entropy": 3.0}},
-    }
+    manifest = examples_manifest(len(PIECES), shard_sequences=64)
+    manifest["lengths"][str(LENGTH)] = {"unigram_entropy": 3.0}
     for split, pairs in splits.items():
         rows = [[2, *a, 3, *b, 3] for a, b in pairs]
         writer = ExampleWriter(split_folder(folder, split, LENGTH), 64)
