@@ -13,6 +13,7 @@ import numpy as np
 import tiny
 from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
 from bertline.foundation.manifests import write_manifest
+from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
@@ -21,6 +22,7 @@ from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -76,6 +78,21 @@ def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:
         tokenizer_folder=folder / "tokenizer",
         run_folder=run_folder,
     )
+
+
+def newest_state(job: PretrainJob) -> dict[str, Any]:
+    """The state in the newest checkpoint of a run."""
+    checkpoint = CheckpointFolder(job.checkpoints_folder, keep=1).load_newest()
+    assert checkpoint is not None
+    return checkpoint.state
+
+
+def curve(job: PretrainJob) -> list[tuple[int, dict[str, float]]]:
+    """What a run logged, without speed and memory, which no two runs have alike."""
+    return [
+        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
+        for row in read_metrics(job.metrics_path)
+    ]
 
 
 def _write_examples(folder: Path, count: int, length: int) -> int:

@@ -10,7 +10,6 @@ import torch
 
 import pretraining_failures as failures
 import pretraining_processes as processes
-from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining.film_strip import FilmStripProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import PassedOver
@@ -19,7 +18,7 @@ from bertline.pretraining.validation import ValidationProbe
 from bertline.pretraining.watch import TrainingDivergedError, read_health
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
-from pretraining_inputs import pretrain_job, write_inputs
+from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
 
 HEALTH = {
     "patience_steps": 40,
@@ -65,17 +64,6 @@ def patch(monkeypatch):
 
 def kinds(job) -> list[str]:
     return [row["kind"] for row in read_health(job.health_path)]
-
-
-def newest_state(job) -> dict:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
-
-
-def curve(job) -> list:
-    return [
-        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
-        for row in read_metrics(job.metrics_path)
-    ]
 
 
 def trained_rows(job) -> dict[int, dict[str, float]]:

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import pretraining_processes as processes
-from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.film_strip import read_film_strip
 from bertline.training.checkpoints import CheckpointFolder
-from pretraining_inputs import pretrain_job, write_inputs
+from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
 
 STEPS = 160
 CHANGES = {
@@ -56,17 +55,6 @@ def alone(inputs, tmp_path_factory):
 
 def newest_checkpoint(job) -> int:
     return max(CheckpointFolder(job.checkpoints_folder, keep=1).steps, default=-1)
-
-
-def newest_state(job) -> dict:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
-
-
-def curve(job) -> list:
-    return [
-        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
-        for row in read_metrics(job.metrics_path)
-    ]
 
 
 def assert_bitwise_same(left, right, where="") -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor, library, nn
 
 _LEVELS = 1 << 16
 
@@ -36,7 +36,7 @@ def dropout(values: Tensor, prob: float, *, site: int = 0) -> Tensor:
 
 
 # An operator, so that the compiler calls it as it is and keeps its result for the gradient, instead of drawing anew.
-@torch.library.custom_op("bertline::random_levels", mutates_args=())
+@library.custom_op("bertline::random_levels", mutates_args=())
 def random_levels(like: Tensor, site: int) -> Tensor:
     """Whole numbers from -2^15 to 2^15 - 1, each as likely, int16 in the shape of `like`."""
     words = torch.empty((like.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)

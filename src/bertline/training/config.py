@@ -7,62 +7,57 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AdamWConfig:
-    """AdamW (arXiv 1711.05101), no decay on biases and LayerNorm (BERT reference code)."""
-
-    kind: Literal["adamw"]
+class _CommonOptimizerConfig:
     lr: float
+    """Peak learning rate."""
     beta1: float
     beta2: float
     eps: float
     weight_decay: float
+    """Of matrices, the embeddings among them; biases and LayerNorm do not decay (BERT reference code)."""
     max_grad_norm: float | None
     """Gradients are scaled down to this global L2 norm; None never."""
 
     def __post_init__(self) -> None:
-        _require_rates_and_decays(self)
+        if not self.lr > 0:
+            raise ValueError(f"lr must be positive, found {self.lr}")
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise ValueError(f"beta1 and beta2 must be in [0, 1), found {self.beta1} and {self.beta2}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LambConfig:
+class AdamWConfig(_CommonOptimizerConfig):
+    """AdamW (arXiv 1711.05101)."""
+
+    kind: Literal["adamw"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LambConfig(_CommonOptimizerConfig):
     """LAMB (arXiv 1904.00962, algorithm 2), for batches of thousands of sequences.
 
     Neither decay nor adaptation to the weight's size on biases and LayerNorm.
     """
 
     kind: Literal["lamb"]
-    lr: float
-    beta1: float
-    beta2: float
-    eps: float
-    weight_decay: float
-    max_grad_norm: float | None
-    """Gradients are scaled down to this global L2 norm; None never."""
-
-    def __post_init__(self) -> None:
-        _require_rates_and_decays(self)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MuonConfig:
-    """Muon (Jordan et al. 2024; arXiv 2502.16982, section 2.2) for the matrices of the layers, AdamW for the rest."""
+class MuonConfig(_CommonOptimizerConfig):
+    """Muon (Jordan et al. 2024; arXiv 2502.16982, section 2.2) for the matrices of the layers, AdamW for the rest.
+
+    `lr` is the rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's rates fit, and
+    know nothing of the size of a gradient.
+    """
 
     kind: Literal["muon"]
-    lr: float
-    """Peak rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's rates fit."""
     momentum: float
     adamw_lr: float
     """Peak rate of embeddings, heads and vectors."""
-    beta1: float
-    beta2: float
-    eps: float
-    weight_decay: float
-    """Of all matrices, the embeddings among them."""
-    max_grad_norm: float | None
-    """Gradients are scaled down to this global L2 norm; None never. Muon itself knows no size of a gradient."""
 
     def __post_init__(self) -> None:
-        _require_rates_and_decays(self)
+        # Named, not super(): slots=True makes the class anew, and super() would look for the old one.
+        _CommonOptimizerConfig.__post_init__(self)
         if not self.adamw_lr > 0:
             raise ValueError(f"adamw_lr must be positive, found {self.adamw_lr}")
         if not 0 <= self.momentum < 1:
@@ -70,13 +65,6 @@ class MuonConfig:
 
 
 OptimizerConfig = AdamWConfig | LambConfig | MuonConfig
-
-
-def _require_rates_and_decays(config: OptimizerConfig) -> None:
-    if not config.lr > 0:
-        raise ValueError(f"lr must be positive, found {config.lr}")
-    if not (0 <= config.beta1 < 1 and 0 <= config.beta2 < 1):
-        raise ValueError(f"beta1 and beta2 must be in [0, 1), found {config.beta1} and {config.beta2}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

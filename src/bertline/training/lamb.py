@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertline.training.groupwise import GroupwiseOptimizer
 
-class Lamb(torch.optim.Optimizer):
+
+class Lamb(GroupwiseOptimizer):
     """LAMB, arXiv 1904.00962, algorithm 2, with the identity for phi, in whole-list operations.
 
     The averages are kept in the dtype of the weights (fp32 in bertline, whatever the precision of the products).
@@ -26,17 +28,6 @@ class Lamb(torch.optim.Optimizer):
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True, "num_matrices": 1}
         super().__init__(params, defaults)
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Take one step with the gradients that the weights hold; a weight without one stays."""
-        with torch.enable_grad():
-            result = None if closure is None else closure()
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights:
-                self._update(group, weights)
-        return result
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         updates = self._adam_updates(group, weights)

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.optim.adamw import adamw
 
+from bertline.training.groupwise import GroupwiseOptimizer
+
 # Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): coefficients of the quintic that
 # lifts small singular values fastest, and how often it is applied.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -22,7 +24,7 @@ _EPS = 1e-7
 _ADAMW_SIZE = 0.2
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(GroupwiseOptimizer):
     """Muon with Nesterov momentum for groups with `orthogonal`, AdamW for the others. Nothing is read back.
 
     Args:
@@ -55,18 +57,11 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, defaults)
         self._dtype = dtype
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Take one step with the gradients that the weights hold; a weight without one stays."""
-        with torch.enable_grad():
-            result = None if closure is None else closure()
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if weights and group["orthogonal"]:
-                self._update_by_muon(group, weights)
-            elif weights:
-                self._update_by_adamw(group, weights)
-        return result
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        if group["orthogonal"]:
+            self._update_by_muon(group, weights)
+        else:
+            self._update_by_adamw(group, weights)
 
     def _update_by_muon(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         gradients = [weight.grad for weight in weights]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bertline.training.config import AdamWConfig, LambConfig, MuonConfig, OptimizerConfig
 from bertline.training.devices import Precision
+from bertline.training.groupwise import GroupwiseOptimizer
 from bertline.training.lamb import Lamb
 from bertline.training.muon import Muon
 from bertline.training.weight_kinds import MATRICES_IN_FUSED, weight_kinds
@@ -103,7 +104,7 @@ def _can_fuse(weights: list[nn.Parameter]) -> bool:
     return all(weight.device.type in FUSED_DEVICES for weight in weights)
 
 
-class AdamWithoutBiasCorrection(torch.optim.Optimizer):
+class AdamWithoutBiasCorrection(GroupwiseOptimizer):
     """The optimizer of BERT's reference code: AdamW without dividing the averages by what they lack at the start.
 
     The averages begin at zero. Left uncorrected, the first steps are too long by up to (1 - beta1) / sqrt(1 - beta2),
@@ -122,27 +123,21 @@ class AdamWithoutBiasCorrection(torch.optim.Optimizer):
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # the base class's signature; no closure is ever given
-        """Take one step with the gradients that the weights hold; a weight without one stays."""
-        for group in self.param_groups:
-            weights = [weight for weight in group["params"] if weight.grad is not None]
-            if not weights:
-                continue
-            gradients = [weight.grad for weight in weights]
-            averages, squares = (
-                [self.state[weight].setdefault(name, torch.zeros_like(weight)) for weight in weights]
-                for name in ("exp_avg", "exp_avg_sq")
-            )
-            beta1, beta2 = group["betas"]
-            torch._foreach_lerp_(averages, gradients, 1 - beta1)
-            torch._foreach_mul_(squares, beta2)
-            torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
-            updates = torch._foreach_sqrt(squares)
-            torch._foreach_add_(updates, group["eps"])
-            updates = torch._foreach_div(averages, updates)
-            torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
-            torch._foreach_add_(weights, updates, alpha=-group["lr"])
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+        gradients = [weight.grad for weight in weights]
+        averages, squares = (
+            [self.state[weight].setdefault(name, torch.zeros_like(weight)) for weight in weights]
+            for name in ("exp_avg", "exp_avg_sq")
+        )
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(averages, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        updates = torch._foreach_sqrt(squares)
+        torch._foreach_add_(updates, group["eps"])
+        updates = torch._foreach_div(averages, updates)
+        torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
+        torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:

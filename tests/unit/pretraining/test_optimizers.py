@@ -5,9 +5,8 @@ import shutil
 import pytest
 import torch
 
-from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining.run import run_pretraining
-from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import curve, newest_state
 
 ADAM = {"lr": 5e-3, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.01, "max_grad_norm": 1.0}
 OPTIMIZERS = {
@@ -15,17 +14,6 @@ OPTIMIZERS = {
     "muon": {**ADAM, "kind": "muon", "momentum": 0.95, "adamw_lr": 1e-2},
 }
 STABLE = {"kind": "wsd", "num_warmup_steps": 5, "num_decay_steps": 10, "final_fraction": 0.1, "decay": "1-sqrt"}
-
-
-def state_of(job) -> dict:
-    return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
-
-
-def curve(job) -> list:
-    return [
-        (row.step, {key: value for key, value in row.metrics.items() if not key.startswith("perf/")})
-        for row in read_metrics(job.metrics_path)
-    ]
 
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
@@ -39,9 +27,9 @@ def test_a_resumed_run_ends_in_the_same_bits(make_job, kind, precision):
     assert len(newest) == 4
     for path in newest:
         path.unlink()
-    assert state_of(stopped)["step"] < 24
+    assert newest_state(stopped)["step"] < 24
     run_pretraining(stopped)
-    expected, found = state_of(alone), state_of(stopped)
+    expected, found = newest_state(alone), newest_state(stopped)
     assert found["step"] == 30
     for name, tensor in expected["model"].items():
         assert torch.equal(found["model"][name], tensor), name
