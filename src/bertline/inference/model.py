@@ -178,8 +178,9 @@ class LoadedModel:
         """A classifier's probabilities [n, labels] in the order of the texts, and how many texts were cut."""
         if not isinstance(self.task, ServedClassification):
             raise self._cannot("classify", "classifier", "artifacts/export/TASK")
+        before = self.task.num_cut
         probabilities = self.task.probabilities(texts, text_pairs)
-        return probabilities, self.task.cut(list(texts), None if text_pairs is None else list(text_pairs))
+        return probabilities, self.task.num_cut - before
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
         """The tokens of a text (or pair) and the attention probabilities of every layer and head."""

@@ -163,24 +163,28 @@ def _task_filling(
         task, num_documents_truncated = _searching(task, documents, replace(layout, format="auto"))
     elif documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
-    return _Filling(task.file_inputs(columns), task.output_schema(), task.file_outputs, num_documents_truncated)
+
+    def fill(*inputs: list[Any]) -> tuple[list[Row], int]:
+        before = task.num_cut
+        return task.file_outputs(*inputs), task.num_cut - before
+
+    return _Filling(task.file_inputs(columns), task.output_schema(), fill, num_documents_truncated)
 
 
 def _searching(task: ServedRetrieval, documents: DocumentsFile, layout: TableLayout) -> tuple[SearchedDocuments, int]:
     """The task with its documents, and how many of these lost tokens."""
     ids: list[str] = []
     vectors: list[np.ndarray] = []
-    num_truncated = 0
+    before = task.num_documents_cut
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
     for chunk in _chunks(records):
         of_chunk = _documents_of(chunk, documents, first_number=len(ids))
         texts = of_chunk.texts_read()
         ids += of_chunk.ids
         vectors.append(task.document_vectors(texts))
-        num_truncated += task.num_documents_cut(texts)
     if not ids:
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
-    return SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k), num_truncated
+    return SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k), task.num_documents_cut - before
 
 
 def _documents_of(chunk: list[Record], documents: DocumentsFile, *, first_number: int) -> Documents:

@@ -48,7 +48,6 @@ class ServedQuestionAnswering(ServedTask):
     def output_schema(self) -> pa.Schema:
         return pa.schema([("answer", pa.string()), ("answer_start", pa.int64()), ("score", pa.float64())])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         found = self.predict(*inputs)
-        rows = [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]
-        return rows, self.num_cut(inputs[0], None, self.kind.config.max_question_length + 2)
+        return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,6 @@ from bertline.foundation.errors import DataError
 from bertline.tasks.stored_rows import StoredRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
-
-# One character can become three: a Korean syllable falls into its letters where accents are stripped.
-_MAX_TOKENS_OF_A_CHARACTER = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +64,8 @@ class ServedTask(ABC):
         # As evaluation does it, but always in fp32: what is served must not depend on the machine.
         device: torch.device = next(model.parameters()).device
         self.machine = Machine(device=device, precision="fp32", compile=False, ranks=Ranks())
+        self.num_cut = 0
+        """Of all rows so far, how many lost tokens because they are longer than the model reads."""
 
     @abstractmethod
     def predict(self, *inputs: Any) -> list[Any]:
@@ -82,8 +80,8 @@ class ServedTask(ABC):
         """The columns that are written beside those of the input."""
 
     @abstractmethod
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
-        """The new columns of some rows, and how many inputs lost tokens because they are longer than the model reads.
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        """The new columns of some rows.
 
         Args:
             inputs: For each column of `file_inputs` its values.
@@ -92,22 +90,8 @@ class ServedTask(ABC):
     def predictions(self, rows: StoredRows) -> Any:
         """What `TaskKind.predict` gives."""
         encoded = self.kind.encode(rows, self.tokenizer)
+        self.num_cut += self.kind.num_cut(encoded)
         return self.kind.predict(self.model, encoded, self.machine)
-
-    def num_cut(self, texts: Sequence[str], text_pairs: Sequence[str] | None, max_length: int) -> int:
-        """How many texts, or pairs, have more tokens than `max_length`, special pieces included."""
-        pairs = [""] * len(texts) if text_pairs is None else text_pairs
-        num_special = 2 if text_pairs is None else 3
-        room = max_length - num_special
-        # Cutting into tokens a second time is spared where a text has too few characters to be too long.
-        long = [
-            i
-            for i, (text, pair) in enumerate(zip(texts, pairs, strict=True))
-            if _MAX_TOKENS_OF_A_CHARACTER * (len(text) + len(pair)) > room
-        ]
-        first = self.tokenizer.encode_literally([texts[i] for i in long])
-        second = self.tokenizer.encode_literally([pairs[i] for i in long])
-        return sum(len(a) + len(b) > room for a, b in zip(first, second, strict=True))
 
 
 def row_ids(count: int) -> list[str]:

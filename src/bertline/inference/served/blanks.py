@@ -68,7 +68,7 @@ class ServedFillMask(ServedTask):
             ]
         )
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         """The likeliest piece of each blank; a pseudo-perplexity where there is no blank."""
         (texts,) = inputs
         max_length = self.kind.config.max_length
@@ -90,7 +90,7 @@ class ServedFillMask(ServedTask):
                     "pseudo_perplexity": perplexity,
                 }
             )
-        return rows, self.num_cut(whole, None, max_length)
+        return rows
 
 
 def fill_blanks(

@@ -69,15 +69,12 @@ class ServedReranking(ServedTask):
     def output_schema(self) -> pa.Schema:
         return pa.schema([("order", pa.list_(pa.int64())), ("scores", pa.list_(pa.float64()))])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         queries, candidates = inputs
-        rows = [
+        return [
             {"order": [each.number for each in ranked], "scores": [each.score for each in ranked]}
             for ranked in self.predict(queries, candidates)
         ]
-        asked = [query for query, texts in zip(queries, candidates, strict=True) for _ in texts]
-        texts = [text for of_query in candidates for text in of_query]
-        return rows, self.num_cut(asked, texts, self.kind.config.max_length)
 
 
 def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> CandidateRows:
@@ -98,6 +95,8 @@ class ServedRetrieval(ServedTask):
     """The documents for a query, by vectors."""
 
     kind: Retrieval
+    num_documents_cut = 0
+    """As `num_cut`, of documents."""
 
     def predict(  # type: ignore[override]
         self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
@@ -109,6 +108,7 @@ class ServedRetrieval(ServedTask):
     def query_vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
         """[n, H], as they are compared: of length 1 where similarity is the cosine."""
         encoded = self.kind.encode_queries(require_texts(queries, "queries"), self.tokenizer)
+        self.num_cut += int(encoded.cut.sum())
         return self.kind.vectors(self.model, encoded, self.machine)
 
     def document_vectors(self, documents: Sequence[str]) -> NDArray[np.float32]:
@@ -121,12 +121,8 @@ class ServedRetrieval(ServedTask):
         if not texts:
             raise DataError("documents is empty; give at least one to search in.")
         encoded = self.kind.encode_documents(Documents(row_ids(len(texts)), [""] * len(texts), texts), self.tokenizer)
+        self.num_documents_cut += int(encoded.cut.sum())
         return self.kind.vectors(self.model, encoded, self.machine)
-
-    def num_documents_cut(self, documents: Sequence[str]) -> int:
-        """How many documents have more tokens than the model reads of one."""
-        prefixed = [self.kind.config.document_prefix + text for text in documents]
-        return self.num_cut(prefixed, None, self.kind.config.max_length)
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [InputColumn(columns.query, "text")]
@@ -134,7 +130,7 @@ class ServedRetrieval(ServedTask):
     def output_schema(self) -> pa.Schema:
         return pa.schema([("document_ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float64()))])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
 
@@ -154,7 +150,10 @@ class SearchedDocuments(ServedTask):
 
     def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
         """The best documents for each query."""
-        return best_hits(self._index, self._served.query_vectors(queries), self._ids, self._top_k)
+        before = self._served.num_cut
+        vectors = self._served.query_vectors(queries)
+        self.num_cut += self._served.num_cut - before
+        return best_hits(self._index, vectors, self._ids, self._top_k)
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return self._served.file_inputs(columns)
@@ -162,13 +161,11 @@ class SearchedDocuments(ServedTask):
     def output_schema(self) -> pa.Schema:
         return self._served.output_schema()
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
-        rows = [
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        return [
             {"document_ids": [self._ids[hit.number] for hit in found], "scores": [hit.score for hit in found]}
             for found in self.predict(inputs[0])
         ]
-        prefixed = [self.kind.config.query_prefix + query for query in inputs[0]]
-        return rows, self.num_cut(prefixed, None, self.kind.config.query_max_length)
 
 
 def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[str], top_k: int) -> list[list[Hit]]:

@@ -68,9 +68,5 @@ class ServedSummarisation(ServedTask):
     def output_schema(self) -> pa.Schema:
         return pa.schema([("summary", pa.string()), ("sentences", pa.list_(pa.int64()))])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
-        """Long documents are read in groups of sentences; what can lose tokens is a single long sentence."""
-        documents = [self._sentences(value, index) for index, value in enumerate(inputs[0])]
-        rows = [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(documents)]
-        cut = sum(self.num_cut(sentences, None, self.kind.config.max_length) > 0 for sentences in documents)
-        return rows, cut
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        return [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(inputs[0])]

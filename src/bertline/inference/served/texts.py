@@ -58,12 +58,6 @@ class _ServedTexts(ServedTask):
             return require_texts(texts, "texts"), None
         return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
 
-    def cut(self, texts: list[str], text_pairs: list[str] | None) -> int:
-        """How many lost tokens."""
-        if getattr(self.kind.config, "long_texts", "truncate") == "windows":
-            return 0
-        return self.num_cut(texts, text_pairs, self.kind.config.max_length)
-
 
 class ServedClassification(_ServedTexts):
     """One label a text."""
@@ -90,15 +84,14 @@ class ServedClassification(_ServedTexts):
     def output_schema(self) -> pa.Schema:
         return pa.schema([(LABEL_COLUMN, pa.string()), (PROBABILITY_COLUMN, pa.float64())])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
         probabilities = self.probabilities(texts, pairs)
         best = probabilities.argmax(1)
-        rows = [
+        return [
             {LABEL_COLUMN: self.kind.labels[label], PROBABILITY_COLUMN: float(row[label])}
             for label, row in zip(best, probabilities, strict=True)
         ]
-        return rows, self.cut(texts, pairs)
 
 
 class ServedMultiLabel(_ServedTexts):
@@ -126,13 +119,12 @@ class ServedMultiLabel(_ServedTexts):
     def output_schema(self) -> pa.Schema:
         return pa.schema([(LABEL_COLUMN, pa.list_(pa.string())), (PROBABILITY_COLUMN, pa.list_(pa.float64()))])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
-        rows = [
+        return [
             {LABEL_COLUMN: list(found.labels), PROBABILITY_COLUMN: [found.probabilities[x] for x in found.labels]}
             for found in self.predict(texts, pairs)
         ]
-        return rows, self.cut(texts, pairs)
 
 
 class ServedRegression(_ServedTexts):
@@ -157,11 +149,6 @@ class ServedRegression(_ServedTexts):
     def output_schema(self) -> pa.Schema:
         return pa.schema([(LABEL_COLUMN, pa.float64())])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
-        return [{LABEL_COLUMN: number} for number in self.predict(texts, pairs)], self.cut(texts, pairs)
-
-    def cut(self, texts: list[str], text_pairs: list[str] | None) -> int:
-        if self.kind.config.head == "cosine" and text_pairs is not None:
-            return self.num_cut([*texts, *text_pairs], None, self.kind.config.max_length)
-        return super().cut(texts, text_pairs)
+        return [{LABEL_COLUMN: number} for number in self.predict(texts, pairs)]

@@ -75,9 +75,9 @@ class ServedTokenClassification(ServedTask):
         fields = [("type", pa.string()), ("text", pa.string()), ("start", pa.int64()), ("end", pa.int64())]
         return pa.schema([("entities", pa.list_(pa.struct([*fields, ("score", pa.float64())])))])
 
-    def file_outputs(self, *inputs: list[Any]) -> tuple[list[dict[str, Any]], int]:
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         found = self.predict(inputs[0])
-        return [{"entities": [entity._asdict() for entity in of_text]} for of_text in found], 0
+        return [{"entities": [entity._asdict() for entity in of_text]} for of_text in found]
 
 
 def _places_of(words: list[str]) -> list[tuple[int, int]]:
