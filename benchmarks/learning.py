@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from bare_configuration import parse_changes, section
+from side_environment import side_environment
 
 from bertline.corpus.build import build_corpus
 from bertline.corpus.config import CorpusConfig, PythonDocsConfig
@@ -121,7 +122,7 @@ def train(
         check=False,
         stdout=subprocess.PIPE,
         stderr=None if arguments.verbose else subprocess.PIPE,
-        env={**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "TOKENIZERS_PARALLELISM": "false"},
+        env=side_environment(side, threads=arguments.threads),
         text=True,
     )
     if process.returncode:

@@ -7,7 +7,8 @@
 Needs torch, Lightning and transformers (with accelerate and PyYAML), and no more. All sides take optimizer steps on the
 same made-up sequences of full length, with the same model, dropout and number of sequences a step, on the same device:
 
-bertline  the engine as the stage pretrain runs it, with its order, masks, loader, optimizer and record of metrics
+bertline  the engine as the stage pretrain runs it, with its order, masks, loader, optimizer and record of metrics, in
+          the environment that the line starts training in (`bertline.training.environment`)
 plain     the Trainer as people run it: its defaults, which are fp32 and scores for the whole vocabulary everywhere
 tuned     the Trainer in bf16 where the hardware has it, SDPA without a mask, compiled, fused AdamW, loader workers
 
@@ -35,6 +36,7 @@ from typing import Any
 
 from bare_configuration import parse_changes, section
 from made_up_examples import MASK_PROB, write_made_up_examples
+from side_environment import side_environment
 
 from bertline.examples.masking import max_targets
 from bertline.modeling.config import ModelConfig
@@ -67,14 +69,14 @@ class Measured:
 class Arm:
     """A side: a process of step_arms.py."""
 
-    def __init__(self, name: str, *, threads: int, verbose: bool) -> None:
+    def __init__(self, name: str, *, threads: int, verbose: bool, same_environment: bool) -> None:
         self.name = name
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "step_arms.py"), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if verbose else subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"},
+            env=side_environment(name, threads=threads, same_for_all=same_environment),
             text=True,
         )
 
@@ -96,7 +98,8 @@ def main() -> None:
     arguments = _arguments()
     config = model_config(arguments)
     vocab_size = arguments.vocab_size or VOCAB_SIZES[arguments.model]
-    arms = [Arm(name, threads=arguments.threads, verbose=arguments.verbose) for name in ("matmul", *arguments.arms)]
+    how = {"threads": arguments.threads, "verbose": arguments.verbose, "same_environment": arguments.same_environment}
+    arms = [Arm(name, **how) for name in ("matmul", *arguments.arms)]
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             write_made_up_examples(Path(folder), vocab_size=vocab_size, seq_len=arguments.seq_len)
@@ -287,6 +290,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--set", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help="bertline's configuration")
     parser.add_argument("--keep", nargs="?", const=str(HERE / "results"), help="write the record to this folder")
     parser.add_argument("--commit", help="of the code, where there is no repository to ask")
+    parser.add_argument("--same-environment", action="store_true", help="give the peers bertline's memory and waiting")
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
     return parser.parse_args()
 

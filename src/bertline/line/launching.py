@@ -21,6 +21,7 @@ from bertline.foundation.progress import say
 from bertline.line.log_view import LogView
 from bertline.line.status import ALREADY_RUNNING, is_locked, read_status
 from bertline.training.config import RuntimeConfig
+from bertline.training.environment import environment_for_training
 
 _POLL_S = 0.2
 
@@ -67,20 +68,13 @@ def _start(folder: Path, command: list[str]) -> int:
     log = folder / "log"
     with log.open("a", encoding="utf-8") as handle, LogView(log) as view:
         # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
-        process = subprocess.Popen(command, stdout=handle, stderr=handle, env=_environment(), start_new_session=True)
+        environment = environment_for_training(os.environ)
+        process = subprocess.Popen(command, stdout=handle, stderr=handle, env=environment, start_new_session=True)
         with _signals_passed_on(process):
             while process.poll() is None:
                 view.show()
                 time.sleep(_POLL_S)
     return process.returncode
-
-
-def _environment() -> dict[str, str]:
-    # Threads wait for one another some sixty times in a step on the CPU. Beside other busy processes spinning meanwhile
-    # makes the step twice as long or more, and sleeping at once costs a fifth on a quiet machine: so they spin for some
-    # microseconds and then sleep (notebooks/LOG.md). Whoever sets either variable decides.
-    spin = {} if "OMP_WAIT_POLICY" in os.environ else {"GOMP_SPINCOUNT": "1000"}
-    return {**spin, **os.environ}
 
 
 def _attach(folder: Path) -> None:

@@ -182,19 +182,9 @@ def test_several_devices_are_started_by_torchrun(tmp_path: Path) -> None:
     assert "torch.distributed.run" not in launching._command(tmp_path, two, False)
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({}, {"GOMP_SPINCOUNT": "1000"}),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"OMP_WAIT_POLICY": "ACTIVE"}),
-        ({"GOMP_SPINCOUNT": "5"}, {"GOMP_SPINCOUNT": "5"}),
-    ],
-)
-def test_how_threads_wait_is_set_for_a_worker_unless_somebody_has_set_it(monkeypatch, given, expected):
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    found = launching._environment()
-    assert {name: found[name] for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT") if name in found} == expected
-    assert found["PATH"] == os.environ["PATH"]
+def test_a_worker_is_started_in_the_environment_for_training(tmp_path, monkeypatch):
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    code = "import os, sys; print(os.environ['GOMP_SPINCOUNT'])"
+    assert launching._start(tmp_path, [sys.executable, "-c", code]) == 0
+    assert (tmp_path / "log").read_text() == "1000\n"

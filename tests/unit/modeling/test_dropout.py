@@ -1,5 +1,7 @@
 """Dropout: the right share, the right mean, independent places, and the same compiled."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ import tiny
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.dropout import Dropout, dropout, random_levels
 
-ONES = torch.ones(200, 1003)  # no multiple of four elements
+ONES = torch.ones(200, 1003)
 
 
 @pytest.mark.parametrize("prob", [0.1, 0.5, 0.9])
@@ -23,8 +25,8 @@ def test_the_share_is_dropped_and_the_mean_stays(prob):
 def test_each_element_is_dropped_by_itself():
     torch.manual_seed(0)
     is_dropped = (dropout(ONES, 0.1) == 0).float()
-    # Neighbours share the bits of one draw, whole draws follow each other: neither tells anything of the next.
-    for shift in (1, 2, 3, 4, 1003):
+    # Neither a neighbour, nor the element below, tells anything of another.
+    for shift in (1, 2, 3, 4, 16, 1003):
         both = (is_dropped.flatten()[shift:] * is_dropped.flatten()[:-shift]).mean().item()
         assert both == pytest.approx(0.01, abs=0.002)
     again = (dropout(ONES, 0.1) == 0).float()
@@ -33,10 +35,21 @@ def test_each_element_is_dropped_by_itself():
 
 def test_all_levels_are_as_likely():
     torch.manual_seed(0)
-    levels = random_levels(torch.empty(4_000_000), 0).int()
-    counts = torch.bincount((levels + (1 << 15)) >> 12, minlength=16)
-    assert counts.float().div(250_000).sub(1).abs().max() < 0.01
-    assert levels.min() == -(1 << 15) and levels.max() == (1 << 15) - 1
+    levels = random_levels(torch.empty(4_000_000), 0).long()
+    for bits in (28, 0):  # the highest four, the lowest four
+        counts = torch.bincount(((levels + (1 << 31)) >> bits) & 15, minlength=16)
+        assert counts.float().div(250_000).sub(1).abs().max() < 0.01
+    assert levels.unique().numel() == levels.numel()  # one to one
+
+
+def test_tensors_drawn_one_after_the_other_share_nothing():
+    torch.manual_seed(0)
+    drawn = torch.stack([dropout(torch.ones(64), 0.5) for _ in range(4096)]) == 0
+    # Each place over the draws, and each draw over the places, is dropped as often as a coin would say.
+    assert drawn.float().mean(0).sub(0.5).abs().max() < 5 * 0.5 / 64
+    assert drawn.float().mean(1).sub(0.5).abs().max() < 5 * 0.5 / 8
+    correlations = torch.corrcoef(drawn.float().T).fill_diagonal_(0)
+    assert correlations.abs().max() < 5 / 64
 
 
 def test_the_gradient_passes_where_the_value_did():
@@ -70,7 +83,11 @@ def test_no_two_places_of_a_model_have_the_same_site():
     assert len(sites) == len(set(sites)) == 2 + 3 * config.num_hidden_layers
 
 
-def test_compiled_places_drop_what_uncompiled_ones_drop():
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_places_drop_what_uncompiled_ones_drop(backend):
+    if backend == "inductor" and shutil.which("g++") is None:
+        pytest.skip("there is no C++ compiler")
+
     def two_places(values):
         return dropout(values, 0.2, site=1), dropout(values, 0.2, site=2)
 
@@ -78,6 +95,6 @@ def test_compiled_places_drop_what_uncompiled_ones_drop():
     torch.manual_seed(3)
     expected = two_places(values)
     torch.manual_seed(3)
-    found = torch.compile(two_places, backend="aot_eager")(values)
+    found = torch.compile(two_places, backend=backend)(values)
     assert torch.equal(found[0], expected[0]) and torch.equal(found[1], expected[1])
     assert not torch.equal(found[0], found[1])

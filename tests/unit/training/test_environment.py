@@ -1,0 +1,44 @@
+"""The environment of training: what is set, that whoever set it already decides, and that it does what it is for."""
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bertline.training.environment import environment_for_training
+
+NAMES = ("GOMP_SPINCOUNT", "GLIBC_TUNABLES")
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ({}, set(NAMES)),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, {"GLIBC_TUNABLES"}),
+        ({"MALLOC_ARENA_MAX": "1"}, {"GOMP_SPINCOUNT"}),
+        ({"GOMP_SPINCOUNT": "5", "GLIBC_TUNABLES": "glibc.malloc.check=3"}, set()),
+    ],
+)
+def test_what_somebody_has_set_is_left(given, added):
+    found = environment_for_training({"PATH": "/bin", **given})
+    assert {name: found[name] for name in ("PATH", *given)} == {"PATH": "/bin", **given}
+    assert found.keys() == {"PATH", *given} | added
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="the C library is not GNU's")
+def test_freed_memory_is_met_again_without_page_faults():
+    code = """
+import resource, torch
+for _ in range(3): torch.empty(10_000_000).fill_(1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10): torch.empty(10_000_000).fill_(1)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    bare = {name: value for name, value in os.environ.items() if name not in NAMES and not name.startswith("MALLOC_")}
+
+    def page_faults(environment):
+        return int(subprocess.check_output([sys.executable, "-c", code], env=environment))
+
+    assert page_faults(environment_for_training(bare)) < 1_000 < page_faults(bare)
