@@ -9,6 +9,7 @@ use the machine.
 import argparse
 import time
 
+import repository_source  # noqa: F401
 import torch
 
 from bertline.modeling.attention import AttentionKind, padded_scope

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import yaml
 
 CONF = Path(__file__).parents[1] / "conf"
+_REFERENCE = re.compile(r"\$\{(\w+)\.(\w+)\}")
 
 
 def section(cls: Any, name: str, **changes: Any) -> Any:
@@ -24,7 +26,7 @@ def section(cls: Any, name: str, **changes: Any) -> Any:
     unknown = changes.keys() - content.keys()
     if unknown:
         raise SystemExit(f"conf/{name}.yaml has no {', '.join(sorted(unknown))}; it has {', '.join(content)}")
-    return build(cls, {**content, **changes})
+    return build(cls, _resolved(name.partition("/")[0], {**content, **changes}))
 
 
 def build(kind: Any, value: Any) -> Any:
@@ -55,6 +57,22 @@ def parse_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         except json.JSONDecodeError:
             changes.setdefault(name, {})[key] = value
     return changes
+
+
+def _resolved(own: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The section `own`, where references to its own keys (`${optimizer.lr}`) have become what they stand for."""
+    values = dict(content)
+    for key in content:
+        passed = {key}
+        while isinstance(values[key], str) and (found := _REFERENCE.fullmatch(values[key])):
+            owner, other = found.groups()
+            if owner != own or other not in content or other in passed:
+                raise SystemExit(
+                    f"{own}.{key} is {content[key]}, which names no value of {own}; give {own}.{key} itself"
+                )
+            passed.add(other)
+            values[key] = content[other]
+    return values
 
 
 def _member(parts: tuple[Any, ...], value: Any) -> Any:

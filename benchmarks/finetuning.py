@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import repository_source  # noqa: F401
 import torch
 from torch import Tensor, nn
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import repository_source  # noqa: F401
 import transformers
 import transformers.trainer
 from torch import Tensor

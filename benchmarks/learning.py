@@ -1,6 +1,6 @@
 """What is learned: bertline beside `transformers.BertForPreTraining` under the Hugging Face `Trainer`.
 
-    python benchmarks/learning.py --threads 2
+    python benchmarks/learning.py --threads 2 --keep
     python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64 --steps 2000
 
 Both sides train on the same sequences and vocabulary, with the same model, dropout, number of sequences a step, steps,
@@ -14,6 +14,9 @@ of as many steps as it could take in bertline's time, with a schedule that ends 
 `loss_peer_stopped` is the peer's of equal steps, cut off after bertline's time, before its schedule has ended. Time is
 training, compiling included, validation not. The last line is JSON: means over the seeds, and each seed's figures.
 Dropout and initialisation are what few steps need; --dropout 0.1 --initializer-range 0.02 are the paper's.
+
+With --examples, torch, Lightning and transformers (with accelerate and PyYAML) are enough; making data takes all that
+bertline needs. --keep writes the figures, with versions and commit, to benchmarks/results.
 """
 
 from __future__ import annotations
@@ -29,17 +32,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import repository_source  # noqa: F401
 from bare_configuration import parse_changes, section
+from records import Record, add_record_arguments, variant_of
 from side_environment import side_environment
 
-from bertline.corpus.build import build_corpus
-from bertline.corpus.config import CorpusConfig, PythonDocsConfig
-from bertline.examples.build import build_examples
-from bertline.examples.config import ExamplesConfig
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.config import ModelConfig
-from bertline.tokenization.build import build_tokenizer
-from bertline.tokenization.config import TokenizerConfig
 
 HERE = Path(__file__).parent
 LOSSES = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped")
@@ -47,20 +46,24 @@ LOSSES = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_pe
 
 def main() -> None:
     """Train all, print a line for each training and the JSON line."""
-    arguments = _arguments()
+    parser = _parser()
+    arguments = checked(parser)
+    variant = variant_of(parser, arguments, _TOLD_APART)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         if arguments.examples is None:
             make_data(Path(folder), arguments)
         manifest = read_manifest(Path(arguments.examples), kind="examples", format_version=1)
-        of_length = manifest["lengths"][str(arguments.length)]
+        of_length = facts_of_length(manifest, arguments)
         print(
             f"{of_length['train']['examples']:,} sequences of at most {arguments.length} tokens, vocabulary of "
             f"{manifest['vocab_size']:,}, entropy of the unigrams {of_length['unigram_entropy']:.3f}\n"
             f"{arguments.model}, {arguments.steps} steps of {arguments.batch_size} sequences",
             flush=True,
         )
-        seeds = [compare(seed, Path(folder), arguments) for seed in range(arguments.seeds)]
+        sides = [compare(seed, Path(folder), arguments) for seed in range(arguments.seeds)]
+    seeds, facts = [seed for seed, _ in sides], sides[0][1]
     figures = {
+        **{name: facts[name] for name in ("device", "device_type", "precision")},
         **{name: _mean(seeds, name) for name in LOSSES},
         "unigram_entropy": of_length["unigram_entropy"],
         "time_s": _mean(seeds, "time_s"),
@@ -68,16 +71,30 @@ def main() -> None:
         "seeds": seeds,
         "arguments": {name: getattr(arguments, name) for name in _SHOWN},
     }
+    if arguments.keep:
+        record = Record(
+            benchmark="learning",
+            model=arguments.model,
+            seq_len=arguments.length,
+            variant=variant,
+            figures=figures,
+            versions=facts["versions"],
+            arguments=arguments,
+            not_recorded=("examples", "tokenizer"),
+            more={"data": {"vocab_size": manifest["vocab_size"], **of_length}},
+        )
+        print(f"kept in {record.write(Path(arguments.keep), commit=arguments.commit)}")
     print(json.dumps(figures))
 
 
-def compare(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str, float]:
-    """The three trainings of a seed."""
+def compare(seed: int, folder: Path, arguments: argparse.Namespace) -> tuple[dict[str, float], dict[str, Any]]:
+    """The three trainings of a seed, and the facts that bertline's side tells of the machine."""
     ours = train("bertline", arguments.steps, seed, folder, arguments)
     peer = train(arguments.peer, arguments.steps, seed, folder, arguments, stop_after_s=ours["time_s"])
     steps = max(1, round(arguments.steps * ours["time_s"] / peer["time_s"]))
     fitted = train(arguments.peer, steps, seed, folder, arguments)
-    return {
+    compared = {
+        "seed": seed,
         "loss_ours": ours["loss"],
         "loss_peer_equal_steps": peer["loss"],
         "loss_peer_equal_time": fitted["loss"],
@@ -87,6 +104,7 @@ def compare(seed: int, folder: Path, arguments: argparse.Namespace) -> dict[str,
         "time_s_peer_equal_time": fitted["time_s"],
         "steps_peer_equal_time": steps,
     }
+    return compared, ours["facts"]
 
 
 def train(
@@ -136,7 +154,22 @@ def train(
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> None:
-    """Corpus, tokenizer and examples as the first stages make them; sets where they are."""
+    """Corpus, tokenizer and examples as the first stages make them; sets where they are.
+
+    Raises:
+        SystemExit: Something that only these stages need is not installed.
+    """
+    try:  # here, so that finished examples can be trained on where there is no pyarrow
+        from bertline.corpus.build import build_corpus
+        from bertline.corpus.config import CorpusConfig, PythonDocsConfig
+        from bertline.examples.build import build_examples
+        from bertline.examples.config import ExamplesConfig
+        from bertline.tokenization.build import build_tokenizer
+        from bertline.tokenization.config import TokenizerConfig
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"making data needs {error.name}, which is not installed: give --examples and --tokenizer, made elsewhere"
+        )
     corpus = section(CorpusConfig, "corpus/python_docs")
     build_corpus(
         corpus, section(PythonDocsConfig, "python_docs/default"), folder / "corpus", num_workers=arguments.workers
@@ -146,6 +179,36 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
     build_tokenizer(tokenizer, folder / "corpus", arguments.tokenizer, num_workers=arguments.workers)
     examples = section(ExamplesConfig, "examples/sentence_pairs", lengths=[arguments.length])
     build_examples(examples, arguments.tokenizer, folder / "corpus", arguments.examples, num_workers=arguments.workers)
+
+
+def facts_of_length(manifest: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """What the examples' manifest says of the length.
+
+    Raises:
+        SystemExit: They have none of it.
+    """
+    lengths = manifest["lengths"]
+    if str(arguments.length) not in lengths:
+        sys.exit(f"--length is {arguments.length}; {arguments.examples} has examples of {', '.join(lengths)} tokens")
+    return lengths[str(arguments.length)]
+
+
+def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The arguments, once they make sense.
+
+    Raises:
+        SystemExit: They do not.
+    """
+    arguments = parser.parse_args()
+    if (arguments.examples is None) != (arguments.tokenizer is None):
+        parser.error("give both --examples and --tokenizer, or neither")
+    positions = model_config(arguments).max_position_embeddings
+    if arguments.length > positions:
+        parser.error(f"--length is {arguments.length}, but {arguments.model} has positions for {positions} tokens")
+    others = parse_changes(arguments.set).keys() - {"runtime"}
+    if others:
+        parser.error(f"--set changes bertline's runtime section alone, found {', '.join(sorted(others))}")
+    return arguments
 
 
 def model_config(arguments: argparse.Namespace) -> ModelConfig:
@@ -163,13 +226,18 @@ _SHOWN = (
     "model", "length", "batch_size", "steps", "lr", "warmup_fraction", "dropout", "initializer_range", "peer",
     "threads", "device",
 )  # fmt: skip
+_TOLD_APART = (
+    "vocab_size", "batch_size", "steps", "seeds", "lr", "warmup_fraction", "dropout", "initializer_range", "peer",
+    "threads", "set",
+)  # fmt: skip
+"""Arguments that stand in the name of a record where they are not the default ones."""
 
 
 def _mean(seeds: list[dict[str, float]], name: str) -> float:
     return round(statistics.fmean(seed[name] for seed in seeds), 4)
 
 
-def _arguments() -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=Path, help="an examples artifact; without it, one is made")
     parser.add_argument("--tokenizer", type=Path, help="the tokenizer that it was made with")
@@ -189,11 +257,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="runtime.KEY=VALUE", help="bertline's runtime section")
+    add_record_arguments(parser)
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
-    arguments = parser.parse_args()
-    if (arguments.examples is None) != (arguments.tokenizer is None):
-        parser.error("give both --examples and --tokenizer, or neither")
-    return arguments
+    return parser
 
 
 if __name__ == "__main__":

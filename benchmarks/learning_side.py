@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import repository_source  # noqa: F401
 from bare_configuration import build, section
+from records import facts_of
 
 from bertline.examples.store import ExampleStore
 from bertline.modeling.config import ModelConfig
@@ -67,7 +69,8 @@ def main() -> None:
     settings = SideSettings(**json.loads(sys.argv[1]))
     with redirect_stdout(sys.stderr):
         told = train_bertline(settings) if settings.side == "bertline" else train_peer(settings)
-    print(json.dumps(told))
+    machine = resolve_machine(runtime_of(settings), "auto")
+    print(json.dumps({**told, "facts": facts_of(machine)}))
 
 
 def train_bertline(settings: SideSettings) -> dict[str, Any]:

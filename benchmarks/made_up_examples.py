@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import numpy as np
+import repository_source  # noqa: F401
 
 from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder, token_id_dtype
 from bertline.foundation.manifests import write_manifest
@@ -14,6 +15,8 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import CLS, SEP, SPECIAL_PIECES, Vocabulary
 
 MASK_PROB, SEED = 0.15, 0
+FEWEST_TOKENS = 8
+"""Of a sequence: as the configuration asks of `examples.lengths`."""
 _NUM_TRAIN, _NUM_VALIDATION = 4096, 8
 
 

@@ -16,7 +16,9 @@ Each side is a process that waits while another is timed. Rounds alternate, so t
 over the rounds counts. What is counted is real tokens a second, from the end of one step to the end of a later one,
 loading included, compiling not. A product of two large matrices is timed in each round as well: `matmul_fraction` is
 the operations a second of bertline's model (`bertline.modeling.flops`) as a share of the product's, in the same number
-format. Peak memory is the GPU's where there is one, else that of the process. The last line is JSON.
+format. Peak memory is the GPU's where there is one, else that of the process. A table of the sides comes at the end;
+the last line is JSON. --keep writes all figures, with versions and commit, to a file of benchmarks/results that is named
+after the device, the model, the length and whatever is not as by default.
 """
 
 from __future__ import annotations
@@ -30,12 +32,13 @@ import sys
 import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import repository_source  # noqa: F401
 from bare_configuration import parse_changes, section
-from made_up_examples import MASK_PROB, write_made_up_examples
+from made_up_examples import FEWEST_TOKENS, MASK_PROB, write_made_up_examples
+from records import Record, add_record_arguments, variant_of
 from side_environment import side_environment
 
 from bertline.examples.masking import max_targets
@@ -48,6 +51,13 @@ VOCAB_SIZES = {"tiny": 8_192, "mini": 8_192, "base": 30_522, "large": 30_522, "m
 STEPS_ON_CPU, STEPS_ON_GPU = 20, 50
 STEP_TOKENS_ON_CPU = 4_096
 STEP_TOKENS_ON_GPU = {"tiny": 65_536, "mini": 65_536, "base": 32_768, "large": 32_768, "m17": 65_536}
+
+_SECTIONS = ("objective", "optimizer", "schedule", "pretrain", "runtime")
+_TOLD_APART = (
+    "vocab_size", "batch_size", "peer_accumulation", "dropout", "arms", "threads", "workers", "precision", "set",
+    "same_environment",
+)  # fmt: skip
+"""Arguments that stand in the name of a record where they are not the default ones."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +105,10 @@ class Arm:
 
 def main() -> None:
     """Measure, print a table and the JSON line, and keep the record where that is asked for."""
-    arguments = _arguments()
-    config = model_config(arguments)
+    parser = _parser()
+    arguments = parser.parse_args()
+    config = checked_model_config(arguments)
+    variant = variant_of(parser, arguments, _TOLD_APART)
     vocab_size = arguments.vocab_size or VOCAB_SIZES[arguments.model]
     how = {"threads": arguments.threads, "verbose": arguments.verbose, "same_environment": arguments.same_environment}
     arms = [Arm(name, **how) for name in ("matmul", *arguments.arms)]
@@ -108,15 +120,30 @@ def main() -> None:
         for arm in arms:
             arm.end()
     figures = figures_of(measured, config, vocab_size, arguments)
+    print(table_of(figures, measured))
     if arguments.keep:
-        print(f"kept in {keep(figures, measured, arguments)}")
+        record = Record(
+            benchmark="pretraining_step",
+            model=arguments.model,
+            seq_len=arguments.seq_len,
+            variant=variant,
+            figures=figures,
+            versions=measured.facts["versions"],
+            arguments=arguments,
+            more={"rounds": measured.rounds},
+        )
+        print(f"kept in {record.write(Path(arguments.keep), commit=arguments.commit)}")
     print(json.dumps(figures))
 
 
 def measure(
     arms: list[Arm], config: ModelConfig, vocab_size: int, folder: Path, arguments: argparse.Namespace
 ) -> Measured:
-    """Warm the sides up one by one, then take the rounds. Sets what the command line left open."""
+    """Warm the sides up one by one, then take the rounds. Sets what the command line left open.
+
+    Raises:
+        SystemExit: bertline itself, or the matrix product, fails.
+    """
     settings = {
         "model": asdict(config),
         "vocab_size": vocab_size,
@@ -143,16 +170,16 @@ def measure(
         flush=True,
     )
     settings.update(batch_size=arguments.batch_size, workers=arguments.workers, steps=arguments.steps)
-    answers = {arm.name: arm.go(settings) for arm in arms[1:]}
-    failures = {name: answer["failed"] for name, answer in answers.items() if "failed" in answer}
+    failures: dict[str, str] = {}
+    for arm in arms[1:]:
+        _note_failure(failures, arm.name, arm.go(settings))
     rounds: dict[str, list[dict[str, float]]] = {}
     for number in range(arguments.rounds):
         for arm in arms:
             if arm.name in failures:
                 continue
             answer = arm.go()
-            if "failed" in answer:
-                failures[arm.name] = answer["failed"]
+            if _note_failure(failures, arm.name, answer):
                 rounds.pop(arm.name, None)
             else:
                 rounds.setdefault(arm.name, []).append(answer)
@@ -207,35 +234,25 @@ def figures_of(
     }
 
 
-def keep(figures: dict[str, Any], measured: Measured, arguments: argparse.Namespace) -> Path:
-    """Write the record: the figures, every round, and what is needed to take them again."""
-    record = {
-        **figures,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "commit": arguments.commit or current_commit(),
-        "versions": measured.facts["versions"],
-        "arguments": {name: value for name, value in vars(arguments).items() if name not in ("keep", "commit")},
-        "rounds": measured.rounds,
-    }
-    device = "".join(letter if letter.isalnum() else "-" for letter in figures["device"].lower())
-    device = "-".join(part for part in device.split("-") if part)
-    path = Path(arguments.keep) / f"pretraining_step_{device}_{arguments.model}_{arguments.seq_len}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    return path
+def checked_model_config(arguments: argparse.Namespace) -> ModelConfig:
+    """The model, once the command line makes sense; a value that is the default one anyway is set to that.
 
-
-def current_commit() -> str | None:
-    """The commit of the working tree, `+` where it has been changed since; None outside a repository."""
-    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"])
-    try:
-        commit, changes = (
-            subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
-            for command in commands
+    Raises:
+        SystemExit: It does not.
+    """
+    config, preset = model_config(arguments), model_config(argparse.Namespace(model=arguments.model, dropout=None))
+    if config == preset:
+        arguments.dropout = None
+    arguments.arms = [arm for arm in ARMS if arm in arguments.arms]
+    if not FEWEST_TOKENS <= arguments.seq_len <= config.max_position_embeddings:
+        sys.exit(
+            f"--seq-len is {arguments.seq_len}; sequences have at least {FEWEST_TOKENS} tokens, and {arguments.model} "
+            f"has positions for {config.max_position_embeddings} (conf/model, max_position_embeddings)"
         )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return f"{commit}+" if changes else commit
+    unknown = parse_changes(arguments.set).keys() - set(_SECTIONS)
+    if unknown:
+        sys.exit(f"--set knows the sections {', '.join(_SECTIONS)}, found {', '.join(sorted(unknown))}")
+    return config
 
 
 def model_config(arguments: argparse.Namespace) -> ModelConfig:
@@ -259,6 +276,31 @@ def default_workers(device_type: str) -> int:
     return 2 if device_type == "cpu" else max(2, min(8, (os.cpu_count() or 1) - 2))
 
 
+def table_of(figures: dict[str, Any], measured: Measured) -> str:
+    """Speed, ratio, utilisation and peak memory of each side."""
+    lines = [f"\n{'':10s}{'tokens/s':>12s}{'bertline is':>13s}{'utilisation':>13s}{'peak memory':>14s}"]
+    for arm in ARMS:
+        speed, peak = measured.median(arm, "tokens_per_s"), measured.median(arm, "peak_memory_bytes")
+        if speed is None or peak is None:
+            lines.append(f"{arm:10s}{'left out' if arm in measured.failures else 'not measured':>12s}")
+            continue
+        ratio = figures.get(f"ratio_to_{arm}")
+        share = speed * figures["flops_per_token"] / figures["matmul_flops_per_s"]
+        times = "" if ratio is None else f"{ratio:.2f} times"
+        lines.append(f"{arm:10s}{speed:12,.0f}{times:>13s}{share:13.1%}{peak / 2**30:10.2f} GiB")
+    return "\n".join(lines)
+
+
+def _note_failure(failures: dict[str, str], name: str, answer: dict[str, Any]) -> bool:
+    """Whether a side has failed; without bertline, or the product that it is held against, there is nothing to tell."""
+    if "failed" not in answer:
+        return False
+    if name in ("bertline", "matmul"):
+        sys.exit(f"{name} failed: {answer['failed']}")
+    failures[name] = answer["failed"]
+    return True
+
+
 def _describe(name: str, answer: dict[str, float]) -> str:
     if name == "matmul":
         return f"{name:8s} {answer['flops_per_s'] / 1e12:12.3f} TFLOP/s"
@@ -272,7 +314,7 @@ def _rounded(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _arguments() -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", choices=tuple(VOCAB_SIZES), default="mini")
     parser.add_argument("--seq-len", type=int, default=128)
@@ -282,17 +324,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, help="of all sides; without it, what the model's preset says (0.1)")
     parser.add_argument("--steps", type=int, default=0, help="timed steps a round; without it, by device")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--workers", type=int, help="loader processes of bertline and tuned; without it, by device")
     parser.add_argument("--precision", choices=("auto", "fp32", "bf16"), default="auto", help="of bertline")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help="bertline's configuration")
-    parser.add_argument("--keep", nargs="?", const=str(HERE / "results"), help="write the record to this folder")
-    parser.add_argument("--commit", help="of the code, where there is no repository to ask")
+    add_record_arguments(parser)
     parser.add_argument("--same-environment", action="store_true", help="give the peers bertline's memory and waiting")
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
-    return parser.parse_args()
+    return parser
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import repository_source  # noqa: F401
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
+from records import current_commit
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.finetuning.config import FineTuningConfig
@@ -281,15 +282,12 @@ def runtime_config(device: str, num_threads: int | None) -> RuntimeConfig:
 def facts(asked: Asked, name: str | None, precision: str) -> dict[str, Any]:
     """What makes a result traceable. The encoder's folder is not named: it is somebody's own."""
     weights = next((path for path in sorted(asked.encoder.glob("*.safetensors"))), None)
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.strip()
     return {
         "encoder": name or asked.encoder.name,
         "weights_sha256": sha256_of_file(weights) if weights else None,
         "device": asked.machine.device.type,
         "precision": precision,
-        "commit": commit or None,
+        "commit": current_commit(),
         "versions": {**versions_of("bertline", "torch", "tokenizers", "numpy"), "python": sys.version.split()[0]},
     }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import repository_source  # noqa: F401
+
 from bertline.training.environment import environment_for_training
 
 

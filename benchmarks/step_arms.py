@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,10 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import repository_source  # noqa: F401
 import torch
 from bare_configuration import build, section
+from records import facts_of
 
-from bertline.foundation.manifests import versions_of
 from bertline.modeling.config import ModelConfig
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Machine, resolve_machine
@@ -158,8 +158,8 @@ class Gate:
 def main() -> None:
     """Take the side that the first argument names."""
     port = Port()
-    import_side(sys.argv[1])
     try:
+        import_side(sys.argv[1])
         settings = ArmSettings(arm=sys.argv[1], **json.loads(port.wait()))
         runtime = runtime_of(settings)
         machine = resolve_machine(runtime, precision_of(settings))
@@ -275,29 +275,6 @@ def runtime_of(settings: ArmSettings) -> RuntimeConfig:
 def precision_of(settings: ArmSettings) -> Any:
     """Only bertline, and the matrix product that it is held against, can be told."""
     return {"plain": "fp32", "tuned": "auto"}.get(settings.arm, settings.precision)
-
-
-def facts_of(machine: Machine) -> dict[str, Any]:
-    """Device, number format and versions, for the record."""
-    libraries = versions_of("torch", "pytorch-lightning", "transformers")
-    return {
-        "device": device_name(machine.device),
-        "device_type": machine.device.type,
-        "precision": machine.precision,
-        "compiled": machine.compile,
-        "threads": torch.get_num_threads(),
-        "versions": {"python": platform.python_version(), "cuda": torch.version.cuda, **libraries},
-    }
-
-
-def device_name(device: torch.device) -> str:
-    """The GPU's or the processor's own name."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """The benchmarks that people run by hand still run, in their smallest form and with no more than they say they need."""
 
+import importlib.metadata
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,41 +14,90 @@ import pytest
 from pretraining_inputs import write_inputs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-SOURCE = Path(__file__).parents[2] / "src"
-NOT_ON_A_GPU_IMAGE = ("hydra", "omegaconf", "mlflow", "dvc", "pydantic", "optuna")
-BLOCK = f"""
-import sys
-from importlib.machinery import PathFinder
+ON_A_BARE_IMAGE = ("torch", "pytorch-lightning", "transformers", "accelerate")
+NEVER_NEEDED = ("pydantic", "rich")
+"""Some versions of the four, or of what these need, bring them."""
+LACKING = (
+    "bertline", "hydra", "omegaconf", "mlflow", "dvc", "pydantic", "optuna", "rich", "pyarrow", "sklearn", "pandas",
+    "datasets", "scipy", "matplotlib",
+)  # fmt: skip
+BLOCK = """
+import os, sys
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+
+given = os.environ["PYTHONPATH"].split(os.pathsep)
+sys.path[:] = [place for place in sys.path if place in given or not os.path.isdir(os.path.join(place, "bertline"))]
 
 class Bare(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name.partition(".")[0] in {NOT_ON_A_GPU_IMAGE!r}:
-            return None
-        return PathFinder.find_spec(name, path, target)
+        return None if name.partition(".")[0] in {hidden} else PathFinder.find_spec(name, path, target)
 
-sys.meta_path[:] = [Bare if finder is PathFinder else finder for finder in sys.meta_path]
+    @classmethod
+    def find_distributions(cls, *context):
+        for found in PathFinder.find_distributions(*context):
+            if "".join(c if c.isalnum() else "-" for c in found.name.lower()) in {there}:
+                yield found
+
+sys.meta_path[:] = [BuiltinImporter, FrozenImporter, Bare]
 """
+
+
+def required_by(names: tuple[str, ...]) -> set[str]:
+    """The distributions, with all that they need in turn."""
+    from packaging.requirements import Requirement
+
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = name_of(waiting.pop())
+        if name in found:
+            continue
+        try:
+            needs = map(Requirement, importlib.metadata.requires(name) or ())
+        except importlib.metadata.PackageNotFoundError:
+            continue  # not on this platform
+        found.add(name)
+        waiting += [one.name for one in needs if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return found
+
+
+def hidden_modules(there: set[str]) -> set[str]:
+    """What can be imported here, and could not where only these distributions are."""
+    owners = importlib.metadata.packages_distributions()
+    others = {module for module, names in owners.items() if not {name_of(name) for name in names} & there}
+    return others - {"bertline"}  # which the scripts are to find
+
+
+def name_of(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 @pytest.fixture
 def bare(tmp_path) -> dict[str, str]:
-    """The environment of a Python that does not find what a GPU image lacks."""
-    (tmp_path / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
-    paths = os.pathsep.join([str(tmp_path), str(SOURCE)])
-    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    """The environment of a Python that finds what a GPU image has, and neither bertline nor its other needs."""
+    there = required_by(ON_A_BARE_IMAGE) - set(NEVER_NEEDED)
+    block = BLOCK.replace("{hidden}", repr(hidden_modules(there))).replace("{there}", repr(there))
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(block, encoding="utf-8")
+    return {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+def call(environment: dict[str, str], script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, BENCHMARKS / script, *arguments], env=environment, capture_output=True, text=True, timeout=600
+    )
 
 
 def last_line(environment: dict[str, str], script: str, *arguments: str) -> dict:
-    done = subprocess.run(
-        [sys.executable, BENCHMARKS / script, *arguments], env=environment, capture_output=True, text=True, timeout=600
-    )
+    done = call(environment, script, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_the_bare_python_of_these_tests_lacks_what_it_should(bare):
-    code = f"from importlib.util import find_spec; print(*filter(find_spec, {NOT_ON_A_GPU_IMAGE!r}), 'yaml')"
+    code = f"from importlib.util import find_spec; print(*filter(find_spec, {LACKING!r}), 'yaml')"
     done = subprocess.run([sys.executable, "-c", code], env=bare, capture_output=True, text=True)
     assert done.stdout.split() == ["yaml"], done.stderr
 
@@ -54,7 +105,9 @@ def test_the_bare_python_of_these_tests_lacks_what_it_should(bare):
 def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_sides(bare, tmp_path):
     small = "--model tiny --vocab-size 64 --seq-len 16 --batch-size 4 --steps 2 --rounds 2 --threads 1 --workers 1"
     options = [*small.split(), "--device", "cpu", "--set", "runtime.compile=off", "--keep", str(tmp_path / "kept")]
-    figures = last_line(bare, "pretraining_step.py", *options)
+    done = call(bare, "pretraining_step.py", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = json.loads(done.stdout.splitlines()[-1])
 
     assert figures["left_out"] == {}
     assert (figures["model"], figures["seq_len"], figures["vocab_size"]) == ("tiny", 16, 64)
@@ -67,10 +120,12 @@ def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_side
     assert figures["flops_per_token"] == pytest.approx(flops)
     assert figures["matmul_fraction"] == pytest.approx(ours * flops / figures["matmul_flops_per_s"], abs=1e-3)
     assert figures["peak_memory_bytes"] > 2**27
+    table = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines() if line.endswith("GiB")}
+    assert table["bertline"][0] == f"{ours:,}" and table["plain"][1] == f"{ours / plain:.2f}"
 
     (kept,) = (tmp_path / "kept").iterdir()
     record = json.loads(kept.read_text())
-    assert kept.name.startswith("pretraining_step_") and kept.name.endswith("_tiny_16.json")
+    assert kept.name.startswith("pretraining_step_") and "_tiny_16_vocab-size-64_batch-size-4" in kept.name
     assert {"commit", "date", "versions", "device", "arguments", *figures} <= record.keys()
     assert {side: len(rounds) for side, rounds in record["rounds"].items()} == {
         "matmul": 2, "bertline": 2, "plain": 2, "tuned": 2,
@@ -82,9 +137,8 @@ def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
     write_inputs(tmp_path, num_train=400, num_validation=100)
     small = "--model tiny --length 16 --batch-size 16 --steps 150 --seeds 1 --threads 1 --workers 0 --device cpu"
     places = ["--examples", str(tmp_path / "examples"), "--tokenizer", str(tmp_path / "tokenizer")]
-    options = ["--set", "runtime.compile=off"]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    figures = last_line(environment, "learning.py", *small.split(), *places, *options)
+    options = ["--set", "runtime.compile=off", "--keep", str(tmp_path / "kept"), "--commit", "abc"]
+    figures = last_line(bare, "learning.py", *small.split(), *places, *options)
 
     (seed,) = figures["seeds"]
     names = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped")
@@ -94,3 +148,60 @@ def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
     assert figures["loss_ours"] < uniform - 0.2
     assert figures["loss_peer_equal_steps"] < uniform - 0.2
     assert seed["steps_peer_equal_time"] >= 1
+
+    (kept,) = (tmp_path / "kept").iterdir()
+    record = json.loads(kept.read_text())
+    assert kept.name.startswith("learning_") and "_tiny_16_batch-size-16_steps-150_seeds-1" in kept.name
+    assert {name: record[name] for name in figures if name != "arguments"} == {
+        name: figures[name] for name in figures if name != "arguments"
+    }
+    assert (record["commit"], record["arguments"]["steps"], record["data"]["train"]["examples"]) == ("abc", 150, 400)
+    assert {"date", "versions", "device"} <= record.keys()
+    assert str(tmp_path) not in kept.read_text()
+
+
+def test_what_cannot_be_measured_is_said_at_once(bare):
+    done = call(bare, "pretraining_step.py", "--model", "tiny", "--seq-len", "513")
+    assert done.returncode == 1
+    assert done.stderr.startswith("--seq-len is 513") and "positions for 512" in done.stderr
+    assert done.stdout == ""
+
+
+def test_where_bertline_itself_fails_the_benchmark_fails_with_the_reason(bare):
+    small = "--model tiny --vocab-size 64 --seq-len 16 --batch-size 4 --threads 1 --workers 0 --device cpu"
+    done = call(bare, "pretraining_step.py", *small.split(), "--arms", "bertline", "--set", "optimizer.kind=sgd")
+    assert done.returncode == 1
+    assert "bertline failed" in done.stderr and "sgd" in done.stderr
+
+
+def test_a_reference_within_a_section_is_the_value_that_it_names(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from bare_configuration import section
+
+    from bertline.training.config import OptimizerConfig
+
+    assert section(OptimizerConfig, "optimizer/muon", lr=3e-3).adamw_lr == 3e-3
+    assert section(OptimizerConfig, "optimizer/muon", lr=3e-3, adamw_lr=1e-3).adamw_lr == 1e-3
+    with pytest.raises(SystemExit, match=r"optimizer.adamw_lr is \$\{runtime.x\}, which names no value of optimizer"):
+        section(OptimizerConfig, "optimizer/muon", adamw_lr="${runtime.x}")
+
+
+@pytest.mark.parametrize(
+    ("given", "variant"),
+    [
+        ("--model tiny", ""),
+        ("--precision fp32", "precision-fp32"),
+        ("--dropout 0", "dropout-0"),
+        ("--threads 1000 --set optimizer.kind=muon", "threads-1000_set-optimizer.kind-muon"),
+        ("--dropout 0.1 --arms tuned plain bertline", ""),
+    ],
+)
+def test_only_calls_that_measure_the_same_share_a_record(given, variant, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import pretraining_step
+    from records import variant_of
+
+    parser = pretraining_step._parser()
+    arguments = parser.parse_args(given.split())
+    pretraining_step.checked_model_config(arguments)
+    assert variant_of(parser, arguments, pretraining_step._TOLD_APART) == variant

@@ -1,0 +1,133 @@
+"""The record of a measurement: figures, with the device, versions, arguments and commit that they were taken with."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import repository_source  # noqa: F401
+import torch
+
+from bertline.foundation.manifests import versions_of
+from bertline.training.devices import Machine
+
+HERE = Path(__file__).parent
+_NOT_RECORDED = ("keep", "commit", "verbose")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """What is kept of one call of a benchmark."""
+
+    benchmark: str
+    model: str
+    seq_len: int
+    variant: str
+    """See `variant_of`."""
+    figures: Mapping[str, Any]
+    """With `device`."""
+    versions: Mapping[str, Any]
+    arguments: argparse.Namespace
+    not_recorded: Sequence[str] = ()
+    """Arguments that name places on this machine."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def file_name(self) -> str:
+        """One for each device, model, length and variant."""
+        parts = (self.benchmark, _as_name(self.figures["device"].lower()), self.model, str(self.seq_len), self.variant)
+        return "_".join(filter(None, parts)) + ".json"
+
+    def write(self, folder: Path, *, commit: str | None) -> Path:
+        """Write it; an older one of the same name is replaced."""
+        left_out = {*_NOT_RECORDED, *self.not_recorded}
+        content = {
+            **self.figures,
+            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "commit": commit or current_commit(),
+            "versions": self.versions,
+            "arguments": {name: value for name, value in vars(self.arguments).items() if name not in left_out},
+            **self.more,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / self.file_name
+        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        return path
+
+
+def add_record_arguments(parser: argparse.ArgumentParser) -> None:
+    """`--keep` and `--commit`."""
+    results = str(HERE / "results")
+    parser.add_argument("--keep", nargs="?", const=results, metavar="FOLDER", help="write the record there")
+    parser.add_argument("--commit", help="of the code, where there is no repository to ask")
+
+
+def variant_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, names: Sequence[str]) -> str:
+    """The named arguments that are not the default ones, for a file name; empty where all are.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> for name in ("--precision", "--threads", "--set"):
+    ...     _ = parser.add_argument(name, nargs="*" if name == "--set" else None)
+    >>> given = parser.parse_args(["--precision", "fp32", "--set", "optimizer.kind=muon"])
+    >>> variant_of(parser, given, ["precision", "threads", "set"])
+    'precision-fp32_set-optimizer.kind-muon'
+    """
+    changed = {name: getattr(arguments, name) for name in names}
+    changed = {name: value for name, value in changed.items() if value != parser.get_default(name)}
+    return "_".join(name.replace("_", "-") + _of_value(value) for name, value in changed.items())
+
+
+def current_commit() -> str | None:
+    """The commit of the working tree, `+` where it has been changed since; None outside a repository."""
+    commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"])
+    try:
+        commit, changes = (
+            subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
+            for command in commands
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return f"{commit}+" if changes else commit
+
+
+def facts_of(machine: Machine) -> dict[str, Any]:
+    """Device, number format and versions of a side."""
+    libraries = versions_of("torch", "pytorch-lightning", "transformers")
+    return {
+        "device": device_name(machine.device),
+        "device_type": machine.device.type,
+        "precision": machine.precision,
+        "compiled": machine.compile,
+        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version(), "cuda": torch.version.cuda, **libraries},
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's or the processor's own name."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _of_value(value: Any) -> str:
+    if value is True:
+        return ""
+    texts = map(str, value) if isinstance(value, (list, tuple)) else [f"{value:g}" if value == 0 else str(value)]
+    return "-" + "-".join(_as_name(text, also=".") for text in texts)
+
+
+def _as_name(text: str, *, also: str = "") -> str:
+    """Letters and digits, with a dash for all else."""
+    kept = "".join(letter if letter.isalnum() or letter in also else "-" for letter in text)
+    return "-".join(part for part in kept.split("-") if part)

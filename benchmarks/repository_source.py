@@ -1,0 +1,15 @@
+"""Import this before bertline: where bertline is not installed, the source of this repository is put on the path."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+
+if importlib.util.find_spec("bertline") is None:
+    sys.path.insert(0, str(SOURCE))
+    # Processes that this one starts find it too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
