@@ -17,8 +17,8 @@ over the rounds counts. What is counted is real tokens a second, from the end of
 loading included, compiling not. A product of two large matrices is timed in each round as well: `matmul_fraction` is
 the operations a second of bertline's model (`bertline.modeling.flops`) as a share of the product's, in the same number
 format. Peak memory is the GPU's where there is one, else that of the process. A table of the sides comes at the end;
-the last line is JSON. --keep writes all figures, with versions and commit, to a file of benchmarks/results that is named
-after the device, the model, the length and whatever is not as by default.
+the last line is JSON. --keep writes all figures, with versions and commit, to a file of benchmarks/results named after
+the device, the model, the length and whatever is not as by default.
 """
 
 from __future__ import annotations
