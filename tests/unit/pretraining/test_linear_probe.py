@@ -111,7 +111,7 @@ def test_vectors_are_means_over_each_sentence_whatever_it_is_batched_with(senten
         ids = torch.tensor([probe._ids[index]])
         alone = model.bert(ids, torch.zeros_like(ids), torch.ones_like(ids)).hidden_states.mean(1)[0]
         np.testing.assert_allclose(vectors[index], alone.detach().numpy(), atol=1e-5)
-    monkeypatch.setattr("bertline.pretraining.linear_probe._BATCH_TOKENS", 1)
+    monkeypatch.setattr("bertline.pretraining.linear_probe._BATCH_TOKENS_ON_CPU", 1)
     np.testing.assert_allclose(vectors, probe._vectors(), atol=1e-5)
 
 
