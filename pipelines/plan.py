@@ -42,7 +42,7 @@ SIZE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interme
 def main(composed: dict[str, Any]) -> None:
     """Print the plan and write it to runs/plan/FINGERPRINT/plan.json."""
     asked = validate(PlanConfig, composed["plan"], where="plan")
-    config = line_config({key: composed[key] for key in SECTIONS})
+    config = line_config(without_decay_steps(composed, asked))
     place, training = place_and_training(config, asked)
     if asked.hours is None:
         found = forecast(training, place)
@@ -54,6 +54,20 @@ def main(composed: dict[str, Any]) -> None:
     device = {"title": place.hardware.title, "num_devices": place.num_devices, "precision": training.precision}
     write_json(path, {"asked": composed["plan"], "device": device, "text": place.text.basis, **content})
     say(f"{text}\n\n{path}")
+
+
+def without_decay_steps(composed: dict[str, Any], asked: PlanConfig) -> dict[str, Any]:
+    """The sections; to plan hours without `schedule.num_decay_steps`, which need not suit the present phases."""
+    sections = {key: composed[key] for key in SECTIONS}
+    if asked.hours is not None and decay_steps_of(composed) is not None:
+        sections["schedule"] = {**sections["schedule"], "num_decay_steps": None}
+    return sections
+
+
+def decay_steps_of(composed: dict[str, Any]) -> int | None:
+    """`schedule.num_decay_steps`, where a number of steps stands there."""
+    steps = composed["schedule"].get("num_decay_steps")
+    return steps if isinstance(steps, int) and steps >= 0 else None
 
 
 def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Training]:
@@ -100,6 +114,10 @@ def plan_of_hours(
     use = best_use(training, sizes, place, asked)
     keeps_rate = continues or config.optimizer.kind == "lamb"  # whose rates are of another kind
     keys = overrides_for(use, training, num_devices=place.num_devices, keeps_rate=keeps_rate)
+    decay, most = decay_steps_of(composed), use.chosen.forecast.steps - use.chosen.num_warmup_steps
+    too_long = decay is not None and decay > most
+    if too_long:
+        keys["schedule.num_decay_steps"] = None
     model = {key: getattr(use.chosen.training.model, key) for key in changed(composed["model"], group)}
     if use.chosen.size != group:
         keys = {**{f"model.{key}": value for key, value in model.items()}, **keys}
@@ -115,6 +133,10 @@ def plan_of_hours(
         "overrides": overrides,
         "money": money(use.chosen.forecast.hours, place, asked),
     }
+    if too_long:
+        command.append(
+            f"# schedule.num_decay_steps is {decay}, more than the {most} steps after the warm-up: null takes a fifth"
+        )
     return best_use_text(use, place, asked, command=command), content
 
 

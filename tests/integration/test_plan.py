@@ -84,6 +84,17 @@ def test_what_is_advised_is_valid_as_printed_and_takes_the_hours(repository: Pat
     assert again["fits"]
 
 
+@pytest.mark.parametrize(("decay", "kept"), [(200_000, False), (20_000, True)])
+def test_decay_steps_that_the_planned_run_has_no_room_for_become_a_fifth_of_it(
+    repository: Path, decay: int, kept: bool
+) -> None:
+    asked = ("plan.device=A100", "plan.hours=24", "plan.corpus_tokens=4e9", "schedule=wsd")
+    text, content = plan(repository, *asked, f"schedule.num_decay_steps={decay}")
+    (given,) = [one for one in content["overrides"] if one.startswith("schedule.num_decay_steps=")]
+    assert given == f"schedule.num_decay_steps={decay if kept else 'null'}"
+    assert (f"# schedule.num_decay_steps is {decay}, more than" in text) != kept
+
+
 def test_examples_that_are_made_are_counted(repository: Path) -> None:
     facts = {"examples": 2000, "tokens": 120_000}
     content = {

@@ -13,7 +13,7 @@ class PlanConfig:
     """Hardware, budget and what is known of the text."""
 
     device: str
-    """`cpu` for this machine's processor, or a name in `planning.hardware`."""
+    """`cpu` for this machine's processor, or a name in `planning.hardware`; in lower case, however it was given."""
     num_devices: int
     price_per_hour: float | None
     """Of one device, in any currency; None leaves money out."""
@@ -28,6 +28,7 @@ class PlanConfig:
     """Tokens of the text, where it is not here; None looks at artifacts/ and `corpus.path`."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "device", self.device.lower())  # people write A100
         if self.num_devices < 1:
             raise ValueError(f"num_devices must be at least 1, found {self.num_devices}")
         if self.device == THIS_MACHINE and self.num_devices != 1:

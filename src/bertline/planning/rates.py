@@ -110,12 +110,14 @@ class Rates:
         if not near:
             return None
         closest = min(_factor(one.seq_len, seq_len) for one in near)
-        near = sorted(
-            (one for one in near if _factor(one.seq_len, seq_len) == closest), key=lambda one: one.flops_per_token
-        )
+        near = [one for one in near if _factor(one.seq_len, seq_len) == closest]
+        with_dropout = model.hidden_dropout_prob > 0
+        near.sort(key=lambda one: (one.dropout > 0) != with_dropout)
+        of_sizes = {one.flops_per_token: one for one in reversed(near)}  # of one size the one with the model's dropout
+        near = [of_sizes[flops] for flops in sorted(of_sizes)]
         nearest = min(near, key=lambda one: _factor(one.flops_per_token, needed))
         if nearest.seq_len == seq_len and _factor(nearest.flops_per_token, needed) <= _SAME_FLOPS:
-            same = (nearest.dropout > 0) == (model.hidden_dropout_prob > 0)
+            same = (nearest.dropout > 0) == with_dropout
             lowest, highest = _MEASURED_RANGE if same else _NEARBY_RANGE
             return Rate(
                 flops_per_s=nearest.flops_per_s,

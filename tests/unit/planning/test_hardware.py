@@ -46,6 +46,11 @@ def test_every_entry_is_recognised_by_some_name() -> None:
     assert set().union(*NAMES.values()) == set(GPUS)
 
 
+def test_a_device_may_be_named_in_capitals() -> None:
+    assert gpu_named(asked(device="RTX4090").device) is GPUS["rtx4090"]
+    assert asked(device="CPU").device == "cpu"
+
+
 def test_an_unknown_device_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(ConfigError, match=r"plan\.device is 'gtx'.*cpu.*t4.*a100.*rtx4090"):
         gpu_named("gtx")

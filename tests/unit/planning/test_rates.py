@@ -38,6 +38,16 @@ def test_the_same_model_with_other_dropout_is_less_certain() -> None:
     assert "(dropout 0)" in found.basis
 
 
+def test_of_two_records_of_a_model_the_one_with_its_dropout_is_taken() -> None:
+    without = record(file="without", dropout=0.0, tokens_per_s=600_000.0)
+    for records in ((record(), without), (without, record())):
+        assert rate("base", *records).basis == "measured: pretraining_step_nvidia-h200_base_128.json"
+        rates = place("h200", records=records).rates
+        bare = model("base", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+        found = rates.of(bare, vocab_size=30_522, seq_len=128, target_fraction=19 / 128)
+        assert (found.basis, found.fastest) == ("measured: without", 1.1)
+
+
 def test_between_two_measured_models_the_rate_lies_between_theirs() -> None:
     small, large = record(file="a", flops_per_token=1e8, tokens_per_s=1e6), record(file="b", flops_per_token=2e9)
     found = rate("base", small, large)
