@@ -18,8 +18,9 @@ from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.best import BestStep
 from bertline.pretraining.interval import LOG_EVERY_STEPS, training_metrics
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.time_left import TimeLeft
 from bertline.pretraining.watch import HealthWatch
-from bertline.training.clock import TrainingClock
+from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.distributed import sum_over_ranks
 from bertline.training.interruption import StopRequest
 from bertline.training.matmul_rate import matmul_rate_of_process
@@ -28,12 +29,32 @@ from bertline.training.progress import TrainingProgress
 
 
 class Totals:
-    """Sums over the whole run, over all its starts: real tokens, seconds of training, seconds of waiting for data."""
+    """Sums over the whole run, over all its starts: real tokens, seconds of training, of waiting for data, of pauses.
 
-    def __init__(self, clock: TrainingClock, before: dict[str, float] | None = None) -> None:
+    Args:
+        clock: Of this start.
+        before: `as_mapping` of the checkpoint; one from before pauses were counted has none.
+        row_before: `Lap.seconds` of the row that the checkpoint cut in two.
+    """
+
+    def __init__(
+        self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None
+    ) -> None:
         self._clock = clock
-        self._before = before or {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0}
+        self._before = {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0, **(before or {})}
+        self._paused_before_steps_s = 0.0
         self.tokens = self._before["tokens"]
+        self.row = Lap(clock, row_before)
+        """Since the last row of metrics."""
+
+    def begin_steps(self) -> None:
+        """The first step of this start begins: pauses before it come once, those from now on again and again."""
+        self._paused_before_steps_s = self._clock.seconds.paused_s
+
+    @property
+    def paused_s(self) -> float:
+        """What pauses between steps took."""
+        return self._before["paused_s"] + self._clock.seconds.paused_s - self._paused_before_steps_s
 
     def as_mapping(self) -> dict[str, float]:
         """For the checkpoint."""
@@ -41,6 +62,7 @@ class Totals:
             "tokens": self.tokens,
             "train_time_s": self._before["train_time_s"] + self._clock.trained_s,
             "data_wait_s": self._before["data_wait_s"] + self._clock.waited_s,
+            "paused_s": self.paused_s,
         }
 
 
@@ -48,6 +70,12 @@ class RecordMetrics(pl.Callback):
     """Writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last one, and shows progress.
 
     Ends the training, without the row, where the watch does not accept it.
+
+    Of the steps since the row before, also where a checkpoint came in between: `perf/tokens_per_s` (real tokens, over
+    seconds of training), `perf/mfu` (the model's operations for real tokens, over what large matrix products of all
+    devices reach), `perf/data_wait_fraction` (of the seconds of training) and `perf/paused_fraction` (of wall time;
+    what probes, validation and saving took). Beside them `perf/memory_bytes` (the peak of this process so far) and
+    `perf/time_left_s` (see `TimeLeft`).
     """
 
     def __init__(
@@ -56,17 +84,18 @@ class RecordMetrics(pl.Callback):
         clock: TrainingClock,
         totals: Totals,
         progress: TrainingProgress,
+        time_left: TimeLeft,
         watch: HealthWatch,
         *,
         num_steps: int,
     ) -> None:
         self._log = log
+        self._time_left = time_left
         self._watch = watch
         self._clock = clock
         self._totals = totals
         self._progress = progress
         self._num_steps = num_steps
-        self._trained_s = self._waited_s = 0.0
         self._learning_rate = 0.0
         self._matmul_rate: float | None = None  # of all ranks, in operations a second; the first one knows it
 
@@ -77,10 +106,12 @@ class RecordMetrics(pl.Callback):
             with self._clock.paused():
                 rate = matmul_rate_of_process(machine.device, machine.precision)
             self._matmul_rate = machine.ranks.world_size * rate
-        self._trained_s, self._waited_s = self._clock.trained_s, self._clock.waited_s
+        self._totals.row.go_on()
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
         """Remember the rate that the step is taken with."""
+        if batch_idx == 0:
+            self._totals.begin_steps()
         self._learning_rate = module.learning_rate
 
     def on_train_batch_end(
@@ -88,27 +119,34 @@ class RecordMetrics(pl.Callback):
     ) -> None:
         """Write a row where one is due."""
         step = module.finished_steps
-        if step % LOG_EVERY_STEPS == 0 or step == self._num_steps:
-            self._write_row(trainer, module, step)
-        self._progress.show(step)
+        module.interval.add_pairs(batch["micro_batches"])
+        is_due = step % LOG_EVERY_STEPS == 0 or step == self._num_steps
+        total = module.interval.total() if is_due else None  # waits for the device, so that the clock is right
+        self._time_left.take(step, self._clock.trained_s)
+        left_s = self._time_left.after(step, paused_s=self._totals.paused_s)
+        if total is not None:
+            self._write_row(trainer, module, step, total, left_s)
+        self._progress.show(step, left_s=left_s)
 
-    def _write_row(self, trainer: pl.Trainer, module: PretrainingModule, step: int) -> None:
-        total = module.interval.total()
-        trained_s, waited_s = self._clock.trained_s, self._clock.waited_s
-        duration_s = trained_s - self._trained_s
+    def _write_row(
+        self, trainer: pl.Trainer, module: PretrainingModule, step: int, total: dict[str, float], left_s: float | None
+    ) -> None:
+        took = self._totals.row.end()
         metrics = {
             **training_metrics(total, nsp_weight=module.objective_config.nsp_weight),
             "optim/lr": self._learning_rate,
-            "perf/tokens_per_s": total["tokens"] / duration_s,
-            **self._utilisation(module.model, total, duration_s),
-            "perf/data_wait_fraction": (waited_s - self._waited_s) / duration_s,
+            "perf/tokens_per_s": total["timed_tokens"] / took.trained_s,
+            **self._utilisation(module.model, total, took.trained_s),
+            "perf/data_wait_fraction": took.waited_s / took.trained_s,
+            "perf/paused_fraction": took.paused_s / (took.trained_s + took.paused_s),
             "perf/memory_bytes": peak_memory_bytes(module.machine.device),
         }
+        if left_s is not None:
+            metrics["perf/time_left_s"] = left_s
         if not self._watch.accepts_row(step, metrics, num_steps=int(total["steps"])):
             trainer.should_stop = True
             return
         self._totals.tokens += total["tokens"]
-        self._trained_s, self._waited_s = trained_s, waited_s
         module.interval.clear()
         self._progress.note(metrics)
         if module.machine.ranks.is_first:
@@ -116,17 +154,17 @@ class RecordMetrics(pl.Callback):
 
     def _utilisation(self, model: BertForPreTraining, total: dict[str, float], duration_s: float) -> dict[str, float]:
         """The model's operations a second over those of a large matrix product; nothing where it is not known."""
-        if self._matmul_rate is None or not total["sequences"]:
+        if self._matmul_rate is None:
             return {}
-        # Targets and sequences are summed without the steps that were skipped, tokens with them.
-        of_all_steps = total["steps"] / (total["steps"] - total["skipped_steps"])
+        tokens = total["timed_tokens"]
+        # Operations grow in proportion to each of the three sums, so this holds for steps of several lengths too.
         flops = flops_per_token(
             model.bert.config,
             vocab_size=model.bert.vocab_size,
-            seq_len=total["tokens"] / (of_all_steps * total["sequences"]),
-            target_fraction=of_all_steps * total["targets"] / total["tokens"],
+            seq_len=total["timed_pairs"] / tokens,
+            target_fraction=total["timed_targets"] / tokens,
         )
-        return {"perf/mfu": flops * total["tokens"] / duration_s / self._matmul_rate}
+        return {"perf/mfu": flops * tokens / duration_s / self._matmul_rate}
 
 
 class RunProbes(pl.Callback):

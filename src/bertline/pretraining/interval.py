@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ LOG_EVERY_STEPS = 20
 _DEVICE_SUMS = ("mlm_loss", "nsp_loss", "mlm_correct", "nsp_correct", "grad_norm")
 _HOST_SUMS = ("targets", "sequences", "tokens")
 _STEP_SUMS = ("steps", "skipped_steps")
+_TIMED_SUMS = ("timed_tokens", "timed_targets", "timed_pairs")
+"""What speed is taken from, skipped steps too: 0 from a checkpoint that knows no seconds, from before these were."""
 _ALIKE = ("grad_norm", *_STEP_SUMS)
 """What every rank counts for itself, and counts the same."""
 
@@ -31,12 +34,19 @@ class IntervalSums:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._step: Tensor | None = None
+        self._pairs: Tensor | None = None
         self.clear()
 
     @property
     def tokens(self) -> float:
         """Real tokens, padding not counted, that this rank has seen since the last row."""
         return self._before["tokens"] + sum(tokens for *_, tokens in self._on_host)
+
+    def add_pairs(self, micro_batches: Iterable[Mapping[str, Tensor]]) -> None:
+        """Count what the tokens of this rank's share of a step attend to; it stays on the device."""
+        for micro_batch in micro_batches:
+            pairs = num_pairs(micro_batch)
+            self._pairs = pairs if self._pairs is None else self._pairs + pairs
 
     def add_micro_batch(self, sums: PreTrainingSums) -> None:
         """Add what the model gave for one micro-batch."""
@@ -53,7 +63,8 @@ class IntervalSums:
     def total(self) -> dict[str, float]:
         """The sums over all ranks (of steps and norms: this rank's). Waits for the device.
 
-        Losses, hits, norms, targets and sequences are those of the steps that were not skipped; tokens are all.
+        Losses, hits, norms, targets and sequences are those of the steps that were not skipped; tokens are all,
+        and so is what is timed.
         """
         total = dict(self._before)
         steps = torch.stack(self._on_device).tolist() if self._on_device else []
@@ -64,14 +75,17 @@ class IntervalSums:
             total["skipped_steps"] += skipped
             for name in ("tokens",) if skipped else values:
                 total[name] += values[name]
+            total["timed_tokens"] += values["tokens"]
+            total["timed_targets"] += values["targets"]
+        total["timed_pairs"] += 0 if self._pairs is None else int(self._pairs)
         of_all_ranks = [name for name in total if name not in _ALIKE]
         summed = sum_over_ranks([total[name] for name in of_all_ranks], self.device)
         return {**total, **dict(zip(of_all_ranks, summed, strict=True))}
 
     def clear(self) -> None:
         """Begin the next interval."""
-        self._before = dict.fromkeys((*_DEVICE_SUMS, *_HOST_SUMS, *_STEP_SUMS), 0.0)
-        self._step = None
+        self._before = dict.fromkeys((*_DEVICE_SUMS, *_HOST_SUMS, *_STEP_SUMS, *_TIMED_SUMS), 0.0)
+        self._step = self._pairs = None
         self._on_device: list[Tensor] = []
         self._on_host: list[tuple[int, int, int]] = []
 
@@ -79,6 +93,28 @@ class IntervalSums:
         """Go on from the `total` of a checkpoint: the first rank carries the sums of all."""
         self.clear()
         self._before.update({name: value for name, value in total.items() if is_first_rank or name in _ALIKE})
+
+
+def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
+    """Tokens that the tokens of a micro-batch can attend to: the squares of its sequences' lengths, summed.
+
+    Args:
+        micro_batch: Of `examples.batching` or `examples.packing`, as tensors.
+
+    Returns:
+        [] int64, on the device of the micro-batch.
+
+    Example:
+        >>> int(num_pairs({"attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])}))
+        13
+    """
+    if "position_ids" in micro_batch:
+        # n^2 = 1 + 3 + ... + (2 n - 1): twice the position and one for each token; padding has position 0.
+        return 2 * micro_batch["position_ids"].sum() + (micro_batch["sequence_ids"] > 0).sum()
+    if "attention_mask" in micro_batch:
+        return micro_batch["attention_mask"].sum(dim=1).square().sum()
+    rows, length = micro_batch["input_ids"].shape  # all of them full
+    return torch.tensor(rows * length**2, device=micro_batch["input_ids"].device)
 
 
 def training_metrics(total: dict[str, float], *, nsp_weight: float) -> dict[str, float]:

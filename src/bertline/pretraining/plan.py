@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bertline.foundation.errors import ConfigError
@@ -67,10 +67,31 @@ class Plan:
             >>> plan.passing_over(4, 6)
             [PassedOver(step=4, max_length=64, sequences=16)]
         """
-        taken: dict[int, int] = {}
-        for place in map(self.place, range(first_step, end_step)):
-            taken[place.max_length] = taken.get(place.max_length, 0) + place.global_batch_size
+        taken = self.sequences(first_step, end_step)
         return [PassedOver(step=first_step, max_length=length, sequences=count) for length, count in taken.items()]
+
+    def sequences(self, first_step: int, end_step: int) -> dict[int, int]:
+        """How many sequences of each length these steps take, in the order of the lengths; 0-based, the end exclusive.
+
+        Example:
+            >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
+            ...           PhaseConfig(steps=9, max_length=128, global_batch_size=4)]
+            >>> Plan(phases, num_steps=11).sequences(1, 4)
+            {64: 8, 128: 8}
+        """
+        taken: dict[int, int] = {}
+        for place, start, end in self._stretches(first_step, end_step):
+            taken[place.max_length] = taken.get(place.max_length, 0) + (end - start) * place.global_batch_size
+        return taken
+
+    def require_shares(self, ranks: Ranks, *, first_step: int) -> None:
+        """See that each step from `first_step` on has a sequence for every rank.
+
+        Raises:
+            ConfigError: Some rank would get nothing.
+        """
+        for place, _, _ in self._stretches(first_step, self.num_steps):
+            share_of(place, ranks)
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -103,6 +124,14 @@ class Plan:
         starts = (*other._phase_starts(), *(start for start in self._phase_starts() if start < other.num_steps))
         lasts = [start - 1 for start in starts if start > 0]
         return all(_same_batch(self.place(step), other.place(step)) for step in (*starts, *lasts, other.num_steps - 1))
+
+    def _stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
+        """The steps `first_step` to `end_step` phase by phase: the place before the first, that step, and their end."""
+        starts = self._phase_starts()
+        for start, end in zip(starts, [*starts[1:], end_step], strict=True):
+            start, end = max(start, first_step), min(end, end_step)
+            if start < end:
+                yield self.place(start), start, end
 
     def _phase_starts(self) -> list[int]:
         starts, start = [], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,11 +25,12 @@ from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_best, write_latest, write_result
 from bertline.pretraining.row_layout import layouts_in_words, row_layouts
 from bertline.pretraining.start import build_model, find_checkpoint, take_over_records
+from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.pretraining.validation import ValidationProbe
 from bertline.pretraining.watch import HealthWatch, go_back, keep_health, passed_over_in
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
-from bertline.training.clock import TrainingClock
+from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.compiling import compile_in_place
 from bertline.training.devices import Machine, resolve_machine
 from bertline.training.distributed import leave_process_group, sum_over_ranks
@@ -99,6 +101,8 @@ class _Run:
         self.tokenizer = Tokenizer.load(job.tokenizer_folder)
         self.identity = identity_of(job, machine.precision)
         self.checkpoints = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
+        checkpoint = find_checkpoint(job, self.identity)
+        self.plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
         self.module = PretrainingModule(
             build_model(job, self.tokenizer, machine),
             job.objective,
@@ -111,8 +115,8 @@ class _Run:
         self.best = BestStep(self._build_validation(), self.plan)
         handed_in = [make(self.module.model, machine) for make in make_probes]
         self.probes = [self.best, self._build_film_strip(), *handed_in]
-        checkpoint = find_checkpoint(job, self.identity)
-        self.totals = Totals(self.clock, checkpoint.state["totals"] if checkpoint else None)
+        state = checkpoint.state if checkpoint else {}
+        self.totals = Totals(self.clock, state.get("totals"), Seconds(**state.get("interval_s", {})))
         of_checkpoint = checkpoint.state.get("rewinds", []) if checkpoint else []
         self.rewinds = of_checkpoint if rewinds is None else rewinds
         self.plan.passed_over = tuple(passed_over_in(self.rewinds))
@@ -132,6 +136,7 @@ class _Run:
             every_s=job.runtime.progress_every_s,
             shown=self.machine.ranks.is_first,
         )
+        left = TimeLeft(self.plan, work_of_sequences(self.module.model, data.dataset.examples, data.dataset.layouts))
         watch, request = HealthWatch(job, self.plan, self.machine, self.rewinds), StopRequest()
         saving = SaveAndStop(
             self._save,
@@ -145,7 +150,7 @@ class _Run:
         profiles = [ProfileSteps(job.profile_folder, self.clock, num_steps=num_steps)] if job.runtime.profile else []
         callbacks = [
             *profiles,
-            RecordMetrics(self.log, self.clock, self.totals, progress, watch, num_steps=num_steps),
+            RecordMetrics(self.log, self.clock, self.totals, progress, left, watch, num_steps=num_steps),
             RunProbes(self.probes, self.log, self.clock, num_steps=num_steps),
             saving,
             *self.callbacks,
@@ -253,6 +258,7 @@ class _Run:
             "model": module.model.state_dict(),
             "optimizer": optimizer.state_dict(),
             "interval": interval,
+            "interval_s": dataclasses.asdict(self.totals.row.seconds),
             "best": self.best.as_mapping(),
             "totals": self.totals.as_mapping(),
             "rewinds": list(self.rewinds),

@@ -31,8 +31,6 @@ class TrainingProgress:
         self._every_s = every_s
         self._shown = shown
         self._last_line = time.monotonic()
-        # The step and time that the pace is taken from: after the first step of this start, which compiles.
-        self._pace_from: tuple[int, float] | None = None
         self._note = ""
         self._bar = _bar() if shown and can_draw() else None
         self._task = (
@@ -54,13 +52,12 @@ class TrainingProgress:
         """Take the newest metrics: what is shown beside the steps from now on."""
         self._note = ", ".join(_shown_metrics(metrics))
 
-    def show(self, step: int) -> None:
-        """Show that `step` steps are finished."""
+    def show(self, step: int, *, left_s: float | None = None) -> None:
+        """Show that `step` steps are finished and, where it is known, how many seconds the others will take."""
         if not self._shown:
             return
-        if self._pace_from is None:
-            self._pace_from = (step, time.monotonic())
-        text = ", ".join(part for part in (self._note, self._left(step)) if part)
+        left = "" if left_s is None or step >= self.num_steps else f"{format_seconds(left_s)} left"
+        text = ", ".join(part for part in (self._note, left) if part)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=step, note=text)
             return
@@ -68,12 +65,6 @@ class TrainingProgress:
         if now - self._last_line >= self._every_s or step == self.num_steps:
             self._last_line = now
             say(f"{self.description}: step {step:,} of {self.num_steps:,}{f', {text}' if text else ''}")
-
-    def _left(self, step: int) -> str:
-        if self._pace_from is None or step >= self.num_steps or step <= self._pace_from[0]:
-            return ""
-        first_step, started = self._pace_from
-        return f"{format_seconds((time.monotonic() - started) / (step - first_step) * (self.num_steps - step))} left"
 
 
 def format_seconds(seconds: float) -> str:

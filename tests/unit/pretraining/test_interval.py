@@ -1,9 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from bertline.pretraining.interval import IntervalSums, training_metrics
+from bertline.examples.packing import packed_batches
+from bertline.pretraining.interval import IntervalSums, num_pairs, training_metrics
 from bertline.pretraining.losses import PreTrainingSums
 
 CPU = torch.device("cpu")
@@ -16,6 +18,7 @@ def sums(*values: float) -> PreTrainingSums:
 def take_step(interval: IntervalSums, *values: float, grad_norm: float = 1.5) -> None:
     interval.add_micro_batch(sums(*values))
     interval.add_step(grad_norm=torch.tensor(grad_norm), targets=4, sequences=2, tokens=30)
+    interval.add_pairs([{"attention_mask": torch.ones(2, 15, dtype=torch.int64)}])
 
 
 def filled() -> IntervalSums:
@@ -72,6 +75,7 @@ def test_a_step_that_the_optimizer_skips_is_counted_and_left_out(grad_norm):
     take_step(interval, math.inf, math.nan, 1.0, 1.0, grad_norm=grad_norm)
     total = interval.total()
     assert (total["steps"], total["skipped_steps"], total["tokens"]) == (3.0, 2.0, 150.0)
+    assert (total["timed_tokens"], total["timed_targets"], total["timed_pairs"]) == (150.0, 23.0, 900.0)
     skipping = training_metrics(total, nsp_weight=2.0)
     assert skipping.pop("optim/skipped_steps") == 2.0
     without = training_metrics(filled().total(), nsp_weight=2.0)
@@ -84,3 +88,34 @@ def test_where_all_steps_were_skipped_there_is_no_mean():
     metrics = training_metrics(interval.total(), nsp_weight=1.0)
     assert metrics.pop("optim/skipped_steps") == 1.0
     assert all(math.isnan(value) for value in metrics.values())
+
+
+def test_what_came_before_seconds_were_saved_is_in_the_tokens_and_not_in_what_is_timed():
+    old = {name: value for name, value in filled().total().items() if not name.startswith("timed_")}
+    interval = IntervalSums(CPU)
+    interval.restore(old, is_first_rank=True)
+    take_step(interval, 0.1, 0.2, 0.3, 0.4)
+    total = interval.total()
+    assert total["tokens"] == 120.0
+    assert (total["timed_tokens"], total["timed_targets"], total["timed_pairs"]) == (30.0, 4.0, 450.0)
+
+
+def test_pairs_are_the_squares_of_the_lengths_however_rows_are_laid_out():
+    lengths = np.array([3, 16, 7, 1, 9, 5])
+    mask = (np.arange(16) < lengths[:, None]).astype(np.int64)
+    zeros = np.zeros((6, 2), dtype=np.int64)
+    batch = {
+        "input_ids": mask * 7,
+        "token_type_ids": mask * 0,
+        "attention_mask": mask,
+        "masked_positions": zeros,
+        "masked_labels": zeros - 100,
+        "next_sentence_labels": zeros[:, 0],
+    }
+    packed = list(packed_batches(batch, pad_id=0, max_targets=2, rows_per_batch=2))
+    assert len(packed) == 2
+    found = sum(int(num_pairs({name: torch.from_numpy(part[name]) for name in part})) for part in packed)
+    padded = int(num_pairs({"attention_mask": torch.from_numpy(mask)}))
+    assert found == padded == (lengths**2).sum()
+    full = {"input_ids": torch.ones(3, 16), "attention_mask": torch.ones(3, 16)}
+    assert num_pairs({"input_ids": full["input_ids"]}) == num_pairs(full) == 3 * 16**2

@@ -83,3 +83,25 @@ def test_jumps_add_up():
     plan.passed_over = tuple(plan.passing_over(1, 3))
     plan.passed_over += tuple(plan.passing_over(1, 3))
     assert [plan.place(step).consumed for step in range(3)] == [0, 4 + 16, 8 + 16]
+
+
+@pytest.mark.parametrize(("first_step", "end_step"), [(0, 10), (2, 6), (3, 5), (4, 4), (5, 9)])
+def test_the_sequences_of_a_stretch_are_those_of_its_steps(first_step, end_step):
+    plan = Plan(PHASES, num_steps=10)
+    places = [plan.place(step) for step in range(first_step, end_step)]
+    expected = {
+        length: sum(place.global_batch_size for place in places if place.max_length == length) for length in (128, 512)
+    }
+    found = plan.sequences(first_step, end_step)
+    assert {length: found.get(length, 0) for length in expected} == expected
+
+
+def test_only_phases_that_are_still_reached_need_a_sequence_for_each_device():
+    three = Ranks(rank=0, world_size=3, local_rank=0)
+    with pytest.raises(ConfigError, match=r"phases\[1\]\.global_batch_size is 2, fewer than the 3 devices"):
+        Plan(PHASES, num_steps=10).require_shares(three, first_step=0)
+    with pytest.raises(ConfigError, match=r"phases\[1\]"):
+        Plan(PHASES, num_steps=10).require_shares(three, first_step=4)
+    Plan(PHASES, num_steps=10).require_shares(three, first_step=5)
+    Plan(PHASES, num_steps=3).require_shares(three, first_step=0)
+    Plan(PHASES, num_steps=10).require_shares(three, first_step=10)

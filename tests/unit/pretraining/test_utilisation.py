@@ -1,6 +1,6 @@
 """`perf/mfu`: the model's own arithmetic over what the device can do."""
 
-import dataclasses
+import math
 
 import pytest
 
@@ -8,6 +8,7 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining import callbacks
 from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
@@ -30,26 +31,30 @@ def trained_rows(job) -> list[dict[str, float]]:
 
 
 @pytest.mark.parametrize("packing", ["on", "off"])
-def test_it_counts_real_tokens_their_mean_length_and_the_targets_that_were_there(make_job, rate, packing):
+@pytest.mark.parametrize("num_short_steps", [20, 12])
+def test_it_adds_up_what_each_sequence_takes_also_where_a_row_has_two_lengths(make_job, rate, packing, num_short_steps):
     rate(2e9)
-    job = make_job(pretrain__max_steps=20, runtime__packing=packing)
+    phases = [
+        {"steps": num_short_steps, "max_length": 16, "global_batch_size": 8},
+        {"steps": 8, "max_length": 24, "global_batch_size": 5},
+    ]
+    job = make_job(pretrain__phases=phases, pretrain__max_steps=20, runtime__packing=packing)
     run_pretraining(job)
-    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
-    layouts = {16: RowLayout(packed=False, rows=None)}
+    examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in (16, 24)}
+    layouts = dict.fromkeys(examples, RowLayout(packed=False, rows=None))
     dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
-    steps = [dataset[step] for step in range(20)]
-    tokens, sequences, targets = (
-        sum(step[name] for step in steps) for name in ("num_tokens", "num_sequences", "num_targets")
-    )
-    flops = flops_per_token(
-        job.model,
-        vocab_size=Tokenizer.load(job.tokenizer_folder).vocab_size,
-        seq_len=tokens / sequences,
-        target_fraction=targets / tokens,
-    )
+    vocab_size = Tokenizer.load(job.tokenizer_folder).vocab_size
+    num_tokens, flops = 0, 0.0
+    for step in range(20):
+        (batch,) = dataset[step]["micro_batches"]
+        num_tokens += dataset[step]["num_tokens"]
+        for mask, labels in zip(batch["attention_mask"], batch["masked_labels"], strict=True):
+            length, targets = int(mask.sum()), int((labels != -100).sum())
+            flops += length * flops_per_token(
+                job.model, vocab_size=vocab_size, seq_len=length, target_fraction=targets / length
+            )
     (row,) = trained_rows(job)
-    assert tokens / sequences < 16
-    assert row["perf/mfu"] == pytest.approx(flops * row["perf/tokens_per_s"] / 2e9)
+    assert row["perf/mfu"] == pytest.approx(flops / num_tokens * row["perf/tokens_per_s"] / 2e9)
 
 
 def test_it_is_in_every_row_and_its_median_in_the_figures(make_job, rate):
@@ -59,22 +64,15 @@ def test_it_is_in_every_row_and_its_median_in_the_figures(make_job, rate):
     assert figures["perf/mfu"] == sorted(row["perf/mfu"] for row in trained_rows(job))[1]
 
 
-def test_steps_that_were_skipped_do_not_lengthen_the_sequences(make_job):
-    config = make_job().model
-    model = BertWithNoWeights(config)
-    record = callbacks.RecordMetrics(None, None, None, None, None, num_steps=1)
-    record._matmul_rate = 1e9
-    whole = {"tokens": 1000.0, "sequences": 100.0, "targets": 150.0, "steps": 10.0, "skipped_steps": 0.0}
-    half = {**whole, "sequences": 50.0, "targets": 75.0, "skipped_steps": 5.0}
-    none = {**whole, "sequences": 0.0, "targets": 0.0, "skipped_steps": 10.0}
-    assert record._utilisation(model, half, 2.0) == pytest.approx(record._utilisation(model, whole, 2.0))
-    assert record._utilisation(model, none, 2.0) == {}
-
-
-class BertWithNoWeights:
-    """As much of a model as is asked for its size."""
-
-    def __init__(self, config) -> None:
-        self.bert = self
-        self.config = dataclasses.replace(config)
-        self.vocab_size = 60
+def test_steps_that_are_skipped_are_computed_all_the_same(make_job, rate, monkeypatch):
+    rate(2e9)
+    well, ill = make_job("well", pretrain__max_steps=20), make_job("ill", pretrain__max_steps=20)
+    run_pretraining(well)
+    clip = PretrainingModule._clip
+    monkeypatch.setattr(
+        PretrainingModule, "_clip", lambda module: clip(module) * (math.nan if module.finished_steps == 7 else 1)
+    )
+    run_pretraining(ill)
+    per_token = [row["perf/mfu"] / row["perf/tokens_per_s"] for job in (well, ill) for row in trained_rows(job)]
+    assert [row["optim/skipped_steps"] for row in trained_rows(ill)] == [1.0]
+    assert per_token[0] == pytest.approx(per_token[1])

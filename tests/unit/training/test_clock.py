@@ -1,4 +1,4 @@
-from bertline.training.clock import TrainingClock
+from bertline.training.clock import Lap, Seconds, TrainingClock
 
 
 class Time:
@@ -29,3 +29,34 @@ def test_start_forgets_what_was_before():
     clock.start()
     time.now += 2
     assert (clock.trained_s, clock.waited_s) == (2, 0)
+
+
+def test_a_pause_counts_while_it_lasts_and_a_pause_in_it_only_once():
+    time = Time()
+    clock = TrainingClock(time)
+    time.now += 2
+    with clock.paused():
+        time.now += 30
+        with clock.paused():
+            time.now += 10
+        assert clock.seconds == Seconds(trained_s=2, paused_s=40)
+        time.now += 1
+    assert clock.seconds == Seconds(trained_s=2, paused_s=41)
+
+
+def test_a_lap_goes_on_in_the_next_process_and_the_one_after_it_begins_at_nothing():
+    time = Time()
+    first = Lap(TrainingClock(time))
+    time.now += 3
+    clock = TrainingClock(time)
+    lap = Lap(clock, first.seconds)
+    time.now += 100  # what comes before training
+    lap.go_on()
+    with clock.paused():
+        time.now += 7
+    with clock.waiting():
+        time.now += 2
+    assert lap.seconds == Seconds(trained_s=5, waited_s=2, paused_s=7)
+    assert lap.end() == Seconds(trained_s=5, waited_s=2, paused_s=7)
+    time.now += 4
+    assert lap.end() == Seconds(trained_s=4)

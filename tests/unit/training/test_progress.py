@@ -11,10 +11,9 @@ def progress(**changes) -> TrainingProgress:
 def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
     with progress() as shown:
         shown.note(METRICS)
-        shown.show(49)
-        shown.show(50)
+        shown.show(50, left_s=130.2)
     line = capsys.readouterr().out
-    assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 0 s left" in line
+    assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 2 min 10 s left" in line
 
 
 def test_utilisation_waiting_and_memory_are_shown_where_they_are_known(capsys):
@@ -25,10 +24,11 @@ def test_utilisation_waiting_and_memory_are_shown_where_they_are_known(capsys):
     assert "51,234 tokens/s, 41 % utilised, 0.4 % waiting for data, 1.5 GiB" in line
 
 
-def test_the_first_step_which_compiles_says_nothing_of_the_time_left(capsys):
+def test_nothing_is_said_of_the_time_left_where_it_is_not_known_and_after_the_last_step(capsys):
     with progress() as shown:
         shown.show(1)
-    assert capsys.readouterr().out == "pretraining: step 1 of 100\n"
+        shown.show(100, left_s=0.0)
+    assert capsys.readouterr().out == "pretraining: step 1 of 100\npretraining: step 100 of 100\n"
 
 
 def test_lines_come_no_more_often_than_asked_but_the_last_always(capsys):

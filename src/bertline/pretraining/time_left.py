@@ -1,0 +1,75 @@
+"""How long a training still takes: the arithmetic of its remaining steps at the pace of the newest ones."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from bertline.examples.masking import masking_policy, max_targets
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.flops import flops_per_token
+from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.row_layout import RowLayout, fill_of
+
+_WINDOW_STEPS = 200
+
+
+class TimeLeft:
+    """Seconds left, over all phases: a step of a later one may cost many times a step of this one.
+
+    The pace is that of the last 200 steps, over time trained. A step that may compile does not count: the first one of
+    a start, and of a length. The pace of a length that is not reached yet is taken to be that of this one; what a step
+    costs whatever its batch, such as the optimizer's update, is not told apart.
+
+    Args:
+        plan: The steps.
+        work: Of a sequence, by length, in any unit; see `work_of_sequences`.
+    """
+
+    def __init__(self, plan: Plan, work: Mapping[int, float]) -> None:
+        self._plan = plan
+        self._work = work
+        self._newest: deque[tuple[float, float]] = deque(maxlen=_WINDOW_STEPS)
+        self._last: tuple[int, float] | None = None
+
+    def take(self, step: int, trained_s: float) -> None:
+        """Take a finished step (from 1) and the clock's seconds of training after it."""
+        length = self._plan.place(step - 1).max_length
+        if self._last is not None and self._last[0] == length:
+            self._newest.append((self._work_of(step - 1, step), trained_s - self._last[1]))
+        self._last = (length, trained_s)
+
+    def after(self, step: int, *, paused_s: float) -> float | None:
+        """Seconds from now to the end of the last step; None while the pace is not known.
+
+        Args:
+            step: Finished steps.
+            paused_s: What pauses between these steps took; they go on coming as often.
+        """
+        num_steps = self._plan.num_steps
+        if step >= num_steps:
+            return 0.0
+        done, took_s = (sum(values) for values in zip(*self._newest, strict=True)) if self._newest else (0.0, 0.0)
+        if not done:
+            return None
+        return self._work_of(step, num_steps) * took_s / done + paused_s / step * (num_steps - step)
+
+    def _work_of(self, first_step: int, end_step: int) -> float:
+        taken = self._plan.sequences(first_step, end_step)
+        return sum(count * self._work[length] for length, count in taken.items())
+
+
+def work_of_sequences(
+    model: BertForPreTraining, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
+) -> dict[int, float]:
+    """Model operations for a sequence of each length, forward and backward, with its padding unless rows are packed."""
+    work = {}
+    for length, of_length in examples.items():
+        store = of_length.store
+        positions = length * fill_of(store) if layouts[length].packed else float(length)
+        targets = max_targets(length, masking_policy(store.manifest).mask_prob)
+        work[length] = positions * flops_per_token(
+            model.bert.config, vocab_size=model.bert.vocab_size, seq_len=positions, target_fraction=targets / length
+        )
+    return work

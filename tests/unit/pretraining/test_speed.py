@@ -1,0 +1,157 @@
+"""The figures of time in metrics.jsonl, on a clock on which every step takes a second and a quarter."""
+
+import os
+import signal
+from contextlib import contextmanager
+
+import pytest
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.metrics_log import read_metrics
+from bertline.pretraining import callbacks, run
+from bertline.pretraining.data import MaskedExamples, StepDataset
+from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import Plan
+from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.run import run_pretraining
+from bertline.pretraining.validation import ValidationProbe
+from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.clock import TrainingClock
+from bertline.training.devices import Machine, Ranks
+from bertline.training.interruption import TrainingInterrupted
+
+COMPUTING_S, WAITING_S, VALIDATING_S = 1.0, 0.25, 10.0
+STEP_S = COMPUTING_S + WAITING_S
+
+
+@pytest.fixture(autouse=True)
+def seconds(monkeypatch):
+    """Time goes by where a step computes, where it waits for data and where validation runs, and nowhere else."""
+    now = [0.0]
+    clip, probe = PretrainingModule._clip, ValidationProbe.probe
+
+    class SteadyClock(TrainingClock):
+        def __init__(self):
+            super().__init__(lambda: now[0])
+
+        @contextmanager
+        def waiting(self):
+            with super().waiting():
+                yield
+                now[0] += WAITING_S
+
+    def clipping(module):
+        now[0] += COMPUTING_S
+        return clip(module)
+
+    def validating(self, step):
+        now[0] += VALIDATING_S
+        return probe(self, step)
+
+    monkeypatch.setattr(run, "TrainingClock", SteadyClock)
+    monkeypatch.setattr(PretrainingModule, "_clip", clipping)
+    monkeypatch.setattr(ValidationProbe, "probe", validating)
+    monkeypatch.setattr(callbacks, "matmul_rate_of_process", lambda device, precision: 1e9)
+
+
+def speed_rows(job) -> dict[int, dict[str, float]]:
+    """The figures of speed and time, by step."""
+    return {
+        row.step: {
+            key: value
+            for key, value in row.metrics.items()
+            if key.startswith("perf/") and key not in ("perf/memory_bytes", "perf/time_left_s")
+        }
+        for row in read_metrics(job.metrics_path)
+        if "train/loss" in row.metrics
+    }
+
+
+def tokens_of(job, steps: range) -> int:
+    examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
+    layouts = {16: RowLayout(packed=False, rows=None)}
+    dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
+    return sum(dataset[step]["num_tokens"] for step in steps)
+
+
+def stop_after_15(job, monkeypatch) -> None:
+    guesses = FilmStripProbe.probe
+
+    def signalled(self, step):
+        if step == 15:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return guesses(self, step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FilmStripProbe, "probe", signalled)
+        with pytest.raises(TrainingInterrupted, match="saved after step 15"):
+            run_pretraining(job)
+
+
+def test_a_row_tells_of_all_the_time_since_the_row_before(make_job):
+    job = make_job()
+    figures = run_pretraining(job)
+    rows = speed_rows(job)
+    first, last = rows[20], rows[30]
+    assert first["perf/tokens_per_s"] == pytest.approx(tokens_of(job, range(20)) / (20 * STEP_S))
+    assert last["perf/tokens_per_s"] == pytest.approx(tokens_of(job, range(20, 30)) / (10 * STEP_S))
+    assert first["perf/data_wait_fraction"] == pytest.approx(WAITING_S / STEP_S)
+    # Validation runs before the first step and after steps 10 and 20.
+    assert first["perf/paused_fraction"] == pytest.approx(2 * VALIDATING_S / (2 * VALIDATING_S + 20 * STEP_S))
+    assert last["perf/paused_fraction"] == pytest.approx(VALIDATING_S / (VALIDATING_S + 10 * STEP_S))
+    assert figures["perf/tokens_per_s"] == pytest.approx((first["perf/tokens_per_s"] + last["perf/tokens_per_s"]) / 2)
+    assert figures["train_time_s"] == pytest.approx(30 * STEP_S)
+
+
+def test_a_stop_in_the_middle_of_a_row_leaves_its_figures_as_they_are(make_job, monkeypatch):
+    alone, stopped = make_job("alone"), make_job("stopped")
+    run_pretraining(alone)
+    stop_after_15(stopped, monkeypatch)
+    run_pretraining(stopped)
+    expected, found = speed_rows(alone), speed_rows(stopped)
+    assert {"perf/tokens_per_s", "perf/mfu", "perf/data_wait_fraction", "perf/paused_fraction"} == set(found[20])
+    for step in (20, 30):
+        assert found[step] == pytest.approx(expected[step])
+
+
+def test_a_checkpoint_without_seconds_is_gone_on_from_and_the_rates_are_of_the_steps_after_it(make_job, monkeypatch):
+    job = make_job()
+    stop_after_15(job, monkeypatch)
+    checkpoints = CheckpointFolder(job.checkpoints_folder, keep=3)
+    state = checkpoints.load_newest().state
+    del state["interval_s"], state["totals"]["paused_s"]
+    state["interval"] = {name: value for name, value in state["interval"].items() if not name.startswith("timed_")}
+    checkpoints.save(15, state, best_step=None)
+    figures = run_pretraining(job)
+    row = speed_rows(job)[20]
+    assert row["perf/tokens_per_s"] == pytest.approx(tokens_of(job, range(15, 20)) / (5 * STEP_S))
+    assert row["perf/mfu"] == pytest.approx(speed_rows(job)[30]["perf/mfu"], rel=0.1)
+    assert figures["num_tokens"] == tokens_of(job, range(30))
+
+
+def test_the_time_left_is_in_the_rows_and_counts_the_validations_to_come(make_job, capsys):
+    job = make_job(runtime__progress_every_s=0.0)
+    run_pretraining(job)
+    left = [row.metrics["perf/time_left_s"] for row in read_metrics(job.metrics_path) if "train/loss" in row.metrics]
+    # After step 20 there was one validation, after step 10; that before the first step does not come again.
+    assert left == pytest.approx([10 * STEP_S + VALIDATING_S / 2, 0.0])
+    assert "step 5 of 30, 31 s left" in capsys.readouterr().out
+
+
+def test_a_batch_smaller_than_the_devices_is_found_before_a_model_is_built(make_job, monkeypatch):
+    resolve = run.resolve_machine
+
+    def of_five(*args) -> Machine:
+        machine = resolve(*args)
+        object.__setattr__(machine, "ranks", Ranks(rank=0, world_size=5, local_rank=0))
+        return machine
+
+    monkeypatch.setattr(run, "resolve_machine", of_five)
+    monkeypatch.setattr(run, "build_model", lambda *_: pytest.fail("a model was built"))
+    phases = [
+        {"steps": 10, "max_length": 16, "global_batch_size": 8},
+        {"steps": 5, "max_length": 24, "global_batch_size": 4},
+    ]
+    with pytest.raises(ConfigError, match=r"pretrain\.phases\[1\]\.global_batch_size is 4, fewer than the 5 devices"):
+        run_pretraining(make_job(pretrain__phases=phases))
