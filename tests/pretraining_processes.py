@@ -119,6 +119,21 @@ def record_first_gradients(path: Path) -> Callable[[], None]:
     return functools.partial(_record_first_gradients, path)
 
 
+def slow_steps(seconds: float) -> Callable[[], None]:
+    """For `before`: every step takes so much longer."""
+    return functools.partial(_slow_down, seconds)
+
+
+def _slow_down(seconds: float) -> None:
+    clip = PretrainingModule._clip
+
+    def slow(module: PretrainingModule) -> torch.Tensor:
+        time.sleep(seconds)
+        return clip(module)
+
+    PretrainingModule._clip = slow
+
+
 def _serve() -> None:
     """Start the server once. It takes its import path from the environment only."""
     _CONTEXT.set_forkserver_preload([__name__])

@@ -2,6 +2,9 @@
 
 The worker is a process of its own: it outlives its recipe, so a lost terminal or a killed `dvc` loses nothing, and a
 second `dvc repro` attaches instead of starting twice.
+
+On several nodes the same command runs on each. The first rank, on the first node, holds the lock and writes the status;
+the other nodes start their ranks, and then say what that status says.
 """
 
 from __future__ import annotations
@@ -19,11 +22,17 @@ from typing import Any
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.line.log_view import LogView
-from bertline.line.status import ALREADY_RUNNING, is_locked, read_status
+from bertline.line.status import Status, is_locked, read_status, time_of_status
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
+from bertline.training.nodes import Node, outside_step, this_node
 
 _POLL_S = 0.2
+# A file system that machines share may show a new file a while after it was written.
+_FILE_SYSTEM_LAG_S = 15.0
+# torchrun kills the ranks that have not ended so long after a TERM. Its own 30 s may be too short to save a large
+# model; who does not want to wait sends a second one.
+_TIME_TO_SAVE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300"}
 
 
 def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool) -> dict[str, float]:
@@ -36,14 +45,21 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
 
     Raises:
         BertlineError: The worker failed or was stopped; the message says why and how to go on.
+        MachineError: There are to be several nodes, and this one does not know its place among them.
     """
+    node = this_node(runtime.num_nodes if several_devices else 1, os.environ)
     status = read_status(folder)
     if status.state == "finished":
         say(f"{folder} is finished already; taking its result")
         return status.metrics
-    if is_locked(folder) or _start(folder, _command(folder, runtime, several_devices)) == ALREADY_RUNNING:
-        _attach(folder)
-    status = read_status(folder)
+    command = _command(folder, runtime, several_devices, node)
+    if not node.is_first:
+        status = _join(folder, command, node)
+    else:
+        # torchrun has one exit status for all failures, so the lock says whether another worker is at it.
+        if is_locked(folder) or (_start(folder, command) != 0 and is_locked(folder)):
+            _attach(folder)
+        status = read_status(folder)
     match status.state:
         case "finished":
             return status.metrics
@@ -55,20 +71,54 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
             raise BertlineError(f"{status.message}\n(log: {folder / 'log'})")
 
 
-def _command(folder: Path, runtime: RuntimeConfig, several_devices: bool) -> list[str]:
+def _command(folder: Path, runtime: RuntimeConfig, several_devices: bool, node: Node) -> list[str]:
     module = ["-m", "bertline.line.worker", str(folder)]
     if not several_devices or runtime.num_devices * runtime.num_nodes == 1:
         return [sys.executable, *module]
     # Lightning's own launcher would run the recipe's command line again on every rank; torchrun starts only workers.
-    nodes = ["--standalone"] if runtime.num_nodes == 1 else [f"--nnodes={runtime.num_nodes}"]
+    nodes = ["--standalone"] if node.num_nodes == 1 else _meeting(folder, node)
     return [sys.executable, "-m", "torch.distributed.run", *nodes, f"--nproc-per-node={runtime.num_devices}", *module]
 
 
-def _start(folder: Path, command: list[str]) -> int:
-    log = folder / "log"
+def _meeting(folder: Path, node: Node) -> list[str]:
+    return [
+        f"--nnodes={node.num_nodes}",
+        f"--node-rank={node.rank}",
+        "--rdzv-backend=static",
+        f"--rdzv-endpoint={node.address}:{node.port}",
+        # Nodes whose configuration, inputs or code differ have another folder: they never train together.
+        f"--rdzv-id={folder.name}",
+    ]
+
+
+def _join(folder: Path, command: list[str], node: Node) -> Status:
+    """Start the ranks of a node other than the first, and return what the first one says when they have ended."""
+    # The lock is not asked: the first rank may hold it already, and asking at the wrong moment would keep it off.
+    log = folder / f"log.node{node.rank}"
+    say(
+        f"node {node.rank} of {node.num_nodes} works on {folder} with the others, which it meets at "
+        f"{node.address}:{node.port} (log: {log})"
+    )
+    begun = time_of_status(folder)
+    exit_status = _start(folder, command, log)
+    patience = time.monotonic() + _FILE_SYSTEM_LAG_S
+    while time_of_status(folder) == begun or read_status(folder).state == "running":
+        if time.monotonic() > patience:
+            raise BertlineError(
+                f"the processes of node {node.rank} ended with exit status {exit_status}, and the first node has not "
+                f"said how the run ended. See {log} and {folder / 'log'}. Where nodes did not meet: all of them must "
+                f"be started, with the same files, code and configuration, and reach port {node.port} of "
+                f"{node.address}. Then run the same command again on every node"
+            )
+        time.sleep(_POLL_S)
+    return read_status(folder)
+
+
+def _start(folder: Path, command: list[str], log: Path | None = None) -> int:
+    log = log or folder / "log"
     with log.open("a", encoding="utf-8") as handle, LogView(log) as view:
         # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
-        environment = environment_for_training(os.environ)
+        environment = environment_for_training({**_TIME_TO_SAVE, **outside_step(os.environ)})
         process = subprocess.Popen(command, stdout=handle, stderr=handle, env=environment, start_new_session=True)
         with _signals_passed_on(process):
             while process.poll() is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import platform
 import shutil
 import sys
@@ -35,6 +36,7 @@ from bertline.line.stages import METRICS, Stage, stage_named
 from bertline.line.user_data import holds_nothing
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
 from bertline.training.config import RuntimeConfig
+from bertline.training.nodes import this_node
 
 CONFIG_NAME = "config.yaml"
 # These two change speed or place, never results: they are in no fingerprint.
@@ -66,7 +68,7 @@ class OpenedStage:
         """Run the stage's long work in its worker, or attach to one that is at it already; take its result over."""
         self.record.follow(self.folder / "metrics.jsonl")
         self.record.follow_events(self.folder / "events.jsonl")
-        metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.name == "pretrain")
+        metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.on_several_devices)
         if self.output != self.folder / "result":
             with folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / "result", temporary, dirs_exist_ok=True)
@@ -97,9 +99,12 @@ def open_stage(
     Raises:
         ConfigError: The configuration is not valid or names no known task.
         ArtifactError: A stage before this one has not been run.
+        MachineError: There are to be several nodes, and this one does not know its place among them.
     """
     stage = stage_named(name)
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
+    # Every node opens the stage; the first one alone records it.
+    node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
     sections = _tracked_sections(stage, task, to_mapping(config))
@@ -109,7 +114,10 @@ def open_stage(
     output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
     _freeze(folder, stage, task, config, inputs, fingerprint)
     opened_tracker = open_tracker(
-        config.tracking, line_key=line_key(config), tags=_line_tags(), params=without_untracked(to_mapping(config))
+        dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
+        line_key=line_key(config),
+        tags=_line_tags(),
+        params=without_untracked(to_mapping(config)),
     )
     with (
         opened_tracker as tracker,

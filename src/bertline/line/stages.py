@@ -39,6 +39,8 @@ class Stage:
     """Distributions whose version its result depends on."""
     in_worker: bool = False
     """Long work runs in a process of its own that outlives the recipe and is resumed."""
+    on_several_devices: bool = False
+    """The worker may be several processes, on `runtime.num_devices` devices of each of `runtime.num_nodes` machines."""
 
     @property
     def per_task(self) -> bool:
@@ -78,6 +80,7 @@ STAGES = (
         output="artifacts/pretrain",
         versions=("torch", "tokenizers"),
         in_worker=True,
+        on_several_devices=True,
     ),
     Stage(
         name="task_data",

@@ -41,6 +41,12 @@ def read_status(folder: Path) -> Status:
     return Status(**read_json(path)) if path.exists() else Status(state="new")
 
 
+def time_of_status(folder: Path) -> int | None:
+    """When the status was last replaced, in nanoseconds of the file system's clock; None where there is none."""
+    path = folder / "status.json"
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
 def write_status(folder: Path, status: Status) -> None:
     """Replace the status."""
     write_json(folder / "status.json", dataclasses.asdict(status))

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.line.config import LineConfig, line_config
 from bertline.line.status import ALREADY_RUNNING, FAILED, FINISHED, STOPPED, Status, hold_lock, write_status
+from bertline.training.nodes import adopt_srun_ranks
 
 
 def main(folder: Path) -> int:
@@ -26,8 +28,14 @@ def main(folder: Path) -> int:
 
     frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     config = line_config(frozen["config"])
+    adopt_srun_ranks(os.environ)
     if int(os.environ.get("RANK", "0")) > 0:
-        _work(frozen, config, folder)  # other ranks write nothing, the status neither
+        from bertline.training.interruption import TrainingInterrupted
+
+        # Other ranks write nothing, the status neither. Were a stop a failure of theirs, torchrun would end the first
+        # one, which is still writing.
+        with suppress(TrainingInterrupted):
+            _work(frozen, config, folder)
         return FINISHED.exit_status
     with hold_lock(folder) as held:
         if not held:

@@ -22,7 +22,7 @@ from bertline.pretraining.time_left import TimeLeft
 from bertline.pretraining.watch import HealthWatch
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.distributed import sum_over_ranks
-from bertline.training.interruption import StopRequest
+from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import matmul_rate_of_process
 from bertline.training.probe import Probe, is_due
 from bertline.training.progress import TrainingProgress
@@ -239,6 +239,13 @@ class SaveAndStop(pl.Callback):
             MachineError: They go on from different steps, because they do not see the same files.
         """
         step, ranks = module.finished_steps, module.machine.ranks
+        self._agreement = StopAgreement(
+            self._request,
+            ranks=ranks,
+            device=module.machine.device,
+            most_steps=LOG_EVERY_STEPS,
+            now=lambda: self._clock.trained_s,
+        )
         # All numbers are equal where both their sum and that of their squares are as if they were.
         if sum_over_ranks([step, step**2], module.machine.device) != [
             ranks.world_size * step,
@@ -269,7 +276,7 @@ class SaveAndStop(pl.Callback):
         if trainer.should_stop:
             return
         step = module.finished_steps
-        self.stopped = step < self._num_steps and self._agreed_to_stop(module, step)
+        self.stopped = step < self._num_steps and self._agreement.reached(step)
         if self.stopped or step % self._every_steps == 0 or step in (self._best.step, self._num_steps):
             with self._clock.paused():
                 if self._watch.accepts_state(module):
@@ -277,13 +284,9 @@ class SaveAndStop(pl.Callback):
                 else:
                     self.stopped, trainer.should_stop = False, True
         if self.stopped:
+            # Nobody leaves before the first rank has saved: torchrun and srun may end the others when one has ended.
+            sum_over_ranks([1], module.machine.device)
             trainer.should_stop = True
-
-    def _agreed_to_stop(self, module: PretrainingModule, step: int) -> bool:
-        """Signals reach the ranks at different moments; they must stop after the same step, or wait for ever."""
-        if module.machine.ranks.world_size == 1:
-            return self._request.made
-        return step % LOG_EVERY_STEPS == 0 and sum_over_ranks([self._request.made], module.machine.device)[0] > 0
 
 
 def peak_memory_bytes(device: torch.device) -> int:

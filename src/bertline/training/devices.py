@@ -12,6 +12,7 @@ import torch
 from bertline.foundation.errors import MachineError
 from bertline.training.compiling import should_compile
 from bertline.training.config import RuntimeConfig
+from bertline.training.nodes import adopt_srun_ranks
 
 Precision = Literal["fp32", "bf16"]
 _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
@@ -19,7 +20,7 @@ _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranks:
-    """This process among those that train together. `torchrun` and `srun` say so in the environment."""
+    """This process among those that train together. `torchrun` and `srun` say so in the environment, each its way."""
 
     rank: int = 0
     world_size: int = 1
@@ -63,16 +64,20 @@ def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "
 def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
     """Read the place of this process from RANK, WORLD_SIZE and LOCAL_RANK and hold it to the configuration.
 
+    Under srun they are set here first, from Slurm's own variables: Lightning and PyTorch read them too.
+
     Raises:
         MachineError: The number of processes launched is not `num_devices` times `num_nodes`.
     """
+    adopt_srun_ranks(os.environ)
     expected = runtime.num_devices * runtime.num_nodes
     found = int(os.environ.get("WORLD_SIZE", "1"))
     if found != expected:
         raise MachineError(
             f"runtime.num_devices={runtime.num_devices} and runtime.num_nodes={runtime.num_nodes} need {expected} "
-            f"processes, but {found} are running (WORLD_SIZE). Start them with `torchrun "
-            f"--nproc-per-node={runtime.num_devices} --nnodes={runtime.num_nodes} ...` or change these two keys."
+            f"processes, but {found} are running (WORLD_SIZE, or the tasks of srun). Start them with `torchrun "
+            f"--nproc-per-node={runtime.num_devices} --nnodes={runtime.num_nodes} ...` or `srun --ntasks-per-node="
+            f"{runtime.num_devices} --nodes={runtime.num_nodes} ...`, or change these two keys."
         )
     if expected == 1:
         return Ranks()

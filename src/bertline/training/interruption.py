@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import torch
+
 from bertline.foundation.progress import say
+from bertline.training.devices import Ranks
+from bertline.training.distributed import sum_over_ranks
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Schedulers give half a minute between TERM and KILL, and the save takes its share; a wait for the device once a
+# second is nothing.
+_AGREE_EVERY_S = 1.0
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -48,7 +55,59 @@ class StopRequest:
         self.signal_name = signal.Signals(number).name
         for each in _SIGNALS:
             signal.signal(each, signal.default_int_handler)
-        say(f"{self.signal_name}: the step in progress is finished and saved. Once more stops at once.")
+        say(f"{self.signal_name}: training stops after a step and saves it. Once more stops at once.")
+
+
+class StopAgreement:
+    """Makes all ranks stop after the same step: signals reach them at different moments, or only some of them.
+
+    To agree, ranks wait for the device, and so for one another. They do it about once a second: in each step where a
+    step takes that long, at most every `most_steps` where steps are short. How often is measured by the first rank.
+
+    Args:
+        request: Of this rank.
+        ranks: This one among the others.
+        device: Of this rank.
+        most_steps: Steps between two agreements at most.
+        now: A clock in seconds.
+    """
+
+    def __init__(
+        self,
+        request: StopRequest,
+        *,
+        ranks: Ranks,
+        device: torch.device,
+        most_steps: int,
+        now: Callable[[], float],
+    ) -> None:
+        self._request = request
+        self._ranks = ranks
+        self._device = device
+        # Divisors, so that ranks agree where they wait for the device anyway: at every multiple of `most_steps`.
+        self._intervals = [steps for steps in range(1, most_steps + 1) if most_steps % steps == 0]
+        self._interval = 1
+        self._now = now
+        self._last: tuple[int, float] | None = None
+
+    def reached(self, step: int) -> bool:
+        """Whether to stop after this step, which is the last finished one. Every rank asks after every step."""
+        if self._ranks.world_size == 1:
+            return self._request.made
+        if step % self._interval:
+            return False
+        if sum_over_ranks([self._request.made], self._device)[0]:
+            return True
+        # Only now have the steps been taken: before, the device may have been behind.
+        now, last = self._now(), self._last
+        if last is not None:
+            interval = self._within_time((now - last[1]) / (step - last[0])) if self._ranks.is_first else 0
+            self._interval = int(sum_over_ranks([interval], self._device)[0])
+        self._last = step, now
+        return False
+
+    def _within_time(self, step_s: float) -> int:
+        return max((steps for steps in self._intervals if steps * step_s <= _AGREE_EVERY_S), default=1)
 
 
 def ignore_signals_in_worker(worker_id: int) -> None:

@@ -17,6 +17,7 @@ from bertline.line import launching
 from bertline.line.launching import run_in_worker
 from bertline.line.status import is_locked, read_status
 from bertline.training.config import RuntimeConfig
+from bertline.training.nodes import Node
 
 RUNTIME = RuntimeConfig(
     device="cpu",
@@ -177,9 +178,9 @@ def test_several_devices_are_started_by_torchrun(tmp_path: Path) -> None:
     import dataclasses
 
     two = dataclasses.replace(RUNTIME, num_devices=2)
-    command = launching._command(tmp_path, two, True)
+    command = launching._command(tmp_path, two, True, Node())
     assert command[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    assert "torch.distributed.run" not in launching._command(tmp_path, two, False)
+    assert "torch.distributed.run" not in launching._command(tmp_path, two, False, Node())
 
 
 def test_a_worker_is_started_in_the_environment_for_training(tmp_path, monkeypatch):

@@ -1,0 +1,141 @@
+"""Where this process stands among several machines: as the user, torchrun or Slurm says in the environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+from bertline.foundation.errors import MachineError
+
+_DEFAULT_PORT = 29500  # torchrun's
+# Below what systems hand out to clients (32768 and more on Linux), and the same on all nodes of a job.
+_FIRST_SLURM_PORT = 20000
+_SLURM_PORTS = 10000
+# Only srun sets it; a batch script or a shell in an allocation is one process, however many tasks the job has.
+_STEP_TASKS = "SLURM_STEP_NUM_TASKS"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """This machine among those that train together, and where all of them meet."""
+
+    rank: int = 0
+    num_nodes: int = 1
+    address: str = "127.0.0.1"
+    """Of the first node."""
+    port: int = _DEFAULT_PORT
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the run is recorded from here."""
+        return self.rank == 0
+
+
+def this_node(num_nodes: int, environment: Mapping[str, str]) -> Node:
+    """Read the place of this machine, on each of which the same command is started once.
+
+    NODE_RANK, MASTER_ADDR and MASTER_PORT say it, or torchrun's names for them (PET_NODE_RANK, PET_MASTER_ADDR,
+    PET_MASTER_PORT, PET_RDZV_ENDPOINT), which stand first. What they leave open a Slurm step knows.
+
+    Args:
+        num_nodes: `runtime.num_nodes`.
+        environment: Of this process.
+
+    Raises:
+        MachineError: The place is not said, or does not fit the number of nodes.
+
+    >>> this_node(2, {"NODE_RANK": "1", "MASTER_ADDR": "node0"})
+    Node(rank=1, num_nodes=2, address='node0', port=29500)
+    """
+    if num_nodes == 1:
+        return Node()
+    host, _, port = environment.get("PET_RDZV_ENDPOINT", "").rpartition(":")
+    rank_text = _first_of(environment, "PET_NODE_RANK", "NODE_RANK") or _rank_in_step(num_nodes, environment)
+    address = _first_of(environment, "PET_MASTER_ADDR", "MASTER_ADDR") or host or _first_host(environment)
+    port_text = _first_of(environment, "PET_MASTER_PORT", "MASTER_PORT") or port or str(_port_of_job(environment))
+    missing = [name for name, value in (("NODE_RANK", rank_text), ("MASTER_ADDR", address)) if not value]
+    if missing:
+        raise MachineError(f"runtime.num_nodes is {num_nodes}, but {_and(missing)} not set. {_advice(num_nodes)}")
+    rank = _number("NODE_RANK", rank_text)
+    if rank >= num_nodes:
+        raise MachineError(
+            f"NODE_RANK is {rank}, but runtime.num_nodes is {num_nodes}: it counts from 0 to {num_nodes - 1}. "
+            f"{_advice(num_nodes)}"
+        )
+    return Node(rank=rank, num_nodes=num_nodes, address=address, port=_number("MASTER_PORT", port_text))
+
+
+def adopt_srun_ranks(environment: MutableMapping[str, str]) -> None:
+    """Where srun started this process beside others, set the variables that torchrun would have set.
+
+    srun has names of its own (SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID). What is set already stands, and a
+    process that is the only one of its step, or in no step, stays alone.
+
+    >>> environment = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1",
+    ...                "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "123456"}
+    >>> adopt_srun_ranks(environment)
+    >>> [environment[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")]
+    ['3', '4', '1', 'gpu07', '23456']
+    """
+    if {"RANK", "WORLD_SIZE"} & environment.keys() or int(environment.get(_STEP_TASKS, "1")) == 1:
+        return
+    environment["RANK"] = environment["SLURM_PROCID"]
+    environment["WORLD_SIZE"] = environment[_STEP_TASKS]
+    environment["LOCAL_RANK"] = environment["SLURM_LOCALID"]
+    environment.setdefault("MASTER_ADDR", _first_host(environment) or "127.0.0.1")
+    environment.setdefault("MASTER_PORT", str(_port_of_job(environment)))
+
+
+def outside_step(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a process that srun did not start: it is not one of the step's tasks."""
+    return {name: value for name, value in environment.items() if name != _STEP_TASKS}
+
+
+def _rank_in_step(num_nodes: int, environment: Mapping[str, str]) -> str:
+    """What srun says; nothing outside a step: a batch script runs on the first node only."""
+    if _STEP_TASKS not in environment:
+        return ""
+    nodes, tasks = environment.get("SLURM_STEP_NUM_NODES", "1"), environment[_STEP_TASKS]
+    if (nodes, tasks) != (str(num_nodes), str(num_nodes)):
+        raise MachineError(
+            f"runtime.num_nodes is {num_nodes}, but srun started {tasks} tasks on {nodes} nodes. Start one task on "
+            f"each node; it starts a process for each device: srun --nodes={num_nodes} --ntasks-per-node=1 ..."
+        )
+    return environment["SLURM_NODEID"]
+
+
+def _first_host(environment: Mapping[str, str]) -> str:
+    """The first of a list such as `gpu[07-08,11],cpu3`. Containers often lack `scontrol`, which would expand it."""
+    hosts = _first_of(environment, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
+    first = re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", hosts).partition(",")[0]
+    # srun's own node comes last: where srun was typed on a login node, nobody waits there.
+    return first or environment.get("SLURM_LAUNCH_NODE_IPADDR", "")
+
+
+def _port_of_job(environment: Mapping[str, str]) -> int:
+    job = environment.get("SLURM_JOB_ID")
+    return _DEFAULT_PORT if job is None else _FIRST_SLURM_PORT + int(job) % _SLURM_PORTS
+
+
+def _first_of(environment: Mapping[str, str], *names: str) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")
+
+
+def _number(name: str, text: str) -> int:
+    if not text.isdecimal():
+        raise MachineError(f"{name} is {text!r}; it must be a number, such as {name}=1")
+    return int(text)
+
+
+def _and(names: list[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{' and '.join(names)} are"
+
+
+def _advice(num_nodes: int) -> str:
+    return (
+        "Start the same command on every node with its number and the address of the first; on the second, for "
+        f"example: NODE_RANK=1 MASTER_ADDR=node0 MASTER_PORT={_DEFAULT_PORT} python pipelines/pretrain.py "
+        f"runtime.num_nodes={num_nodes} ... In a Slurm job srun says both: srun --nodes={num_nodes} "
+        f"--ntasks-per-node=1 python pipelines/pretrain.py runtime.num_nodes={num_nodes} ..."
+    )

@@ -1,0 +1,42 @@
+"""A graceful stop of several ranks whose steps are long: torchrun and schedulers kill them half a minute later."""
+
+import os
+import re
+import signal
+
+import pytest
+
+import pretraining_processes as processes
+from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import pretrain_job, write_inputs
+
+STEP_S = 0.6
+CHANGES = {
+    "pretrain__phases": [{"steps": 40, "max_length": 16, "global_batch_size": 8}],
+    "pretrain__checkpoint_every_steps": 40,
+    "pretrain__validate_every_steps": 40,
+    "runtime__progress_every_s": 0.1,
+}
+
+
+@pytest.mark.parametrize("signalled", [[0], [1], [0, 1]])
+def test_ranks_stop_and_save_within_two_steps_whichever_of_them_hears_of_it(tmp_path, signalled):
+    write_inputs(tmp_path)
+    job = pretrain_job(tmp_path, tmp_path / "run", **CHANGES)
+    before = processes.slow_steps(STEP_S)
+    ranks = processes.start_ranks(tmp_path, [job.run_folder] * 2, CHANGES, before=before)
+
+    def said() -> str:
+        return processes.output_of(job.run_folder).read_text() if processes.output_of(job.run_folder).exists() else ""
+
+    processes.wait_for(lambda: "step 3 of 40" in said(), ranks[0])
+    for rank in signalled:
+        os.kill(ranks[rank].pid, signal.SIGTERM)
+    for rank in ranks:
+        rank.join(timeout=60)
+    assert 0 not in [rank.exitcode for rank in ranks]
+    # Each says after which step it stopped.
+    stopped = re.findall(r"TrainingInterrupted: pretraining was stopped and saved after step (\d+) of 40", said())
+    assert len(stopped) == 2
+    assert stopped[0] == stopped[1]
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == int(stopped[0]) <= 5
