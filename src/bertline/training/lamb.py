@@ -14,7 +14,9 @@ class Lamb(GroupwiseOptimizer):
     """LAMB, arXiv 1904.00962, algorithm 2, with the identity for phi, in whole-list operations.
 
     The averages are kept in the dtype of the weights (fp32 in bertline, whatever the precision of the products).
-    Nothing is read back from the device.
+    Nothing is read back from the device: the steps that correct the averages' bias are counted without knowing whether
+    one was passed over (`found_inf`), so that after such a step the correction is that of the next one; the difference
+    is gone after some 1 / (1 - beta2) steps.
 
     Args:
         params: Groups with `weight_decay`; `adapted`, whether the update takes the length of the weight (False is
@@ -29,6 +31,9 @@ class Lamb(GroupwiseOptimizer):
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "adapted": True, "num_matrices": 1}
         super().__init__(params, defaults)
 
+    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
+        return {"step": 0, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         updates = self._adam_updates(group, weights)
         if group["weight_decay"]:
@@ -40,9 +45,7 @@ class Lamb(GroupwiseOptimizer):
     def _adam_updates(self, group: dict[str, Any], weights: list[Tensor]) -> list[Tensor]:
         """The averages, bias-corrected: m / (sqrt(v) + eps)."""
         states = [self.state[weight] for weight in weights]
-        for state, weight in zip(states, weights, strict=True):
-            if not state:
-                state.update(step=0, exp_avg=torch.zeros_like(weight), exp_avg_sq=torch.zeros_like(weight))
+        for state in states:
             state["step"] += 1
         averages, squares = [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
         gradients = [weight.grad for weight in weights]

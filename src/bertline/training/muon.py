@@ -7,7 +7,8 @@ one, and always computes in bf16, which a CPU without the instructions emulates.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,38 +58,41 @@ class Muon(GroupwiseOptimizer):
         super().__init__(params, defaults)
         self._dtype = dtype
 
-    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
         if group["orthogonal"]:
-            self._update_by_muon(group, weights)
-        else:
-            self._update_by_adamw(group, weights)
+            return {"momentum_buffer": torch.zeros_like(weight)}
+        # The fused kernel counts on the device of the weight, the others on the CPU.
+        step = torch.zeros((), device=weight.device if group["fused"] else torch.device("cpu"))
+        return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
-    def _update_by_muon(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+    def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
+        by_shape: dict[torch.Size, list[_Matrix]] = {}
+        for group, weights in groups:
+            if group["orthogonal"]:
+                for matrix in self._matrices(group, weights):
+                    by_shape.setdefault(matrix.direction.shape, []).append(matrix)
+            else:
+                self._update(group, weights)
+        # Whatever group they are of: few large products cost less than many small ones.
+        for matrices in by_shape.values():
+            _update_by_muon(matrices, self._dtype)
+
+    def _matrices(self, group: dict[str, Any], weights: list[Tensor]) -> Iterator[_Matrix]:
+        """Put the gradients into the momentum, let the weights decay and say where each matrix is to go."""
         gradients = [weight.grad for weight in weights]
-        sums = [self.state[weight].setdefault("momentum_buffer", torch.zeros_like(weight)) for weight in weights]
+        sums = [self.state[weight]["momentum_buffer"] for weight in weights]
         torch._foreach_mul_(sums, group["momentum"])
         torch._foreach_add_(sums, gradients)
         directions = torch._foreach_add(gradients, sums, alpha=group["momentum"])
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
-        num_matrices = group["num_matrices"]
-        by_shape: dict[torch.Size, tuple[list[Tensor], list[Tensor]]] = {}
         for weight, direction in zip(weights, directions, strict=True):
-            matrices, parts = by_shape.setdefault(weight.shape, ([], []))
-            matrices.extend(weight.chunk(num_matrices))
-            parts.extend(direction.chunk(num_matrices))
-        for matrices, parts in by_shape.values():
-            updates = orthogonalised(torch.stack(parts), self._dtype).to(matrices[0].dtype)
-            size = _ADAMW_SIZE * math.sqrt(max(matrices[0].shape))
-            torch._foreach_add_(matrices, list(updates.unbind()), alpha=-group["lr"] * size)
+            rows, columns = weight.shape[0] // group["num_matrices"], weight.shape[1]
+            rate = group["lr"] * _ADAMW_SIZE * math.sqrt(max(rows, columns))
+            for matrix, part in zip(weight.split(rows), direction.split(rows), strict=True):
+                yield _Matrix(matrix, part, rate) if rows <= columns else _Matrix(matrix.mT, part.mT, rate)
 
-    def _update_by_adamw(self, group: dict[str, Any], weights: list[Tensor]) -> None:
+    def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         states = [self.state[weight] for weight in weights]
-        for state, weight in zip(states, weights, strict=True):
-            if not state:
-                # The fused kernel counts on the device of the weight, the others on the CPU.
-                device = weight.device if group["fused"] else torch.device("cpu")
-                state.update(step=torch.zeros((), device=device))
-                state.update(exp_avg=torch.zeros_like(weight), exp_avg_sq=torch.zeros_like(weight))
         beta1, beta2 = group["betas"]
         adamw(
             weights,
@@ -105,6 +109,26 @@ class Muon(GroupwiseOptimizer):
             eps=group["eps"],
             maximize=False,
         )
+
+
+class _Matrix(NamedTuple):
+    """A matrix, or its transpose, with no more rows than columns."""
+
+    weight: Tensor
+    """A part of a weight, to be changed in place."""
+    direction: Tensor
+    """Where the momentum points."""
+    rate: float
+    """How far to go for singular values of one."""
+
+
+def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype) -> None:
+    """Move matrices of one shape against their directions, made orthogonal."""
+    updates = orthogonalised(torch.stack([matrix.direction for matrix in matrices]), dtype)
+    parts = updates.to(matrices[0].weight.dtype).unbind()
+    for rate in dict.fromkeys(matrix.rate for matrix in matrices):
+        chosen = [index for index, matrix in enumerate(matrices) if matrix.rate == rate]
+        torch._foreach_add_([matrices[index].weight for index in chosen], [parts[i] for i in chosen], alpha=-rate)
 
 
 def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:

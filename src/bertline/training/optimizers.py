@@ -123,12 +123,12 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
 
+    def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
+        return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         gradients = [weight.grad for weight in weights]
-        averages, squares = (
-            [self.state[weight].setdefault(name, torch.zeros_like(weight)) for weight in weights]
-            for name in ("exp_avg", "exp_avg_sq")
-        )
+        averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
         beta1, beta2 = group["betas"]
         torch._foreach_lerp_(averages, gradients, 1 - beta1)
         torch._foreach_mul_(squares, beta2)

@@ -42,21 +42,72 @@ def weights_of(model: nn.Module) -> list[torch.Tensor]:
     return [weight.detach().clone() for weight in model.parameters()]
 
 
+def state_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [
+        value.clone()
+        for state in optimizer.state.values()
+        for name, value in state.items()
+        if isinstance(value, torch.Tensor)
+    ]
+
+
+def all_equal(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
+    return bool(left) and all(torch.equal(*pair) for pair in zip(left, right, strict=True))
+
+
+@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 @pytest.mark.parametrize("spoil", [math.nan, math.inf, -math.inf])
-def test_adamw_passes_over_a_step_as_if_it_had_never_been(model, spoil):
-    optimizer = build_optimizer(model, ADAMW)
+def test_a_step_is_passed_over_as_if_it_had_never_been(model, config, spoil):
+    optimizer = build_optimizer(model, config)
     take_step(model, optimizer, 1)
-    before = weights_of(model)
+    weights, state = weights_of(model), state_of(optimizer)
     take_step(model, optimizer, 2, spoil=spoil)
-    assert all(torch.equal(*pair) for pair in zip(before, weights_of(model), strict=True))
+    assert all_equal(weights, weights_of(model))
+    assert all_equal(state, state_of(optimizer))
+    if config.kind == "lamb":
+        # Its count is the host's, which is not told.
+        assert {each["step"] for each in optimizer.state.values()} == {2}
+        for each in optimizer.state.values():
+            each["step"] = 1
     take_step(model, optimizer, 3)
     skipping = weights_of(model)
 
     initialize(model, tiny.model_config(), seed=1)
-    optimizer = build_optimizer(model, ADAMW)
+    optimizer = build_optimizer(model, config)
     take_step(model, optimizer, 1)
     take_step(model, optimizer, 3)
-    assert all(torch.equal(*pair) for pair in zip(skipping, weights_of(model), strict=True))
+    assert all_equal(skipping, weights_of(model))
+
+
+@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+def test_even_the_first_step_may_be_passed_over(model, config):
+    optimizer = build_optimizer(model, config)
+    before = weights_of(model)
+    take_step(model, optimizer, 1, spoil=math.nan)
+    assert all_equal(before, weights_of(model))
+    assert not any(bool(value.any()) for value in state_of(optimizer))
+
+
+@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
+    """As on a GPU; on the CPU a good step is known to be good before it is taken."""
+    results = []
+    for found_inf in (torch.zeros(()), None):
+        initialize(model, tiny.model_config(), seed=1)
+        optimizer = build_optimizer(model, config)
+        for seed in (1, 2):
+            generator = torch.Generator().manual_seed(seed)
+            for weight in model.parameters():
+                weight.grad = torch.randn(weight.shape, generator=generator)
+            optimizer.found_inf = found_inf
+            optimizer.step()
+        results.append([*weights_of(model), *state_of(optimizer)])
+    assert all_equal(*results)
+
+
+def test_an_optimizer_that_cannot_pass_over_a_step_is_refused(model):
+    with pytest.raises(TypeError, match="SGD cannot pass over a step"):
+        skip_unless_finite(torch.optim.SGD(model.parameters()), torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
