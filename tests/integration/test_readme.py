@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 
 # Not run here: these install, serve for ever, or run the tests that this test is one of.
-NOT_RUN = ("make repro", "make test", "make ui")
+NOT_RUN = ("make repro", "make test", "make ui", "pip install")
 
 
 def sections() -> dict[str, list[tuple[str, str]]]:
@@ -78,6 +78,8 @@ def for_smoke(command: str, line: Path, tmp_path: Path) -> str:
         "model=base": "model=tiny",
         "FINGERPRINT": finished.name,
         README_PHASES: LONGER_PHASES,
+        "--model mini": f"--model tiny --vocab-size 64 --seq-len 16 --rounds 1 {SMALL} --steps 1",
+        "--length 64 --steps 2000": f"--length 64 --seeds 1 {SMALL} --steps 2",
     }.items():
         command = command.replace(readers, smoke)
     return command
@@ -90,4 +92,6 @@ README_PHASES = (
 LONGER_PHASES = (
     "[{steps: 30, max_length: 32, global_batch_size: 16}, {steps: 14, max_length: 64, global_batch_size: 8}]"
 )
+# Benchmarks in their smallest form.
+SMALL = "--batch-size 4 --threads 1 --workers 0 --device cpu --set runtime.compile=off"
 WORDS = ("river", "mountain", "harbour", "garden", "kitchen", "market", "station", "library", "bridge", "forest")
