@@ -30,16 +30,25 @@ PIECES = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "."
 
 
 def write_inputs(
-    folder: Path, *, lengths: tuple[int, ...] = (16,), num_train: int = 50, num_validation: int = 12
+    folder: Path,
+    *,
+    lengths: tuple[int, ...] = (16,),
+    full_lengths: tuple[int, ...] = (),
+    num_train: int = 50,
+    num_validation: int = 12,
 ) -> None:
-    """Write `tokenizer/` and `examples/`: sequences of different lengths in which each piece follows from the last."""
+    """Write `tokenizer/` and `examples/`: sequences in which each piece follows from the last.
+
+    Those of `full_lengths` have all that length, the others different ones.
+    """
     save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder / "tokenizer")
     counts = {"train": num_train, "validation": num_validation}
     manifest = examples_manifest(len(PIECES), shard_sequences=32)
     for length in lengths:
         manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
         for split, count in counts.items():
-            tokens = _write_examples(split_folder(folder / "examples", split, length), count, length)
+            shortest = length if length in full_lengths else length // 2
+            tokens = _write_examples(split_folder(folder / "examples", split, length), count, length, shortest)
             manifest["lengths"][str(length)][split] = {"examples": count, "tokens": tokens}
     write_manifest(folder / "examples", kind="examples", format_version=1, content=manifest)
 
@@ -48,6 +57,7 @@ def examples_manifest(vocab_size: int, *, shard_sequences: int) -> dict[str, Any
     """What an examples artifact says of itself, without its lengths."""
     return {
         "seed": 7,
+        "random_next_prob": 0.5,
         "vocab_size": vocab_size,
         "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
         "masking": {
@@ -95,9 +105,9 @@ def curve(job: PretrainJob) -> list[tuple[int, dict[str, float]]]:
     ]
 
 
-def _write_examples(folder: Path, count: int, length: int) -> int:
+def _write_examples(folder: Path, count: int, length: int, shortest: int) -> int:
     generator = np.random.default_rng(count + length)
-    lengths = generator.integers(length // 2, length + 1, size=count)
+    lengths = generator.integers(shortest, length + 1, size=count)
     rows, firsts = [], []
     for size in lengths:
         body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(PIECES) - 5) + 5

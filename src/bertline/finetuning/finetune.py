@@ -20,7 +20,8 @@ from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.progress import RunProgress
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.attention import choose_attention
+from bertline.modeling.attention import attention_device
+from bertline.modeling.attention_choice import choose_attention
 from bertline.modeling.initialization import initialize
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
@@ -142,10 +143,14 @@ def _train(job: FineTuningJob, model: nn.Module, looks: DevLooks) -> None:
 
 def _starting_model(job: FineTuningJob) -> nn.Module:
     lengths = [job.kind.lengths(split.encoded).max(initial=1) for split in (job.train, job.dev)]
-    head = HeadSettings(
+    choice = choose_attention(
+        job.runtime.attention,
+        attention_device(job.machine.device, job.machine.precision),
+        int(max(lengths)),
         dropout_prob=job.config.dropout_prob,
-        seed=seed_for(job.seed, "classifier"),
-        attention=choose_attention(job.runtime.attention, job.machine.device.type, int(max(lengths))),
+    )
+    head = HeadSettings(
+        dropout_prob=job.config.dropout_prob, seed=seed_for(job.seed, "classifier"), attention=choice.kind
     )
     model = job.kind.new_model(job.encoder_folder, head)
     encoder: Any = model.bert

@@ -12,13 +12,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bertline.modeling.attention_choice import AttentionDevice, AttentionKind
 from bertline.modeling.dropout import dropout
 
-AttentionKind = Literal["eager", "plain", "sdpa", "varlen"]
-
-# benchmarks/attention_kinds.py, 2 cores, bf16, forward and backward: up to 256 positions the plain formula is faster
-# (compiled, 110 against 58 thousand tokens/s at 64, 96 against 55 at 256); at 512 the fused kernel is (67 against 48).
-_SDPA_FROM_LENGTH_ON_CPU = 512
+__all__ = [
+    "Attended",
+    "AttentionKind",
+    "Scope",
+    "attend",
+    "attention_device",
+    "packed_scope",
+    "padded_scope",
+]
 
 # Finite in bf16 and fp32 alike: a row whose keys are all padding gives a uniform average instead of NaN.
 _MASKED_SCORE = torch.finfo(torch.bfloat16).min
@@ -141,18 +146,21 @@ def _bias(is_seen: Tensor) -> Tensor:
     return bias.masked_fill(~is_seen, _MASKED_SCORE)
 
 
-def choose_attention(
-    kind: Literal["auto", "eager", "plain", "sdpa", "varlen"], device: str, length: int, *, can_varlen: bool = False
-) -> AttentionKind:
-    """Resolve `auto` to the fastest kind for a device type (`cpu`, `cuda`, `mps`) and a sequence length.
+def attention_device(device: torch.device, precision: Literal["fp32", "bf16"]) -> AttentionDevice:
+    """What `attention_choice` must know of a device of this machine."""
+    if device.type != "cuda":
+        return AttentionDevice(type=device.type, precision=precision)
+    return AttentionDevice(
+        type=device.type,
+        precision=precision,
+        compute_capability=torch.cuda.get_device_capability(device),
+        has_varlen=_has_varlen(),
+    )
 
-    `varlen` is taken where the caller says that the rows are packed and its kernel can compute them.
 
-    >>> choose_attention("auto", "cpu", 64), choose_attention("auto", "cuda", 64), choose_attention("eager", "cpu", 64)
-    ('plain', 'sdpa', 'eager')
-    """
-    if kind != "auto":
-        return kind
-    if can_varlen:
-        return "varlen"
-    return "plain" if device == "cpu" and length < _SDPA_FROM_LENGTH_ON_CPU else "sdpa"
+def _has_varlen() -> bool:
+    try:
+        from torch.nn.attention import varlen
+    except ImportError:
+        return False
+    return hasattr(varlen, "varlen_attn")

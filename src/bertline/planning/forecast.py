@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from bertline.examples.masking import max_targets
 from bertline.foundation.errors import ConfigError
+from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.planning.hardware import Hardware, Precision
@@ -15,12 +16,11 @@ from bertline.planning.memory import MemoryEstimate, OptimizerKind, StepShape, l
 from bertline.planning.rates import Rate, Rates
 from bertline.planning.text_size import TextSize
 from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
 from bertline.training.config import RuntimeConfig
 
-# As the run decides it (pretraining/row_layout.py, modeling/attention.py): from which share of real tokens on rows are
-# padded, and from which length on attention on a CPU is fused.
-_PADDED_FROM_FILL = 0.85
-_FUSED_FROM_LENGTH_ON_CPU = 512
+# What the kernel for packed rows asks of a GPU came with bf16 arithmetic: Ampere.
+_WITH_BF16, _WITHOUT_BF16 = (8, 0), (7, 0)
 
 # A GPU must be given each kernel by the processor: no pass forward and back through the model is shorter than this,
 # however little there is to compute. Cautious guesses.
@@ -179,7 +179,9 @@ def forecast(training: Training, place: Place) -> Forecast:
     """Say what a training takes there. Nothing is run.
 
     Raises:
-        ConfigError: A batch has fewer sequences than there are devices, or the device lacks the number format.
+        ConfigError: A batch has fewer sequences than there are devices, a micro-batch has room for none, or the device
+            lacks the number format.
+        MachineError: `runtime.attention` cannot be had there.
     """
     for index, phase in enumerate(training.phases):
         if phase.global_batch_size < place.num_devices:
@@ -200,15 +202,7 @@ def forecast(training: Training, place: Place) -> Forecast:
 def _computed_share(length: int, training: Training, place: Place) -> float:
     """Positions that are computed for a sequence, as a share of `length`: 1 where rows are padded to it."""
     fill = place.text.tokens_per_sequence(length) / length
-    match training.runtime.packing:
-        case "on":
-            return fill
-        case "off":
-            return 1.0
-        case "auto":
-            no_dropout = training.model.attention_probs_dropout_prob == 0
-            skips_padding = place.hardware.is_gpu and training.precision == "bf16" and no_dropout
-            return fill if skips_padding or fill < _PADDED_FROM_FILL else 1.0
+    return fill if packs(training.runtime, fill=fill, attention=_attention(length, training, place)) else 1.0
 
 
 def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseForecast:
@@ -253,25 +247,31 @@ def _launches_s(phase: PhaseConfig, shape: StepShape, training: Training, place:
 def _shape(phase: PhaseConfig, training: Training, place: Place) -> StepShape:
     runtime, length = training.runtime, phase.max_length
     share = -(-phase.global_batch_size // place.num_devices)
-    at_once = runtime.micro_batch_size or (runtime.micro_batch_tokens or share * length) // length
     return StepShape(
-        sequences=max(1, min(share, at_once)),
+        sequences=min(share, rows_at_once(runtime, length) or share),
         length=length,
         targets=training.targets(length),
         precision=training.precision,
         optimizer=training.optimizer,
         compiled=runtime.compile != "off",
-        fused_attention=_fuses_attention(length, training, place),
+        fused_attention=not stores_scores(
+            _attention(length, training, place),
+            _device(training, place),
+            dropout_prob=training.model.attention_probs_dropout_prob,
+        ),
     )
 
 
-def _fuses_attention(length: int, training: Training, place: Place) -> bool:
-    kind = training.runtime.attention
-    if place.hardware.is_gpu:
-        return kind not in ("eager", "plain")
-    # With dropout PyTorch's fused attention falls back to the plain one on a CPU.
-    is_sdpa = kind == "sdpa" or (kind == "auto" and length >= _FUSED_FROM_LENGTH_ON_CPU)
-    return is_sdpa and training.model.attention_probs_dropout_prob == 0
+def _attention(length: int, training: Training, place: Place) -> AttentionKind:
+    """As the run decides it."""
+    return pretraining_attention(training.runtime, training.model, _device(training, place), length).kind
+
+
+def _device(training: Training, place: Place) -> AttentionDevice:
+    if not place.hardware.is_gpu:
+        return AttentionDevice(type="cpu", precision=training.precision)
+    capability = _WITHOUT_BF16 if place.hardware.bf16_flops is None else _WITH_BF16
+    return AttentionDevice(type="cuda", precision=training.precision, compute_capability=capability)
 
 
 def _flops_per_token(length: int, training: Training) -> float:

@@ -21,7 +21,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan, share_of
-from bertline.pretraining.row_layout import RowLayout
+from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker
@@ -70,7 +70,11 @@ class MaskedExamples:
         return masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
 
     def micro_batches(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
-        """A batch in pieces that go through the model at once; of `packed_batches` where rows are packed."""
+        """A batch in pieces that go through the model at once; of `packed_batches` where rows are packed.
+
+        Where all sequences of the store have the full length, padded rows have no `attention_mask`: without one,
+        PyTorch's fastest kernels can be taken. What holds for the store holds for every batch of a compiled graph.
+        """
         if layout.packed:
             yield from packed_batches(
                 batch,
@@ -81,8 +85,9 @@ class MaskedExamples:
             return
         num_sequences = len(batch["input_ids"])
         size = layout.rows or num_sequences
+        unneeded = {"attention_mask"} if fill_of(self.store) == 1 else set()
         for start in range(0, num_sequences, size):
-            yield {name: values[start : start + size] for name, values in batch.items()}
+            yield {name: values[start : start + size] for name, values in batch.items() if name not in unneeded}
 
 
 class StepDataset(Dataset[StepBatch]):

@@ -36,7 +36,10 @@ class PreTrainingLosses(nn.Module):
         self.model = model
 
     def forward(self, batch: Mapping[str, Tensor]) -> PreTrainingSums:
-        """Run on what `examples.batching` makes, or packed by `examples.packing`, as tensors."""
+        """Run on what `examples.batching` makes, or packed by `examples.packing`, as tensors.
+
+        Without `attention_mask`, no row has padding.
+        """
         output = self._packed(batch) if "boundaries" in batch else self._padded(batch)
         masked_labels, next_sentence_labels = batch["masked_labels"], batch["next_sentence_labels"]
         mlm_loss, _ = masked_lm_loss_sum(output.mlm_logits, masked_labels)
@@ -48,8 +51,8 @@ class PreTrainingLosses(nn.Module):
         )
 
     def _padded(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput:
-        names = ("input_ids", "token_type_ids", "attention_mask", "masked_positions")
-        return self.model(*(batch[name] for name in names))
+        attention_mask = batch.get("attention_mask")
+        return self.model(batch["input_ids"], batch["token_type_ids"], attention_mask, batch["masked_positions"])
 
     def _packed(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput:
         rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})

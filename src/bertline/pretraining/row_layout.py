@@ -7,10 +7,15 @@ from dataclasses import dataclass
 
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ConfigError, MachineError
-from bertline.modeling.attention import AttentionKind, choose_attention
+from bertline.modeling.attention_choice import (
+    AttentionChoice,
+    AttentionDevice,
+    AttentionKind,
+    choose_attention,
+    lacking_for_varlen,
+)
 from bertline.modeling.config import ModelConfig
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import Machine
 
 # Where attention computes whole rows, telling sequences apart costs about what this share of padding does.
 _PACKS_BELOW_FILL = 0.85
@@ -25,55 +30,46 @@ class RowLayout:
     """Rows of a micro-batch; None takes the whole share of a step."""
 
 
-def pretraining_attention(runtime: RuntimeConfig, model: ModelConfig, machine: Machine, length: int) -> AttentionKind:
-    """How attention is computed while pretraining.
+def pretraining_attention(
+    runtime: RuntimeConfig, model: ModelConfig, device: AttentionDevice, length: int
+) -> AttentionChoice:
+    """How attention is computed while pretraining on sequences of this length.
 
     Raises:
         MachineError: `varlen` was asked for and cannot be had.
     """
-    lacking = _lacking_for_varlen(runtime, model, machine)
+    dropout_prob = model.attention_probs_dropout_prob
+    lacking = lacking_for_varlen(
+        device,
+        head_size=model.hidden_size // model.num_attention_heads,
+        dropout_prob=dropout_prob,
+        packs=runtime.packing != "off",
+    )
     if runtime.attention == "varlen" and lacking:
-        raise MachineError(f"runtime.attention is varlen, which needs {lacking}. Change that, or use attention=auto.")
-    return choose_attention(runtime.attention, machine.device.type, length, can_varlen=not lacking)
+        needs = ", ".join(lacking)
+        raise MachineError(f"runtime.attention is varlen, which needs {needs}. Change that, or use attention=auto.")
+    return choose_attention(runtime.attention, device, length, dropout_prob=dropout_prob, lacking_for_varlen=lacking)
 
 
-def row_layouts(
-    runtime: RuntimeConfig, stores: Mapping[int, ExampleStore], attention: AttentionKind
-) -> dict[int, RowLayout]:
-    """The layout for each length. `auto` packs where attention skips what is not of a sequence, or padding is much.
+def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> bool:
+    """Whether sequences share rows. `auto` packs where attention skips what is not of a sequence, or padding is much.
 
-    Raises:
-        ConfigError: A micro-batch is too small for one row.
+    Args:
+        runtime: Its `packing`.
+        fill: The share of real tokens in padded rows.
+        attention: How it is computed.
     """
-    return {
-        length: RowLayout(packed=_packs(runtime, store, attention), rows=_rows(runtime, length))
-        for length, store in stores.items()
-    }
-
-
-def fill_of(store: ExampleStore) -> float:
-    """The share of real tokens in padded rows, in (0, 1]."""
-    return store.num_tokens / (len(store) * store.max_length)
-
-
-def layouts_in_words(
-    layouts: Mapping[int, RowLayout], stores: Mapping[int, ExampleStore], attention: AttentionKind
-) -> str:
-    """What was decided, for the log: no slow path is taken silently."""
-    parts = [
-        f"{'packed' if layout.packed else 'padded'} rows of {length} tokens ({fill_of(stores[length]):.0%} if padded)"
-        for length, layout in layouts.items()
-    ]
-    return f"{', '.join(parts)}, attention {attention}"
-
-
-def _packs(runtime: RuntimeConfig, store: ExampleStore, attention: AttentionKind) -> bool:
     if runtime.packing != "auto":
         return runtime.packing == "on"
-    return attention == "varlen" or fill_of(store) < _PACKS_BELOW_FILL
+    return attention == "varlen" or fill < _PACKS_BELOW_FILL
 
 
-def _rows(runtime: RuntimeConfig, length: int) -> int | None:
+def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:
+    """Rows of `length` tokens of a micro-batch on one device; None takes the whole share of a step.
+
+    Raises:
+        ConfigError: `runtime.micro_batch_tokens` is too small for one.
+    """
     if runtime.micro_batch_tokens is None:
         return runtime.micro_batch_size
     if runtime.micro_batch_tokens < length:
@@ -84,11 +80,49 @@ def _rows(runtime: RuntimeConfig, length: int) -> int | None:
     return runtime.micro_batch_tokens // length
 
 
-def _lacking_for_varlen(runtime: RuntimeConfig, model: ModelConfig, machine: Machine) -> str:
-    needs = {
-        "an NVIDIA GPU": machine.device.type == "cuda",
-        "pretrain.precision=bf16": machine.precision == "bf16",
-        "model.attention_probs_dropout_prob=0 (its kernel has no dropout)": model.attention_probs_dropout_prob == 0,
-        "runtime.packing=auto or on": runtime.packing != "off",
+def row_layouts(
+    runtime: RuntimeConfig, stores: Mapping[int, ExampleStore], attention: Mapping[int, AttentionChoice]
+) -> dict[int, RowLayout]:
+    """The layout for each length.
+
+    Raises:
+        ConfigError: A micro-batch is too small for one row.
+    """
+    return {
+        length: RowLayout(
+            packed=packs(runtime, fill=fill_of(store), attention=attention[length].kind),
+            rows=rows_at_once(runtime, length),
+        )
+        for length, store in stores.items()
     }
-    return ", ".join(need for need, is_there in needs.items() if not is_there)
+
+
+def fill_of(store: ExampleStore) -> float:
+    """The share of real tokens in padded rows, in (0, 1]; exactly 1 where every sequence has the full length."""
+    return store.num_tokens / (len(store) * store.max_length)
+
+
+def layouts_in_words(
+    layouts: Mapping[int, RowLayout],
+    stores: Mapping[int, ExampleStore],
+    attention: Mapping[int, AttentionChoice],
+    model: ModelConfig,
+    device: AttentionDevice,
+) -> str:
+    """What was decided and why, for the log: no slow path is taken silently."""
+    parts = [
+        f"{_rows_in_words(layout, length, fill_of(stores[length]))}, attention {attention[length].kind} "
+        f"({attention[length].reason})"
+        for length, layout in layouts.items()
+    ]
+    dropout = model.attention_probs_dropout_prob
+    return f"on {device.type} in {device.precision}, attention dropout {dropout:g}: {'; '.join(parts)}"
+
+
+def _rows_in_words(layout: RowLayout, length: int, fill: float) -> str:
+    if layout.packed:
+        return f"packed rows of {length} tokens ({fill:.0%} if padded)"
+    if fill == 1:
+        return f"rows of {length} tokens, all full"
+    # Rounded down, so that rows that need a mask never look full.
+    return f"padded rows of {length} tokens ({int(100 * fill)}% real)"

@@ -13,6 +13,8 @@ import torch
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
+from bertline.modeling.attention import attention_device
+from bertline.pretraining.attention_by_length import AttentionByLength
 from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import RecordMetrics, RunProbes, SaveAndStop, Totals
 from bertline.pretraining.data import MaskedExamples, PretrainingData
@@ -23,7 +25,7 @@ from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_best, write_latest, write_result
-from bertline.pretraining.row_layout import layouts_in_words, row_layouts
+from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
 from bertline.pretraining.start import build_model, find_checkpoint, take_over_records
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.pretraining.validation import ValidationProbe
@@ -96,6 +98,10 @@ class _Run:
         self.callbacks = callbacks
         self.machine = machine
         self.plan = Plan.of(job.pretrain)
+        device = attention_device(machine.device, machine.precision)
+        self.attention = {
+            length: pretraining_attention(job.runtime, job.model, device, length) for length in self.plan.lengths
+        }
         self.clock = TrainingClock()
         self.log = MetricsLog(job.metrics_path)
         self.tokenizer = Tokenizer.load(job.tokenizer_folder)
@@ -150,6 +156,7 @@ class _Run:
         profiles = [ProfileSteps(job.profile_folder, self.clock, num_steps=num_steps)] if job.runtime.profile else []
         callbacks = [
             *profiles,
+            AttentionByLength(self.attention),
             RecordMetrics(self.log, self.clock, self.totals, progress, left, watch, num_steps=num_steps),
             RunProbes(self.probes, self.log, self.clock, num_steps=num_steps),
             saving,
@@ -176,9 +183,10 @@ class _Run:
         job = self.job
         examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in self.plan.lengths}
         stores = {length: of_length.store for length, of_length in examples.items()}
-        layouts = row_layouts(job.runtime, stores, self.module.model.attention)
+        layouts = row_layouts(job.runtime, stores, self.attention)
         if self.machine.ranks.is_first:
-            say(f"pretraining: {layouts_in_words(layouts, stores, self.module.model.attention)}")
+            device = attention_device(self.machine.device, self.machine.precision)
+            say(f"pretraining {layouts_in_words(layouts, stores, self.attention, job.model, device)}")
         return PretrainingData(
             examples,
             layouts,

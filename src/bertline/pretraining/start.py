@@ -9,6 +9,7 @@ from typing import Any
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
+from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import load_pretraining_model, read_config
 from bertline.modeling.initialization import initialize
@@ -39,12 +40,13 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Ber
             f"{job.examples_folder} was made with a vocabulary of {encoded_with} pieces, {job.tokenizer_folder} has "
             f"{tokenizer.vocab_size}. Run the examples stage again."
         )
-    longest = max(phase.max_length for phase in job.pretrain.phases)
+    device = attention_device(machine.device, machine.precision)
+    first_length = job.pretrain.phases[0].max_length
     model = BertForPreTraining(
         job.model,
         vocab_size=tokenizer.vocab_size,
         pad_token_id=tokenizer.pad_id,
-        attention=pretraining_attention(job.runtime, job.model, machine, longest),
+        attention=pretraining_attention(job.runtime, job.model, device, first_length).kind,
     )
     if job.start_from_folder is None:
         initialize(model, job.model, seed=job.pretrain.seed)

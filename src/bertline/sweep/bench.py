@@ -11,6 +11,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.finetuning.kinds.choose import task_kind
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.progress import warn
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
@@ -142,7 +143,20 @@ def _machine_of_a_worker(runtime: RuntimeConfig, precision: Any, worker: int) ->
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
     """One device, one thread where nothing else is said, and no compiler: batches have many shapes, runs are short.
 
+    Rows are not packed, so `varlen` attention is none.
+
     How many threads there are decides how sums are rounded, and so it may depend neither on the machine's cores nor on
     the number of workers. More cores are used by more workers.
     """
-    return replace(runtime, num_devices=1, num_nodes=1, num_threads=runtime.num_threads or 1, compile="off")
+    attention = runtime.attention
+    if attention == "varlen":
+        warn("runtime.attention=varlen is for the packed rows of pretraining; fine-tuning takes what auto takes.")
+        attention = "auto"
+    return replace(
+        runtime,
+        num_devices=1,
+        num_nodes=1,
+        num_threads=runtime.num_threads or 1,
+        compile="off",
+        attention=attention,
+    )

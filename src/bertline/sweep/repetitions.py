@@ -29,7 +29,8 @@ from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.attention import choose_attention
+from bertline.modeling.attention import attention_device
+from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
@@ -310,8 +311,9 @@ def _statistics_file(split: SplitName) -> str:
 
 def _loaded(bench: Bench, arm: ArmBench, folder: Path) -> nn.Module:
     longest = int(arm.kind.lengths(arm.split("test").encoded).max(initial=1))
-    attention = choose_attention(bench.runtime.attention, bench.machine.device.type, longest)
-    return arm.kind.load_model(folder, attention=attention).to(bench.machine.device)
+    device = attention_device(bench.machine.device, bench.machine.precision)
+    attention = choose_attention(bench.runtime.attention, device, longest)
+    return arm.kind.load_model(folder, attention=attention.kind).to(bench.machine.device)
 
 
 def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[dict[str, Any]]:

@@ -142,6 +142,8 @@ class RuntimeConfig:
     """Whether sequences of pretraining share rows; auto does where it is faster."""
     compile: Literal["auto", "on", "off"]
     attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
+    """auto takes the fastest (`modeling.attention_choice`). varlen is for the packed rows of pretraining, which refuses
+    it where it cannot be had; the rows of fine-tuning are not packed, and it means auto there, with a warning."""
     launcher: Literal["local"]
     sweep_workers: int
     """Processes of a sweep, each with a trial at a time; what uses more cores."""

@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 
 from bertline.foundation.errors import MachineError
+from bertline.foundation.progress import warn
 from bertline.training.compiling import should_compile
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import adopt_srun_ranks
@@ -117,12 +118,12 @@ def driver_sees_gpu() -> bool:
 
 
 def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
-    """bf16 where the hardware computes it natively, else fp32.
+    """bf16 where the hardware computes it natively, else fp32. Who asks for bf16 elsewhere gets it, and a warning.
 
     CPUs without bf16 instructions emulate it, up to 499 times slower than fp32 (measured), so the instruction set is
     asked. On Apple GPUs `auto` is fp32.
     """
-    if precision != "auto":
+    if precision == "fp32":
         return precision
     match device.type:
         case "cuda":
@@ -131,7 +132,14 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.
             native = torch.ops.mkldnn._is_mkldnn_bf16_supported()
         case _:
             native = False
-    return "bf16" if native else "fp32"
+    if precision == "auto":
+        return "bf16" if native else "fp32"
+    if not native and device.type in ("cpu", "cuda"):
+        warn(
+            f"precision is bf16, but this {device.type} device has no bf16 instructions and emulates them, far slower "
+            "than fp32 (on a CPU up to 499 times). Set precision to auto or fp32."
+        )
+    return "bf16"
 
 
 def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:

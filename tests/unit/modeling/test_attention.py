@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from bertline.modeling.attention import AttentionKind, attend, choose_attention, packed_scope, padded_scope
+from bertline.modeling.attention import AttentionKind, attend, attention_device, packed_scope, padded_scope
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 
@@ -77,10 +77,6 @@ def test_dropout_drops_and_keeps_the_mean(kind: AttentionKind) -> None:
     assert drawn.mean().item() == pytest.approx(1.0, abs=0.02)
 
 
-def test_auto_is_the_measured_choice_and_others_are_taken_as_they_are() -> None:
-    assert choose_attention("auto", "cpu", 64) == "plain"
-    assert choose_attention("auto", "cpu", 512) == "sdpa"
-    assert choose_attention("auto", "cuda", 64) == "sdpa"
-    assert choose_attention("auto", "cuda", 64, can_varlen=True) == "varlen"
-    for kind in KINDS:
-        assert choose_attention(kind, "cuda", 64, can_varlen=True) == kind
+def test_a_cpu_is_described_without_asking_cuda() -> None:
+    found = attention_device(torch.device("cpu"), "bf16")
+    assert (found.type, found.precision, found.compute_capability) == ("cpu", "bf16", None)

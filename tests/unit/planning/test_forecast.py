@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from bertline.foundation.errors import ConfigError
-from bertline.modeling.attention import choose_attention
-from bertline.planning import forecast as module
+from bertline.foundation.errors import ConfigError, MachineError
 from bertline.planning.forecast import forecast, phases_reached
 from bertline.planning.text_size import ExamplesOfLength, TextSize
-from bertline.pretraining import row_layout
 from bertline.pretraining.config import PhaseConfig
 from planning_inputs import UNKNOWN_TEXT, place, record, training
 
@@ -52,6 +49,13 @@ def test_memory_decides_which_micro_batch_fits() -> None:
 def test_micro_batches_in_tokens_are_as_many_rows_as_they_hold() -> None:
     found = forecast(training("base", *PAPER, micro_batch_tokens=4096), place("a100"))
     assert [phase.micro_batch_size for phase in found.phases] == [32, 8]
+
+
+def test_a_micro_batch_without_room_for_a_row_is_refused_as_the_run_refuses_it() -> None:
+    with pytest.raises(
+        ConfigError, match=r"micro_batch_tokens is 500, too few for one row of 512 tokens .* at least 512"
+    ):
+        forecast(training("base", *PAPER, micro_batch_tokens=500), place("a100"))
 
 
 def test_several_devices_share_the_batch_and_the_time() -> None:
@@ -109,11 +113,30 @@ def test_padding_takes_time_where_rows_are_padded(packing: str, dropout: float, 
     assert found.epochs == 1.0
 
 
-def test_the_run_pads_from_the_same_fill_on_and_fuses_attention_from_the_same_length_on() -> None:
-    assert row_layout._PACKS_BELOW_FILL == module._PADDED_FROM_FILL
-    lengths = (16, 64, 128, 256, 511, 512, 1024)
-    fused = [length for length in lengths if choose_attention("auto", "cpu", length) == "sdpa"]
-    assert fused == [length for length in lengths if length >= module._FUSED_FROM_LENGTH_ON_CPU]
+def hours(packing_attention: str, *, dropout: float, fill: float, device: str = "a100", **changes: Any) -> float:
+    text = counted(128, tokens_each=128 * fill)
+    asked = training("base", (10, 128, 100), attention=packing_attention, **changes)
+    asked = dataclasses.replace(asked, model=dataclasses.replace(asked.model, attention_probs_dropout_prob=dropout))
+    return forecast(asked, place(device, text=text, precision=asked.precision)).hours
+
+
+def test_rows_are_packed_for_the_attention_that_the_run_takes() -> None:
+    packed = hours("auto", dropout=0.0, fill=0.9)
+    padded = hours("auto", dropout=0.1, fill=0.9)
+    assert packed == pytest.approx(0.9 * padded)
+    assert hours("varlen", dropout=0.0, fill=0.9) == pytest.approx(packed)
+    assert hours("sdpa", dropout=0.0, fill=0.9) == pytest.approx(padded)
+
+
+@pytest.mark.parametrize(("dropout", "device", "precision"), [(0.1, "a100", "bf16"), (0.0, "a100", "fp32")])
+def test_attention_that_the_run_refuses_is_refused(dropout: float, device: str, precision: str) -> None:
+    with pytest.raises(MachineError, match=r"runtime\.attention is varlen, which needs"):
+        hours("varlen", dropout=dropout, fill=0.9, device=device, precision=precision)
+
+
+def test_a_gpu_without_bf16_has_no_attention_that_skips_padding() -> None:
+    with pytest.raises(MachineError, match="compute capability 8.0"):
+        hours("varlen", dropout=0.0, fill=0.9, device="v100", precision="fp32")
 
 
 @pytest.mark.parametrize(("attention", "fuses"), [("auto", True), ("sdpa", True), ("plain", False), ("eager", False)])

@@ -24,3 +24,10 @@ def test_threads_of_a_worker_do_not_depend_on_how_many_workers_there_are(bench, 
     torch.set_num_threads(3)
     assert bench(sweep_workers=workers, num_threads=asked).runtime.num_threads == found
     assert torch.get_num_threads() == found
+
+
+def test_attention_for_packed_rows_becomes_auto_with_a_warning(bench, capsys):
+    assert bench(attention="varlen").runtime.attention == "auto"
+    assert "runtime.attention=varlen is for the packed rows of pretraining" in capsys.readouterr().err
+    assert bench(attention="sdpa").runtime.attention == "sdpa"
+    assert "varlen" not in capsys.readouterr().err

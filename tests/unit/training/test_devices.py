@@ -43,7 +43,16 @@ def test_cuda_without_a_gpu_is_an_error(runtime, monkeypatch, tmp_path):
 def test_auto_precision_on_the_cpu_follows_the_instruction_set(monkeypatch, native, expected):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
     assert resolve_precision("auto", torch.device("cpu")) == expected
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_bf16_that_a_cpu_must_emulate_is_taken_with_a_warning(monkeypatch, capsys, native):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: native)
     assert resolve_precision("bf16", torch.device("cpu")) == "bf16"
+    warned = capsys.readouterr().err
+    assert ("499 times" in warned) is not native
+    assert resolve_precision("fp32", torch.device("cpu")) == "fp32"
+    assert "warning" not in capsys.readouterr().err
 
 
 def test_apple_gpus_compute_in_fp32_by_default():
