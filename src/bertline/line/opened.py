@@ -103,8 +103,6 @@ def open_stage(
     """
     stage = stage_named(name)
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
-    # Every node opens the stage; the first one alone records it.
-    node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
     sections = _tracked_sections(stage, task, to_mapping(config))
@@ -113,14 +111,8 @@ def open_stage(
     folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
     output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
     _freeze(folder, stage, task, config, inputs, fingerprint)
-    opened_tracker = open_tracker(
-        dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
-        line_key=line_key(config),
-        tags=_line_tags(),
-        params=without_untracked(to_mapping(config)),
-    )
     with (
-        opened_tracker as tracker,
+        _tracker_of(config, stage) as tracker,
         tracker.stage(
             full_name(stage, task),
             key=fingerprint,
@@ -154,6 +146,17 @@ def full_name(stage: Stage, task: str | None) -> str:
 def line_key(config: LineConfig) -> str:
     """What makes two stages belong to one line: the configuration that results depend on, and the commit."""
     return _digest({"config": without_untracked(to_mapping(config)), "commit": git_commit()})
+
+
+def _tracker_of(config: LineConfig, stage: Stage) -> Tracker:
+    """Every node opens the stage; the first one alone records it."""
+    node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
+    return open_tracker(
+        dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
+        line_key=line_key(config),
+        tags=_line_tags(),
+        params=without_untracked(to_mapping(config)),
+    )
 
 
 def _task_of(stage: Stage, task: str | None, config: LineConfig) -> str | None:

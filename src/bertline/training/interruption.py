@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -15,6 +16,9 @@ from bertline.training.devices import Ranks
 from bertline.training.distributed import sum_over_ranks
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# One request may arrive several times: Slurm signals all processes of a step at once, and the launcher and torchrun
+# each pass on what they get.
+_SAME_REQUEST_S = 1.0
 # Schedulers give half a minute between TERM and KILL, and the save takes its share; a wait for the device once a
 # second is nothing.
 _AGREE_EVERY_S = 1.0
@@ -25,10 +29,16 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 class StopRequest:
-    """Remembers that a signal came. Handlers do nothing else: saving inside one can hang or save half a step."""
+    """Remembers that a signal came. Handlers do nothing else: saving inside one can hang or save half a step.
 
-    def __init__(self) -> None:
+    Args:
+        now: A clock in seconds, for tests.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.signal_name: str | None = None
+        self._now = now
+        self._made_at = 0.0
 
     @property
     def made(self) -> bool:
@@ -37,7 +47,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM until the block ends. A second signal acts at once, as it would without us.
+        """Take SIGINT and SIGTERM until the block ends. A second signal, a second later, ends the process at once.
 
         In a thread other than the main one Python cannot take signals; there nothing changes.
         """
@@ -52,9 +62,11 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        self.signal_name = signal.Signals(number).name
-        for each in _SIGNALS:
-            signal.signal(each, signal.default_int_handler)
+        if self.signal_name is not None:
+            if self._now() - self._made_at >= _SAME_REQUEST_S:
+                signal.default_int_handler(number, frame)
+            return
+        self.signal_name, self._made_at = signal.Signals(number).name, self._now()
         say(f"{self.signal_name}: training stops after a step and saves it. Once more stops at once.")
 
 

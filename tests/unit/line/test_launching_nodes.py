@@ -23,11 +23,14 @@ import pretraining_processes as processes
 import tiny
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.line import launching
+from bertline.line import launching, opened
+from bertline.line.config import line_config
 from bertline.line.launching import run_in_worker
+from bertline.line.stages import stage_named
 from bertline.line.status import Status, hold_lock, read_status, write_status
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.job import PretrainJob
+from bertline.tracking.config import TrackingConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 
@@ -194,3 +197,16 @@ def test_torchrun_is_told_the_place_whatever_its_own_variables_say(
     config, *_ = config_from_args(parse_args(command[3:]))
     assert (config.min_nodes, config.max_nodes, config.rdzv_configs["rank"]) == (2, 2, 1)
     assert (config.rdzv_backend, config.rdzv_endpoint, config.run_id) == ("static", "10.0.0.1:4000", "3fa2")
+
+
+@pytest.mark.parametrize(("rank", "recorded"), [(0, True), (1, False)])
+def test_only_the_first_node_records_the_run(
+    composed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, rank: int, recorded: bool
+) -> None:
+    seen: list[TrackingConfig] = []
+    monkeypatch.setattr(opened, "open_tracker", lambda config, **_: seen.append(config))
+    for name, value in place(rank, 29500).items():
+        monkeypatch.setenv(name, value)
+    config = line_config(composed("runtime.num_nodes=2"))
+    opened._tracker_of(config, stage_named("pretrain"))
+    assert [tracking.enabled for tracking in seen] == [recorded]
