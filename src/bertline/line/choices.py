@@ -13,7 +13,8 @@ from typing import Any
 
 _DIGEST = "# content: "
 _CHOICE = "# set by an experiment: "
-_MISSING = "(absent)"
+ABSENT = "(absent)"
+"""Stands in `differences` for the value of a key that one side lacks."""
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
@@ -28,7 +29,7 @@ def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, An
     found: dict[str, tuple[Any, Any]] = {}
     for key in [*old, *(key for key in new if key not in old)]:
         where = f"{prefix}.{key}" if prefix else str(key)
-        found.update(differences(old.get(key, _MISSING), new.get(key, _MISSING), where))
+        found.update(differences(old.get(key, ABSENT), new.get(key, ABSENT), where))
     return found
 
 

@@ -33,12 +33,12 @@ from bertline.line.fingerprints import code_fingerprint
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
 from bertline.line.stages import METRICS, Stage, stage_named
+from bertline.line.unfinished import CONFIG_NAME, take_over, went_on_from
 from bertline.line.user_data import holds_nothing
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 
-CONFIG_NAME = "config.yaml"
 # These two change speed or place, never results: they are in no fingerprint.
 UNTRACKED_SECTIONS = ("runtime", "tracking")
 
@@ -93,7 +93,8 @@ def open_stage(
 
     Args:
         name: The stage's name, without a task.
-        composed: The composed configuration, with `task_name` where the stage works on one task.
+        composed: The composed configuration, with `task_name` where the stage works on one task, and with `go_on_with`
+            where an unfinished pretraining of other code is to be gone on with.
         places: By hand only: where inputs lie (`tasks`, `pretrain`) that are not to be taken from `artifacts/`.
 
     Raises:
@@ -107,10 +108,15 @@ def open_stage(
     inputs = _inputs_of(stage, task, config, places or {})
     sections = _tracked_sections(stage, task, to_mapping(config))
     digests = {key: sha256_of_path(path) for key, path in inputs.items()}
-    fingerprint = _fingerprint(stage, sections, digests)
+    made_of = _made_of(stage, sections, digests)
+    fingerprint = _digest(made_of)
     folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
     output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
-    _freeze(folder, stage, task, config, inputs, fingerprint)
+    if stage.name == "pretrain":
+        take_over(folder, made_of, asked=composed.get("go_on_with"))
+    elif composed.get("go_on_with"):
+        raise ConfigError(f"go_on_with names an unfinished pretraining; stage {stage.name} goes on by itself.")
+    before = _freeze(folder, stage, task, config, inputs, made_of)
     with (
         _tracker_of(config, stage) as tracker,
         tracker.stage(
@@ -120,6 +126,7 @@ def open_stage(
             tags={
                 **_line_tags(),
                 "bertline.fingerprint": fingerprint,
+                **({"bertline.went_on_from": ", ".join(one["fingerprint"] for one in before)} if before else {}),
                 **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
             },
             inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
@@ -215,25 +222,37 @@ def _tracked_sections(stage: Stage, task: str | None, mapping: dict[str, Any]) -
     return sections
 
 
-def _fingerprint(stage: Stage, sections: dict[str, Any], digests: dict[str, str]) -> str:
+def _made_of(stage: Stage, sections: dict[str, Any], digests: dict[str, str]) -> dict[str, Any]:
+    """All that a result depends on; its digest is the fingerprint."""
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {**versions_of(*stage.versions), "python": python}
-    return _digest({"sections": sections, "inputs": digests, "code": code_fingerprint(stage), "versions": versions})
+    return {"sections": sections, "inputs": digests, "code": code_fingerprint(stage), "versions": versions}
 
 
 def _freeze(
-    folder: Path, stage: Stage, task: str | None, config: LineConfig, inputs: dict[str, Path], fingerprint: str
-) -> None:
+    folder: Path,
+    stage: Stage,
+    task: str | None,
+    config: LineConfig,
+    inputs: dict[str, Path],
+    made_of: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Write the run folder's config.yaml; returns the runs that it goes on with."""
     import yaml
 
+    before = went_on_from(folder, _digest(made_of), made_of)
     frozen = {
         "stage": stage.name,
         "task_name": task,
-        "fingerprint": fingerprint,
+        "fingerprint": _digest(made_of),
         "inputs": {key: path.as_posix() for key, path in inputs.items()},
         "config": {**to_mapping(config), "runtime": to_mapping(_watched(config.runtime))},
+        "commit": git_commit(),
+        "made_of": {key: made_of[key] for key in ("inputs", "code", "versions")},
+        "went_on_from": before,
     }
     write_atomically(folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+    return before
 
 
 def _watched(runtime: RuntimeConfig) -> RuntimeConfig:

@@ -24,10 +24,6 @@ from bertline.training.nodes import adopt_srun_ranks
 
 def main(folder: Path) -> int:
     """Do the work of a run folder; returns the exit status of the process."""
-    import yaml
-
-    frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    config = line_config(frozen["config"])
     adopt_srun_ranks(os.environ)
     if int(os.environ.get("RANK", "0")) > 0:
         from bertline.training.interruption import TrainingInterrupted
@@ -35,11 +31,13 @@ def main(folder: Path) -> int:
         # Other ranks write nothing, the status neither. Were a stop a failure of theirs, torchrun would end the first
         # one, which is still writing.
         with suppress(TrainingInterrupted):
-            _work(frozen, config, folder)
+            _work(*_frozen(folder), folder)
         return FINISHED.exit_status
     with hold_lock(folder) as held:
         if not held:
             return ALREADY_RUNNING
+        # Under the lock: until then another run may still take this folder over, checkpoints and all.
+        frozen, config = _frozen(folder)
         write_status(folder, Status(state="running", pid=os.getpid()))
         try:
             metrics = _work(frozen, config, folder)
@@ -57,6 +55,13 @@ def main(folder: Path) -> int:
             return FAILED.exit_status
         write_status(folder, Status(state="finished", metrics=metrics))
         return FINISHED.exit_status
+
+
+def _frozen(folder: Path) -> tuple[dict[str, Any], LineConfig]:
+    import yaml
+
+    frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    return frozen, line_config(frozen["config"])
 
 
 def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str, float]:

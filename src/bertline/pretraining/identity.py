@@ -15,8 +15,20 @@ from bertline.pretraining.job import PretrainJob
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Precision
 
-# Alarms change no weights; and a run that diverged is gone on with once it may go back more often.
-_FREE = ("pretrain.health",)
+# Keys that change no weights of the last step, which is the result. Probes look without dropout or gradients and draw
+# from no generator that training draws from; checkpoints are copies. Two things beside the weights do depend on them:
+# which step counts as the best (losses over other sequences are another measure: see `same_measure`), and, where a
+# training fails, when it goes back (health) and how far (checkpoints). These say how to go on from here, so a run that
+# diverged is gone on with once it may go back more often; health.jsonl and the checkpoint keep what it passed over.
+FREE_KEYS = (
+    "pretrain.validate_every_steps",
+    "pretrain.validation_sequences",
+    "pretrain.checkpoint_every_steps",
+    "pretrain.keep_checkpoints",
+    "pretrain.film_strip",
+    "pretrain.linear_probe",
+    "pretrain.health",
+)
 # What a run may change when it extends another.
 _EXTENDABLE = ("pretrain.phases", "pretrain.max_steps", "pretrain.extends")
 
@@ -35,7 +47,7 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
 
 
 def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
-    """Refuse to go on from a training that is not this one; `pretrain.health` may differ.
+    """Refuse to go on from a training that is not this one; what changes no weights may differ.
 
     Args:
         found: The identity in the checkpoint.
@@ -46,8 +58,8 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
     Raises:
         ConfigError: Naming every key that differs, with both values.
     """
-    allowed = (*_FREE, *_EXTENDABLE) if extending else _FREE
-    differences = [line for key, line in _differences(found, expected) if not key.startswith(allowed)]
+    allowed = (*FREE_KEYS, *_EXTENDABLE) if extending else FREE_KEYS
+    differences = [line for key, line in _differences(found, expected) if not _is_within(key, allowed)]
     if differences:
         rule = (
             "A run can be extended by more steps only, all else must be as it was"
@@ -59,6 +71,25 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
             + "\n".join(f"  - {line}" for line in differences)
             + f"\n{rule}."
         )
+
+
+def changes_no_weights(key: str) -> bool:
+    """Whether a run may be gone on with under another value of this dotted key.
+
+    Example:
+        >>> changes_no_weights("pretrain.health.max_rewinds"), changes_no_weights("pretrain.seed")
+        (True, False)
+    """
+    return _is_within(key, FREE_KEYS)
+
+
+def same_measure(found: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    """Whether the held-out losses of two identities compare: both are over the same sequences."""
+    return found["pretrain"]["validation_sequences"] == expected["pretrain"]["validation_sequences"]
+
+
+def _is_within(key: str, parents: tuple[str, ...]) -> bool:
+    return any(key == parent or key.startswith(f"{parent}.") for parent in parents)
 
 
 def _differences(found: Any, expected: Any, key: str = "") -> Iterator[tuple[str, str]]:

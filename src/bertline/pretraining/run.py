@@ -19,7 +19,7 @@ from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import RecordMetrics, RunProbes, SaveAndStop, Totals
 from bertline.pretraining.data import MaskedExamples, PretrainingData
 from bertline.pretraining.film_strip import FilmStripProbe
-from bertline.pretraining.identity import identity_of
+from bertline.pretraining.identity import identity_of, same_measure
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
@@ -233,7 +233,8 @@ class _Run:
             self.module.finished_steps = checkpoint.step
         best = checkpoint.state.get("best") if checkpoint else None
         # What a damaged newer checkpoint had superseded is gone, and will be surpassed again on the way.
-        self.best.restore(best if best and best["step"] in self.checkpoints.steps else None)
+        compares = checkpoint is not None and same_measure(checkpoint.state["identity"], self.identity)
+        self.best.restore(best if best and compares and best["step"] in self.checkpoints.steps else None)
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if self.machine.ranks.is_first:

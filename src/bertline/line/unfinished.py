@@ -1,0 +1,266 @@
+"""Unfinished pretrainings that lie beside a new one: gone on with, or at least told of.
+
+A run folder is named by its fingerprint, so every changed key is another folder. Where only keys changed that change
+no weights, the unfinished run's folder is renamed to the new fingerprint: its checkpoints and records go on in it. A
+rename is whole or not at all; after a kill right behind it, the next start finds checkpoints in the new folder and goes
+on with those. A run of other code or library versions is told of, and gone on with only where a person asks for it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ConfigError, MachineError
+from bertline.foundation.files import cannot_write
+from bertline.foundation.progress import say
+from bertline.line.choices import ABSENT, differences
+from bertline.line.provenance import running_under_dvc
+from bertline.line.status import hold_lock, is_locked, read_status
+
+CONFIG_NAME = "config.yaml"
+"""The frozen configuration of a run folder."""
+_MOST_KEYS = 3
+"""With more of them, two configurations are two trainings, and no change of mind."""
+_MOST_MODULES = 3
+_CHECKPOINTS = "checkpoints/step-*.pt"
+
+Changes = dict[str, tuple[Any, Any]]
+"""Name to value there and value here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unfinished:
+    """A run that has checkpoints and no result, and what sets it apart from the one that is to begin."""
+
+    folder: Path
+    step: int
+    """Of its newest checkpoint."""
+    commit: str
+    """That it was last opened with; `none` where that is not known."""
+    free: Changes
+    """Keys that change no weights."""
+    keys: Changes
+    """All others."""
+    inputs: tuple[str, ...]
+    code: tuple[str, ...]
+    """Modules."""
+    versions: Changes
+
+    @property
+    def is_same_training(self) -> bool:
+        """Whether it ends in the weights that the new run would end in."""
+        return not (self.keys or self.inputs or self.code or self.versions)
+
+    @property
+    def is_near(self) -> bool:
+        """Whether a person may have meant to go on with it."""
+        return not self.inputs and len(self.keys) <= _MOST_KEYS
+
+    def in_words(self) -> str:
+        """What sets it apart, for people."""
+        told = [
+            f"{key} ({_shown(old)} there, {_shown(new)} here)" for key, (old, new) in (self.keys | self.free).items()
+        ]
+        if self.inputs:
+            told.append(f"what it reads ({', '.join(self.inputs)})")
+        if self.code:
+            more = len(self.code) - _MOST_MODULES
+            told.append(f"the code ({', '.join(self.code[:_MOST_MODULES])}{f' and {more} more' if more > 0 else ''})")
+        told += [f"{name} ({old} there, {new} here)" for name, (old, new) in self.versions.items()]
+        return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told or ["nothing"])
+
+
+def take_over(folder: Path, made_of: Mapping[str, Any], *, asked: str | None = None) -> None:
+    """Before a pretraining begins in `folder`: let it go on with an unfinished one that lies beside it, or tell of it.
+
+    Args:
+        folder: `runs/pretrain/FINGERPRINT`; where it has checkpoints, those are gone on with and nothing happens.
+        made_of: What the fingerprint is of: `sections`, `inputs`, `code` and `versions`.
+        asked: The folder, or its name, of an unfinished run that a person wants to go on with under the present code
+            and library versions.
+
+    Raises:
+        ConfigError: What was asked for is no unfinished run, is at work, or is another training.
+        MachineError: The folder cannot be renamed.
+    """
+    if asked is None and (_has_saved(folder) or not any(folder.parent.glob(f"*/{_CHECKPOINTS}"))):
+        return
+    with _one_at_a_time(folder.parent):
+        if asked is not None:
+            _take_over_asked(folder, folder.parent / Path(str(asked)).name, made_of)
+        elif not _has_saved(folder):
+            _take_over_found(folder, made_of)
+
+
+def went_on_from(folder: Path, fingerprint: str, made_of: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The runs whose checkpoints and records a folder goes on with, oldest first, as plain data for its config.yaml.
+
+    Each has the `fingerprint` it had, the `step` that its checkpoints had reached, and what `differs` in the next one.
+    """
+    frozen = _frozen(folder)
+    if frozen is None:
+        return []
+    before: list[dict[str, Any]] = frozen.get("went_on_from", [])
+    found = None if frozen["fingerprint"] == fingerprint else _compared(folder, made_of)
+    if found is None:
+        return before
+    return [*before, {"fingerprint": frozen["fingerprint"], "step": found.step, "differs": found.in_words()}]
+
+
+def _take_over_found(folder: Path, made_of: Mapping[str, Any]) -> None:
+    others = (path.parent for path in folder.parent.glob("*/checkpoints") if path.parent != folder)
+    near = [each for each in (_compared(other, made_of) for other in others) if each is not None and each.is_near]
+    at_work = {each.folder: _is_at_work(each.folder) for each in near}
+    # Another training that is at work is nothing that somebody forgot.
+    near = [each for each in near if each.is_same_training or not at_work[each.folder]]
+    if not near:
+        return
+    # The same training first, then one of the same configuration, then whichever has come furthest.
+    found = min(near, key=lambda each: (not each.is_same_training, at_work[each.folder], len(each.keys), -each.step))
+    if not found.is_same_training or at_work[found.folder]:
+        if read_status(folder).state != "running":  # else it was told of when that began
+            say(_told_of(found, at_work=at_work[found.folder]))
+    elif not _is_at_work(folder) and _moved(found.folder, folder):
+        say(
+            f"pretraining goes on with {found.folder} from step {found.step:,}, now in {folder}: what differs changes "
+            f"no weights, {found.in_words()}"
+        )
+
+
+def _take_over_asked(folder: Path, source: Path, made_of: Mapping[str, Any]) -> None:
+    if source == folder or (not source.exists() and _came_from(folder, source.name)):
+        return  # it has been moved already
+    found = _compared(source, made_of)
+    if found is None:
+        raise ConfigError(
+            f"go_on_with names {source}, which is not an unfinished pretraining: it has no checkpoints, or is finished "
+            "(pretrain.extends goes on with a finished one)."
+        )
+    if found.keys or found.inputs:
+        raise ConfigError(
+            f"go_on_with names {source}, which is another training than this one. It differs in {found.in_words()}. "
+            "Only code, library versions and keys that change no weights may; give the others as they were."
+        )
+    if _has_saved(folder) or _is_at_work(folder):
+        raise ConfigError(
+            f"go_on_with names {source}, but this run has checkpoints, or a worker, of its own in {folder}. Stop it "
+            f"and delete that folder to go on with {source} (step {found.step:,})."
+        )
+    if not _moved(source, folder):
+        raise ConfigError(f"go_on_with names {source}, which a worker is at now. Stop it first, or let it finish.")
+    say(
+        f"pretraining goes on with {source} from step {found.step:,}, now in {folder}: it differs in {found.in_words()}"
+    )
+
+
+def _told_of(found: Unfinished, *, at_work: bool) -> str:
+    """Two sentences: that it lies there, and how to go on with it."""
+    lies_there = (
+        f"{found.folder} is an unfinished pretraining at step {found.step:,}"
+        f"{', at work now' if at_work else ''}; it differs from this one in "
+        f"{found.in_words()}, so this one begins anew."
+    )
+    if found.is_same_training:
+        return f"{lies_there} To go on with it instead, stop both and run the same command again."
+    as_begun = "" if found.commit == "none" else f", or check out {found.commit[:12]} to go on exactly as it was begun"
+    if any(ABSENT in values for values in found.keys.values()):
+        # Code with other keys than this one's: nothing that could be given here brings them back.
+        return f"{lies_there} Its configuration is that of other code{as_begun}."
+    ways = (
+        [f"give {', '.join(f'{key}={json.dumps(old)}' for key, (old, _) in found.keys.items())}"] if found.keys else []
+    )
+    if found.code or found.versions:
+        command = (
+            "python pipelines/pretrain.py --config-dir . --config-name params" if running_under_dvc() else "the command"
+        )
+        ways.append(f"run {command} with +go_on_with={found.folder}, under the present code{as_begun}")
+    return f"{lies_there} To go on with it instead, stop this one and {' and '.join(ways)}."
+
+
+def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
+    """What lies in a run folder, held against a new run; None where it is no unfinished run."""
+    # Here, because they load torch: a recipe does without unless there is something to compare.
+    from bertline.pretraining.identity import changes_no_weights
+    from bertline.training.checkpoints import CheckpointFolder
+
+    frozen, steps = _frozen(folder), CheckpointFolder(folder / "checkpoints", keep=1).steps
+    if frozen is None or not steps or read_status(folder).state == "finished":
+        return None
+    sections = {key: frozen["config"].get(key) for key in made_of["sections"]}
+    keys = differences(sections, dict(made_of["sections"]))
+    # Runs of a bertline that did not write this down were made by other code than this.
+    recorded = frozen.get("made_of", {"inputs": made_of["inputs"], "code": {}, "versions": made_of["versions"]})
+    return Unfinished(
+        folder=folder,
+        step=steps[-1],
+        commit=frozen.get("commit", "none"),
+        free={key: values for key, values in keys.items() if changes_no_weights(key)},
+        keys={key: values for key, values in keys.items() if not changes_no_weights(key)},
+        inputs=tuple(differences(recorded["inputs"], made_of["inputs"])),
+        code=_changed_modules(recorded["code"], made_of["code"]),
+        versions=differences(recorded["versions"], made_of["versions"]),
+    )
+
+
+def _changed_modules(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
+    if not old:
+        return ("of an earlier bertline",)
+    # A module's name has dots of its own, so it is no dotted key.
+    return tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
+
+
+def _moved(source: Path, target: Path) -> bool:
+    """Rename a run folder over one in which nothing was saved; False where a worker has just come to it."""
+    with hold_lock(source) as free:
+        if not free:
+            return False
+        try:
+            if target.exists():
+                shutil.rmtree(target)
+            source.rename(target)
+        except OSError as error:
+            raise MachineError(cannot_write(target, error)) from error
+        return True
+
+
+def _has_saved(folder: Path) -> bool:
+    """Whether a run folder has checkpoints of its own, or a result."""
+    return any(folder.glob(_CHECKPOINTS)) or read_status(folder).state == "finished"
+
+
+def _is_at_work(folder: Path) -> bool:
+    """Asks for the lock, which keeps a worker off that starts at that very moment: not to be asked without need."""
+    return folder.exists() and is_locked(folder)
+
+
+def _came_from(folder: Path, name: str) -> bool:
+    frozen = _frozen(folder) or {"fingerprint": ""}
+    return name in (frozen["fingerprint"], *(each["fingerprint"] for each in frozen.get("went_on_from", [])))
+
+
+def _frozen(folder: Path) -> dict[str, Any] | None:
+    import yaml
+
+    path = folder / CONFIG_NAME
+    return yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+@contextmanager
+def _one_at_a_time(runs: Path) -> Iterator[None]:
+    """Two recipes that start together must not both move folders: the second waits, and finds what the first did."""
+    runs.mkdir(parents=True, exist_ok=True)
+    with (runs / ".taking_over").open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
