@@ -112,7 +112,7 @@ class PretrainingModule(pl.LightningModule):
         """Gradients of the mean loss over the targets and sequences of the global batch."""
         world_size = self.machine.ranks.world_size
         # DDP takes the mean of the ranks' gradients; with this factor that is their sum.
-        mlm_weight = world_size / sum_on_device(batch["num_targets"], self.machine.device)
+        mlm_weight = world_size / _at_least_one(sum_on_device(batch["num_targets"], self.machine.device))
         nsp_weight = world_size * self.objective_config.nsp_weight / batch["global_batch_size"]
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
@@ -129,4 +129,12 @@ class PretrainingModule(pl.LightningModule):
     def _clip(self) -> torch.Tensor:
         """Scale the gradients down to the largest norm allowed and return the norm they had."""
         largest = self.optimizer_config.max_grad_norm
-        return torch.nn.utils.clip_grad_norm_(self.losses.parameters(), float("inf") if largest is None else largest)
+        if largest is None:
+            gradients = [weight.grad for weight in self.losses.parameters() if weight.grad is not None]
+            return torch.nn.utils.get_total_norm(gradients)
+        return torch.nn.utils.clip_grad_norm_(self.losses.parameters(), largest)
+
+
+def _at_least_one(count: torch.Tensor | float) -> torch.Tensor | float:
+    """Without targets the sum of their losses is zero, whatever it is divided by; a tensor stays on its device."""
+    return count.clamp(min=1) if isinstance(count, torch.Tensor) else max(1, count)

@@ -26,7 +26,8 @@ def sum_on_device(value: float, device: torch.device) -> torch.Tensor | float:
     """Sum one value over all ranks without waiting for the device."""
     if not _several():
         return value
-    total = torch.tensor(value, dtype=torch.float32, device=device)
+    # Filled there: copying a number to a GPU would wait for all the work before it.
+    total = torch.full((), value, dtype=torch.float32, device=device)
     dist.all_reduce(total)
     return total
 

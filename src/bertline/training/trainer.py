@@ -32,7 +32,7 @@ def build_trainer(
     # Lightning's advice and notes about hardware say nothing that bertline has not decided or reported itself.
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    return pl.Trainer(
+    trainer = pl.Trainer(
         accelerator="gpu" if machine.device.type == "cuda" else machine.device.type,
         devices=_devices(machine, runtime),
         num_nodes=runtime.num_nodes,
@@ -50,6 +50,10 @@ def build_trainer(
         use_distributed_sampler=False,
         default_root_dir=root,
     )
+    # Before each step Lightning would ask the first rank whether SIGTERM came, and every GPU would wait for the answer.
+    # The signal is bertline's own (`interruption`), so there is nothing to ask.
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
+    return trainer
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:

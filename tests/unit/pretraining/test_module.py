@@ -4,8 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
+from bertline.pretraining import module as module_file
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
@@ -86,3 +88,30 @@ def test_gradients_beyond_the_largest_norm_are_scaled_down(make_job, monkeypatch
     norms.clear()
     run_pretraining(make_job("free", optimizer__max_grad_norm=None, pretrain__max_steps=6))
     assert all(before == pytest.approx(after, rel=1e-5) for before, after in norms)
+
+
+@pytest.mark.parametrize("several_ranks", [False, True])
+def test_a_step_without_a_target_learns_from_the_next_sentences_alone(make_job, monkeypatch, several_ranks):
+    if several_ranks:  # the count is then a tensor, which is not read
+        monkeypatch.setattr(module_file, "sum_on_device", lambda value, device: torch.tensor(float(value)))
+    moved = {}
+    take = PretrainingModule.training_step
+
+    def without_targets(module, batch, batch_idx):
+        if module.finished_steps == 2:
+            batch["num_targets"] = 0
+            for micro_batch in batch["micro_batches"]:
+                micro_batch["masked_labels"].fill_(-100)
+        before = {name: weight.detach().clone() for name, weight in module.model.named_parameters()}
+        take(module, batch, batch_idx)
+        if module.finished_steps == 3:
+            moved.update({name: weight.grad.any() for name, weight in module.model.named_parameters()})
+            assert not torch.equal(module.model.nsp_head.weight, before["nsp_head.weight"])
+
+    monkeypatch.setattr(PretrainingModule, "training_step", without_targets)
+    job = make_job(pretrain__max_steps=6)
+    run_pretraining(job)
+    assert moved["nsp_head.weight"] and moved["bert.layers.0.intermediate.weight"]
+    assert not moved["mlm_head.bias"] and not moved["mlm_head.transform.weight"]
+    rows = [row.metrics for row in read_metrics(job.metrics_path) if "train/loss" in row.metrics]
+    assert [row["optim/skipped_steps"] for row in rows] == [0.0]

@@ -52,3 +52,16 @@ def test_slurm_variables_do_not_bring_in_lightnings_requeueing(runtime, tmp_path
     settings = runtime()
     trainer = build_trainer(resolve_machine(settings, "fp32"), settings, callbacks=[], max_epochs=1, root=tmp_path)
     assert trainer.world_size == 1
+
+
+def test_no_step_waits_to_hear_of_a_signal(runtime, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.distributed, "broadcast", lambda *args, **kwargs: asked.append(args))
+    settings = runtime()
+    trainer = build_trainer(resolve_machine(settings, "fp32"), settings, callbacks=[], max_epochs=1, root=tmp_path)
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor()
+    assert asked == []
+    pl.Trainer(
+        logger=False, enable_checkpointing=False, accelerator="cpu"
+    ).fit_loop.epoch_loop._broadcast_sigterm_tensor()
+    assert len(asked) == 1  # what Lightning does, before each step of several processes
