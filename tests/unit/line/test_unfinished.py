@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -16,35 +15,21 @@ import pytest
 import torch
 import yaml
 
+import pretraining_failures as failures
 import probing_inputs as language
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
-from bertline.foundation.metrics_log import read_metrics
 from bertline.line import opened, unfinished, worker
-from bertline.line.opened import OpenedStage, open_stage
+from bertline.line.opened import open_stage
 from bertline.line.status import hold_lock, read_status
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.film_strip import read_film_strip
 from bertline.pretraining.identity import FREE_KEYS
 from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
+from unfinished_runs import BEGIN, CODE, STEPS, curve, frozen, looks_unfinished, opening, train
 
 Compose = Callable[..., dict[str, Any]]
-STEPS = 60
-CODE = {"bertline.modeling.bert": "as it is", "bertline.modeling.attention": "as it is"}
-BEGIN = (
-    "experiment=smoke",
-    f"examples.lengths=[{language.LENGTH}]",
-    "schedule.num_warmup_steps=1",
-    # The loss of a dropped unit would tell a shifted generator from one in its place.
-    "model.hidden_dropout_prob=0.1",
-    f"pretrain.phases=[{{steps: {STEPS}, max_length: {language.LENGTH}, global_batch_size: 4}}]",
-    "pretrain.validate_every_steps=10",
-    "pretrain.checkpoint_every_steps=10",
-    "pretrain.linear_probe=null",
-    "runtime.device=cpu",
-    "tracking.enabled=false",
-)
 OTHER_FREE_KEYS = (
     "pretrain.validate_every_steps=7",
     "pretrain.validation_sequences=8",
@@ -66,47 +51,6 @@ def compose(
     # The source may be edited while tests run; what a change of it does is tested by `changed_code`.
     monkeypatch.setattr(opened, "code_fingerprint", lambda stage: dict(CODE))
     return lambda *overrides: composed(*BEGIN, *overrides)
-
-
-def train(mapping: dict[str, Any], *, stop_at: int | None = None) -> Path:
-    """Open the stage as its recipe does and work in this process; `stop_at` sends a signal at a validation step."""
-    probe = ValidationProbe.probe
-
-    def stopping(self: ValidationProbe, step: int) -> dict[str, float]:
-        if step == stop_at:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return probe(self, step)
-
-    with open_stage("pretrain", mapping) as stage, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ValidationProbe, "probe", stopping)
-        patch.setattr("bertline.pretraining.callbacks.matmul_rate_of_process", lambda *_: 1e11)
-        ended = worker.main(stage.folder)
-    assert (ended == 0) == (stop_at is None), read_status(stage.folder)
-    return stage.folder
-
-
-def opening(mapping: dict[str, Any]) -> OpenedStage:
-    """Open the stage and do nothing."""
-    with open_stage("pretrain", mapping) as stage:
-        return stage
-
-
-def looks_unfinished(folder: Path, step: int) -> None:
-    """Give an opened run folder what a killed worker leaves, as far as names go."""
-    (folder / "checkpoints").mkdir()
-    (folder / "checkpoints" / f"step-{step:08d}.pt").write_bytes(b"weights")
-    (folder / "metrics.jsonl").write_text('{"step": 0, "time_s": 0.0, "metrics": {"val/mlm_loss": 4.0}}\n')
-
-
-def frozen(folder: Path) -> dict[str, Any]:
-    return yaml.safe_load((folder / "config.yaml").read_text())
-
-
-def curve(folder: Path, kind: str) -> dict[int, dict[str, float]]:
-    """The rows of one kind by step; a step that stood twice would be seen by its count."""
-    rows = [row for row in read_metrics(folder / "metrics.jsonl") if any(key.startswith(kind) for key in row.metrics)]
-    assert len({row.step for row in rows}) == len(rows)
-    return {row.step: {k: v for k, v in row.metrics.items() if not k.startswith("perf/")} for row in rows}
 
 
 def test_the_free_keys_given_here_are_all_there_are() -> None:
@@ -141,6 +85,25 @@ def test_other_keys_that_change_no_weights_end_in_the_weights_of_an_undisturbed_
     assert frozen(folder)["went_on_from"] == [
         {"fingerprint": begun.name, "step": 30, "differs": frozen(folder)["went_on_from"][0]["differs"]}
     ]
+
+
+def test_a_diverged_run_is_gone_on_with_once_it_may_go_back_more_often(
+    compose: Compose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The promise of `FREE_KEYS`, kept by the line; it ends as a run that was allowed to from the start."""
+    failures.poison((4 * 24, 4 * 30), patch=monkeypatch.setattr)  # the examples of steps 24 to 29
+    allowed = compose("pretrain.health.max_rewinds=1")
+    alone = train(allowed).rename(tmp_path / "alone")
+
+    with open_stage("pretrain", compose("pretrain.health.max_rewinds=0")) as stage:
+        assert worker.main(stage.folder) != 0
+    assert "max_rewinds=0" in read_status(stage.folder).message
+    folder = train(allowed)
+    assert not stage.folder.exists()
+    assert [each["step"] for each in frozen(folder)["went_on_from"]] == [20]
+    expected, found = (load_pretraining_model(each / "result").state_dict() for each in (alone, folder))
+    assert all(torch.equal(tensor, found[name]) for name, tensor in expected.items())
+    assert curve(folder, "train/") == curve(alone, "train/")
 
 
 def test_the_best_step_is_not_sought_across_two_choices_of_held_out_sequences(
