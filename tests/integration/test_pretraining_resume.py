@@ -1,6 +1,7 @@
 """Promise 5: training killed at any moment and restarted ends in the same weights as an uninterrupted run."""
 
 import random
+import shutil
 import time
 
 import pytest
@@ -116,6 +117,35 @@ def test_killed_between_any_two_writes_it_ends_as_if_left_alone(inputs, alone, t
         assert process.exitcode == -9, (moment, count)
     processes.finish(processes.start(inputs, job.run_folder, CHANGES))
     assert_ended_as(alone, job)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_killed_in_both_phases_a_compiled_run_ends_as_if_left_alone(inputs, tmp_path):
+    """As users train: compiled, packed, with dropout."""
+    changes = {
+        "pretrain__phases": [
+            {"steps": 10, "max_length": 16, "global_batch_size": 8},
+            {"steps": 10, "max_length": 24, "global_batch_size": 6},
+        ],
+        "pretrain__checkpoint_every_steps": 4,
+        "pretrain__validate_every_steps": 10,
+        "pretrain__film_strip": {"every_steps": 10, "num_guesses": 1, "sentences": ["the [MASK] sat."]},
+        "runtime__compile": "on",
+        "runtime__packing": "on",
+        "runtime__micro_batch_tokens": 48,
+    }
+    alone, job = (pretrain_job(inputs, tmp_path / name, **changes) for name in ("alone", "killed"))
+    assert alone.model.hidden_dropout_prob == alone.model.attention_probs_dropout_prob == 0.1
+    processes.finish(processes.start(inputs, alone.run_folder, changes))
+    for step, saved in ((7, 4), (15, 12)):
+        dying = processes.kill_at("gradients", step - max(newest_checkpoint(job), 0))
+        process = processes.start(inputs, job.run_folder, changes, before=dying)
+        process.join(timeout=120)
+        assert (process.exitcode, newest_checkpoint(job)) == (-9, saved)
+    processes.finish(processes.start(inputs, job.run_folder, changes))
+    assert_ended_as(alone, job)
+    assert "uncompiled" not in processes.output_of(job.run_folder).read_text()
 
 
 @pytest.mark.slow

@@ -1,0 +1,44 @@
+"""Model and losses are one graph for the compiler: a break would cost speed and say nothing."""
+
+import pytest
+import torch
+
+from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.initialization import initialize
+from bertline.pretraining.data import MaskedExamples
+from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.row_layout import RowLayout
+
+
+@pytest.fixture
+def losses(make_job) -> PreTrainingLosses:
+    job = make_job()
+    vocab_size = MaskedExamples(job.examples_folder, "train", 16).store.manifest["vocab_size"]
+    model = BertForPreTraining(job.model, vocab_size=vocab_size, pad_token_id=0)
+    initialize(model, job.model, seed=1)
+    assert job.model.hidden_dropout_prob == job.model.attention_probs_dropout_prob == 0.1
+    return PreTrainingLosses(model)
+
+
+@pytest.mark.parametrize("mode", ["training", "evaluation"])
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_one_graph_gives_the_same_losses_and_gradients(make_job, losses, packed, mode):
+    torch._dynamo.reset()
+    examples = MaskedExamples(make_job().examples_folder, "train", 16)
+    batch = examples.batch(torch.arange(8).numpy(), epoch=0)
+    (arrays,) = examples.micro_batches(batch, RowLayout(packed=packed, rows=8 if packed else None))
+    assert ("boundaries" in arrays) == packed
+    micro_batch = {name: torch.from_numpy(values) for name, values in arrays.items()}
+    losses.train(mode == "training")
+    results = []
+    for module in (losses, torch.compile(losses, fullgraph=True, dynamic=False, backend="aot_eager")):
+        torch.manual_seed(5)  # the same values are dropped
+        losses.zero_grad()
+        sums = module(micro_batch)
+        (sums.mlm_loss + sums.nsp_loss).backward()
+        gradients = {name: weight.grad.clone() for name, weight in losses.named_parameters()}
+        results.append((sums._asdict(), gradients))
+    for expected, found in zip(*results, strict=True):
+        assert expected.keys() == found.keys()
+        for name in expected:
+            torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-6, msg=name)
