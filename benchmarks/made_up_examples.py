@@ -32,6 +32,7 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int) -> No
         writer.close()
     content = {
         "seed": SEED,
+        "random_next_prob": 0.5,
         "vocab_size": vocab_size,
         "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
         "masking": {

@@ -62,7 +62,7 @@ class HealthConfig:
     entropy_margin: float
     """Nats below the unigram entropy from which on the MLM loss counts as learning from the words around."""
     nsp_margin: float
-    """Above chance (0.5), the NSP accuracy that counts as learning."""
+    """Above chance, the NSP accuracy that counts as learning; less in proportion where chance is above 0.5."""
     spike_factor: float
     """Times the median of the rows before; the loss of a row above it is a spike."""
     rewind_on_spike: bool

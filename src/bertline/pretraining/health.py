@@ -21,7 +21,6 @@ AlarmKind = Literal[
     "gradients_explode",
     "data_wait",
 ]
-_CHANCE = 0.5  # the examples stage makes as many random next sentences as true ones (paper, A.2)
 _MEDIAN_ROWS = 9
 _FEWEST_ROWS = 3
 """What a median is taken of before a row is called a spike."""
@@ -82,16 +81,22 @@ class HealthMonitor:
     Args:
         config: `pretrain.health`.
         num_warmup_steps: Of the schedule.
-        learns_nsp: Whether NSP has a weight in the loss.
+        nsp_chance: The share of next sentences judged right by always saying the more frequent label (0.5 where both
+            are as frequent, as in the paper, A.2); None where NSP has no weight in the loss.
         stretch_of: The stretch that a 0-based step belongs to.
     """
 
     def __init__(
-        self, config: HealthConfig, *, num_warmup_steps: int, learns_nsp: bool, stretch_of: Callable[[int], Stretch]
+        self,
+        config: HealthConfig,
+        *,
+        num_warmup_steps: int,
+        nsp_chance: float | None,
+        stretch_of: Callable[[int], Stretch],
     ) -> None:
         self._config = config
         self._num_warmup_steps = num_warmup_steps
-        self._learns_nsp = learns_nsp
+        self._nsp_chance = nsp_chance
         self._stretch_of = stretch_of
         self._stretch: Stretch | None = None
         self._rows: deque[tuple[int, Mapping[str, float]]] = deque()
@@ -159,12 +164,12 @@ class HealthMonitor:
                 f"the MLM loss of the last {patience:,} steps is {mlm_loss:.2f} nats; guessing blanks by frequency "
                 f"alone gives {entropy:.2f}",
             )
-        accuracy = self._mean("train/nsp_accuracy")
-        if self._learns_nsp and accuracy < _CHANCE + self._config.nsp_margin:
+        accuracy, chance = self._mean("train/nsp_accuracy"), self._nsp_chance
+        if chance is not None and accuracy < nsp_learnt_from(chance, self._config.nsp_margin):
             yield (
                 "nsp_at_chance",
-                f"the share of next sentences judged right in the last {patience:,} steps is {accuracy:.3f}; chance "
-                f"gives {_CHANCE}",
+                f"the share of next sentences judged right in the last {patience:,} steps is {accuracy:.3f}; always "
+                f"saying the more frequent label gives {chance:g}",
             )
 
     def _data_wait(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[AlarmKind, str]]:
@@ -177,3 +182,12 @@ class HealthMonitor:
 
     def _mean(self, key: str) -> float:
         return statistics.fmean(metrics[key] for _, metrics in self._rows)
+
+
+def nsp_learnt_from(chance: float, margin: float) -> float:
+    """The NSP accuracy that counts as learning: `margin` above an even chance, less where less is left to gain.
+
+    >>> nsp_learnt_from(0.5, 0.02), round(nsp_learnt_from(0.9, 0.02), 6), nsp_learnt_from(1.0, 0.02)
+    (0.52, 0.904, 1.0)
+    """
+    return chance + 2 * (1 - chance) * margin

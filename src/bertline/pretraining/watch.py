@@ -199,7 +199,8 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
-    lengths = read_examples_manifest(job.examples_folder)["lengths"]
+    examples = read_examples_manifest(job.examples_folder)
+    lengths, random_next_prob = examples["lengths"], examples["random_next_prob"]
 
     def stretch_of(step: int) -> Stretch:
         place = plan.place(step)
@@ -209,6 +210,6 @@ def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
     return HealthMonitor(
         job.pretrain.health,
         num_warmup_steps=job.schedule.num_warmup_steps,
-        learns_nsp=job.objective.nsp_weight > 0,
+        nsp_chance=max(random_next_prob, 1 - random_next_prob) if job.objective.nsp_weight > 0 else None,
         stretch_of=stretch_of,
     )

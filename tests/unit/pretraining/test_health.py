@@ -41,11 +41,11 @@ def recorded() -> list[tuple[int, dict[str, float]]]:
         ]
 
 
-def alarms_of(rows, config: HealthConfig, *, warmup: int = 200, learns_nsp: bool = True) -> list[Alarm]:
+def alarms_of(rows, config: HealthConfig, *, warmup: int = 200, nsp_chance: float | None = 0.5) -> list[Alarm]:
     monitor = HealthMonitor(
         config,
         num_warmup_steps=warmup,
-        learns_nsp=learns_nsp,
+        nsp_chance=nsp_chance,
         stretch_of=lambda step: STRETCHES[step >= STRETCHES[1].first_step],
     )
     return [alarm for step, metrics in rows for alarm in monitor.take(step, metrics)]
@@ -104,7 +104,21 @@ def test_nsp_at_chance_is_said_where_it_is_learnt():
         (step, {**metrics, "train/nsp_accuracy": 0.5 + 0.01 * (-1) ** (step // 20)}) for step, metrics in recorded()
     ]
     assert kinds_and_steps(alarms_of(guessing, defaults())) == [("nsp_at_chance", 1600)]
-    assert alarms_of(guessing, defaults(), learns_nsp=False) == []
+    assert alarms_of(guessing, defaults(), nsp_chance=None) == []
+
+
+def test_chance_is_what_saying_the_more_frequent_label_gives():
+    guessing = [(step, {**metrics, "train/nsp_accuracy": 0.8}) for step, metrics in recorded()]
+    assert alarms_of(guessing, defaults(), nsp_chance=0.7) == []
+    (alarm,) = alarms_of(guessing, defaults(), nsp_chance=0.8)
+    assert alarm.kind == "nsp_at_chance"
+    assert "is 0.800" in alarm.message and "gives 0.8" in alarm.message
+
+
+def test_a_label_that_is_nearly_always_the_same_can_still_be_learnt():
+    nearly = [(step, {**metrics, "train/nsp_accuracy": 0.995}) for step, metrics in recorded()]
+    assert alarms_of(nearly, defaults(), nsp_chance=0.99) == []
+    assert kinds_and_steps(alarms_of(nearly, defaults(), nsp_chance=0.995)) == [("nsp_at_chance", 1600)]
 
 
 def test_a_spike_is_a_row_far_above_the_median_and_over_when_the_loss_is_back():
