@@ -71,6 +71,11 @@ class Facts:
     metrics: dict[str, dict[str, float]]
     """Headline figures by stage."""
 
+    @property
+    def nsp_chance(self) -> float:
+        """The accuracy of always giving the commoner of the two labels of next sentence prediction."""
+        return max(self.examples["random_next_prob"], 1 - self.examples["random_next_prob"])
+
     def curve(self, key: str) -> list[tuple[float, float]]:
         """A metric as (step, value) pairs."""
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]

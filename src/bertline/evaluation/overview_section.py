@@ -62,7 +62,8 @@ def _how_good(facts: Facts) -> str:
         f"On held-out text it fills {percent(training['val/mlm_accuracy'])} of the blanks with exactly the right "
         f"piece. Its loss of {training['val/mlm_loss']:.2f} nats is {abs(below):.2f} {side} the "
         f"{training['unigram_entropy']:.2f} of guessing by frequency alone, and it tells the next sentence from a "
-        f"random one in {percent(training['val/nsp_accuracy'])} of cases (chance: 50 %)."
+        f"random one in {percent(training['val/nsp_accuracy'])} of cases "
+        f"(chance: {percent(facts.nsp_chance)})."
     )
 
 
@@ -98,7 +99,7 @@ def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str
             "blanks filled right",
             f"one of {count(facts.tokenizer['vocab_size'])}",
         ),
-        (percent(training["val/nsp_accuracy"]), "next sentence right", "chance 50 %"),
+        (percent(training["val/nsp_accuracy"]), "next sentence right", f"chance {percent(facts.nsp_chance)}"),
     ]
     entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if with_tasks]
     return entries

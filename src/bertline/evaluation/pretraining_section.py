@@ -44,7 +44,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
             ],
             x_name="step",
             y_name="held-out accuracy",
-            level=("chance, next sentence", 0.5),
+            level=("chance, next sentence", facts.nsp_chance),
         )
     if facts.curve(_SHIFT):
         charts["probes"] = line_chart(
