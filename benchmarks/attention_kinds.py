@@ -2,8 +2,8 @@
 
     python benchmarks/attention_kinds.py --device cpu --hidden 128 --heads 2
 
-`bertline.modeling.attention.choose_attention` rests on it. The shortest of many repetitions is printed, as others may
-use the machine.
+`bertline.modeling.attention_choice.choose_attention` rests on it. The shortest of many repetitions is
+printed, as others may use the machine.
 """
 
 import argparse

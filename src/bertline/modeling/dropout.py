@@ -22,7 +22,7 @@ def dropout(values: Tensor, prob: float, *, site: int = 0) -> Tensor:
     A function of the state of PyTorch's default generator: compiled or not, on the CPU, the same values are dropped.
 
     Args:
-        values: Of any shape; on a CPU of fewer than 2^32 elements.
+        values: Of any shape; on a CPU of fewer than 2^31 elements.
         prob: In [0, 1).
         site: Another number for each call within a compiled graph: the compiler takes equal calls for one.
 
