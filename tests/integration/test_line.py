@@ -144,10 +144,10 @@ def test_a_wrong_key_on_the_command_line_is_a_sentence_not_a_traceback(line: Pat
 
 def test_a_hand_run_writes_under_runs_and_leaves_artifacts_alone(line: Path, run: Run) -> None:
     weights = (line / "artifacts/pretrain/model.safetensors").read_bytes()
-    before = set((line / "runs/pretrain").iterdir())
+    before = set((line / "runs/pretrain").glob("[!.]*"))
     by_hand = run(line, PYTHON, "pipelines/pretrain.py", "pretrain.max_steps=3")
     assert by_hand.returncode == 0, by_hand.stdout + by_hand.stderr
-    (new,) = set((line / "runs/pretrain").iterdir()) - before
+    (new,) = set((line / "runs/pretrain").glob("[!.]*")) - before
     assert (new / "result/model.safetensors").exists()
     assert json.loads((new / "metrics.json").read_text())["steps"] == 3
     assert (line / "artifacts/pretrain/model.safetensors").read_bytes() == weights

@@ -52,6 +52,8 @@ def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "
     """
     if runtime.num_threads is not None:
         torch.set_num_threads(runtime.num_threads)
+        # Lightning shares the cores out among the ranks of a machine, unless it finds that somebody has done so.
+        os.environ["OMP_NUM_THREADS"] = str(runtime.num_threads)
     ranks = resolve_ranks(runtime)
     device = resolve_device(runtime, ranks)
     return Machine(

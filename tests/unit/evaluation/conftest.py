@@ -55,7 +55,9 @@ def make_line(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full
     _write_corpus(line.corpus)
     tokenizer = _write_tokenizer(line.tokenizer)
     lengths = {"64": {"unigram_entropy": 6.2}}
-    _manifest(line.examples, "examples", {"lengths": lengths, "dupe_factor": 1, "vocab_size": tokenizer.vocab_size})
+    vocab_size = tokenizer.vocab_size
+    examples = {"lengths": lengths, "dupe_factor": 1, "random_next_prob": 0.5, "vocab_size": vocab_size}
+    _manifest(line.examples, "examples", examples)
     _write_pretrain(line.pretrain, tokenizer, full=full)
     for name in tasks:
         write_task(line.tasks[name], name)
