@@ -1,11 +1,9 @@
 """Pretraining on a CUDA device; skipped where there is none."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 import torch
 
+import pretraining_inputs
 from bertline.modeling.attention import attention_device
 from bertline.pretraining.row_layout import pretraining_attention
 from bertline.pretraining.run import run_pretraining
@@ -20,35 +18,26 @@ pytestmark = [
 NO_DROPOUT = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
 
 
-@pytest.fixture(scope="module")
-def helper():
-    path = Path(__file__).parents[1] / "pretraining_inputs.py"
-    spec = importlib.util.spec_from_file_location("pretraining_inputs", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def final_weights(job) -> dict[str, torch.Tensor]:
     return CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state["model"]
 
 
-def test_the_gpu_trains_like_the_cpu_to_rounding(helper, tmp_path):
-    helper.write_inputs(tmp_path)
-    on_cpu = helper.pretrain_job(tmp_path, tmp_path / "cpu", **NO_DROPOUT)
-    on_gpu = helper.pretrain_job(tmp_path, tmp_path / "gpu", runtime__device="cuda", **NO_DROPOUT)
+def test_the_gpu_trains_like_the_cpu_to_rounding(tmp_path):
+    pretraining_inputs.write_inputs(tmp_path)
+    on_cpu = pretraining_inputs.pretrain_job(tmp_path, tmp_path / "cpu", **NO_DROPOUT)
+    on_gpu = pretraining_inputs.pretrain_job(tmp_path, tmp_path / "gpu", runtime__device="cuda", **NO_DROPOUT)
     run_pretraining(on_cpu)
     run_pretraining(on_gpu)
     for name, expected in final_weights(on_cpu).items():
         torch.testing.assert_close(final_weights(on_gpu)[name], expected, rtol=5e-3, atol=1e-4, msg=name)
 
 
-def test_packed_rows_train_like_padded_ones_to_rounding(helper, tmp_path):
-    helper.write_inputs(tmp_path)
+def test_packed_rows_train_like_padded_ones_to_rounding(tmp_path):
+    pretraining_inputs.write_inputs(tmp_path)
     weights = {}
     for packing in ("off", "on"):
         changes = {"runtime__device": "cuda", "runtime__packing": packing, "pretrain__precision": "bf16"}
-        job = helper.pretrain_job(tmp_path, tmp_path / packing, **changes, **NO_DROPOUT)
+        job = pretraining_inputs.pretrain_job(tmp_path, tmp_path / packing, **changes, **NO_DROPOUT)
         device = attention_device(resolve_machine(job.runtime, "bf16").device, "bf16")
         attention = pretraining_attention(job.runtime, job.model, device, 16)
         assert attention.kind == ("varlen" if packing == "on" else "sdpa")
@@ -58,10 +47,10 @@ def test_packed_rows_train_like_padded_ones_to_rounding(helper, tmp_path):
         torch.testing.assert_close(weights["on"][name], expected, rtol=5e-2, atol=5e-3, msg=name)
 
 
-def test_auto_takes_the_gpu_and_bf16_where_it_has_it(helper, tmp_path):
-    helper.write_inputs(tmp_path)
+def test_auto_takes_the_gpu_and_bf16_where_it_has_it(tmp_path):
+    pretraining_inputs.write_inputs(tmp_path)
     changes = {"runtime__device": "auto", "runtime__compile": "auto", "pretrain__precision": "auto"}
-    job = helper.pretrain_job(tmp_path, tmp_path / "run", **changes)
+    job = pretraining_inputs.pretrain_job(tmp_path, tmp_path / "run", **changes)
     assert resolve_device(job.runtime, Ranks()).type == "cuda"
     assert resolve_precision("auto", torch.device("cuda")) == (
         "bf16" if torch.cuda.get_device_capability() >= (8, 0) else "fp32"

@@ -1,15 +1,15 @@
 """A whole step of pretraining on a CUDA device; skipped where there is none."""
 
-import importlib.util
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
+import pretraining_inputs
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
+from bertline.pretraining.callbacks import RecordMetrics
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.losses import PreTrainingLosses
@@ -34,48 +34,46 @@ OPTIMIZERS = {
 
 
 @pytest.fixture(scope="module")
-def helper():
-    path = Path(__file__).parents[1] / "pretraining_inputs.py"
-    spec = importlib.util.spec_from_file_location("pretraining_inputs", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def inputs(helper, tmp_path_factory):
+def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    helper.write_inputs(folder)
+    pretraining_inputs.write_inputs(folder)
     return folder
 
 
-@pytest.mark.parametrize("packing", ["off", "on"])
+@pytest.mark.parametrize("layout", ["padded", "full", "packed"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_no_step_between_two_rows_waits_for_the_device(helper, inputs, tmp_path, monkeypatch, optimizer, packing):
-    take, steps = PretrainingModule.training_step, []
-
-    def without_waiting(module, batch, batch_idx):
-        steps.append(module.finished_steps)
-        if len(steps) == 1:  # states and workspaces are made
-            return take(module, batch, batch_idx)
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            return take(module, batch, batch_idx)
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
-
-    monkeypatch.setattr(PretrainingModule, "training_step", without_waiting)
+def test_no_step_between_two_rows_waits_for_the_device(tmp_path, monkeypatch, optimizer, layout):
+    pretraining_inputs.write_inputs(tmp_path, full_lengths=(16,) if layout == "full" else ())
+    called = []
+    # The step, and what is counted after it.
+    for owner, name in ((PretrainingModule, "training_step"), (RecordMetrics, "on_train_batch_end")):
+        monkeypatch.setattr(owner, name, without_waiting(getattr(owner, name), called))
     changes = {
         "optimizer": OPTIMIZERS[optimizer],
         "runtime__device": "cuda",
-        "runtime__packing": packing,
+        "runtime__packing": "on" if layout == "packed" else "off",
         "runtime__micro_batch_tokens": 64,  # several micro-batches
         "pretrain__precision": "bf16",
-        "pretrain__max_steps": LOG_EVERY_STEPS - 2,
+        "pretrain__max_steps": LOG_EVERY_STEPS,  # the row is written after the last of them
         **{f"model__{name}": value for name, value in NO_DROPOUT.items()},
     }
-    run_pretraining(helper.pretrain_job(inputs, tmp_path / "run", **changes))
-    assert steps == list(range(LOG_EVERY_STEPS - 2))
+    run_pretraining(pretraining_inputs.pretrain_job(tmp_path, tmp_path / "run", **changes))
+    assert called == ["training_step", "on_train_batch_end"] * LOG_EVERY_STEPS
+
+
+def without_waiting(method, called):
+    """The method, in which waiting for the device is an error: but for the first step, and where the row is written."""
+
+    def watched(*arguments, **named):
+        called.append(method.__name__)
+        first_or_last = len(called) <= 2 or len(called) == 2 * LOG_EVERY_STEPS
+        torch.cuda.set_sync_debug_mode("default" if first_or_last else "error")
+        try:
+            return method(*arguments, **named)
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+    return watched
 
 
 def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch):
@@ -95,7 +93,7 @@ def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch)
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])
 @pytest.mark.parametrize("spoil", [math.nan, math.inf])
-def test_a_bad_step_moves_no_weight(helper, inputs, tmp_path, monkeypatch, optimizer, spoil):
+def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, spoil):
     take, moved = PretrainingModule.training_step, []
 
     def watched(module, batch, batch_idx):
@@ -114,7 +112,7 @@ def test_a_bad_step_moves_no_weight(helper, inputs, tmp_path, monkeypatch, optim
 
     monkeypatch.setattr(PretrainingModule, "training_step", watched)
     changes = {"optimizer": OPTIMIZERS[optimizer], "runtime__device": "cuda", "pretrain__max_steps": 6}
-    run_pretraining(helper.pretrain_job(inputs, tmp_path / "run", **changes))
+    run_pretraining(pretraining_inputs.pretrain_job(inputs, tmp_path / "run", **changes))
     assert moved == [True, True, True, False, True, True]
 
 

@@ -47,7 +47,7 @@ def random_levels(like: Tensor, site: int) -> Tensor:
     References:
         Wellons, "Prospecting for Hash Functions" (2018): the shifts and factors of the hash.
     """
-    factor, summand = keys(like, site)
+    factor, summand = dropout_keys(like, site)
     # Counted from another number at each site: the compiler stores what comes of equal counts that are far apart.
     places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
     mixed = places * (factor | 1) + summand
@@ -63,12 +63,12 @@ def _shifted(words: Tensor, bits: int) -> Tensor:
 
 # An operator, so that the compiler calls it as it is, and draws what uncompiled code draws.
 @library.custom_op("bertline::dropout_keys", mutates_args=())
-def keys(like: Tensor, site: int) -> Tensor:
+def dropout_keys(like: Tensor, site: int) -> Tensor:
     """Two random int32; `like` and `site` tell one call from another."""
     return torch.randint(_SMALLEST, -_SMALLEST, (2,), dtype=torch.int32)
 
 
-@keys.register_fake
+@dropout_keys.register_fake
 def _(like: Tensor, site: int) -> Tensor:
     return torch.empty(2, dtype=torch.int32)
 

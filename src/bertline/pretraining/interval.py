@@ -114,7 +114,8 @@ def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
     if "attention_mask" in micro_batch:
         return micro_batch["attention_mask"].sum(dim=1).square().sum()
     rows, length = micro_batch["input_ids"].shape  # all of them full
-    return torch.tensor(rows * length**2, device=micro_batch["input_ids"].device)
+    # Filled in on the device: copying a number there would wait for it.
+    return torch.full((), rows * length**2, device=micro_batch["input_ids"].device)
 
 
 def training_metrics(total: dict[str, float], *, nsp_weight: float) -> dict[str, float]:

@@ -1,18 +1,12 @@
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-_HELPER = Path(__file__).parents[2] / "pretraining_inputs.py"
+import pretraining_inputs
 
 
 @pytest.fixture(scope="session")
 def pretraining():
     """The module `tests/pretraining_inputs.py`."""
-    spec = importlib.util.spec_from_file_location("pretraining_inputs", _HELPER)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return pretraining_inputs
 
 
 @pytest.fixture(scope="session")
