@@ -3,12 +3,14 @@
 Every choice is a pure function of (seed, epoch, example id, position): no generator has a state that workers, ranks or
 a resumed run would have to share. The random numbers are SplitMix64's. An example's stream starts at a key made from
 seed, epoch and example id, and position p owns its outputs 3p, 3p + 1 and 3p + 2: the first decides whether p is a
-target, the second what is shown there, the third which random piece. As any output can be computed without the ones
-before it, a whole batch is one array expression, and yet each row is what it would be alone.
+target, the second what is shown there, the third which random piece. The output after those of the last position that
+there can be decides how many targets the example has. As any output can be computed without the ones before it, a whole
+batch is one array expression, and yet each row is what it would be alone.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,9 +23,11 @@ from bertline.examples.store import Array, Example
 from bertline.foundation.seeds import seed_for
 
 _OUTPUTS_PER_POSITION = 3
+_POSITION_BITS = 16
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 """SplitMix64's increment, 2**64 divided by the golden ratio (Steele, Lea and Flood 2014, section 4)."""
-_POSITION_BITS = np.uint64(0xFFFF)
+_POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
+_OUTPUT_FOR_NUMBER = np.array([_OUTPUTS_PER_POSITION << _POSITION_BITS], dtype=np.uint64)
 _NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
 UNUSED_LABEL = -100
 """The label of a place without a target: the one that torch's cross-entropy ignores."""
@@ -93,22 +97,24 @@ def max_targets(max_length: int, mask_prob: float) -> int:
 
     Example:
         >>> max_targets(64, 0.15), max_targets(128, 0.15), max_targets(512, 0.15)
-        (9, 19, 76)
+        (10, 19, 77)
     """
-    return max(1, round(mask_prob * (max_length - 3)))
+    return max(1, math.ceil(mask_prob * (max_length - 3)))
 
 
 def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, policy: MaskingPolicy) -> MaskedExample:
     """Hide the targets of one example: a pure function of its arguments.
 
-    max(1, round(mask_prob * maskable tokens)) positions become targets, each set of that size being equally likely
-    (none if nothing can be masked). Of these, `replace_with_mask_prob` show [MASK], `replace_with_random_prob` a random
-    ordinary piece (which may be the true one), and the rest the true piece.
+    `mask_prob` of the maskable tokens become targets, at least one (none if nothing can be masked), each set of that
+    size being equally likely. Where that is no whole number, chance rounds it up or down, in proportion, so that over
+    many examples it is the share asked for: of 29 tokens, 15 % are four targets or five. Of these,
+    `replace_with_mask_prob` show [MASK], `replace_with_random_prob` a random ordinary piece (which may be the true
+    one), and the rest the true piece.
 
     Notes:
         The reference code (google-research/bert, create_pretraining_data.py) takes the share of all tokens, [CLS] and
-        [SEP] included, so it may choose one target more; it lets [UNK] be a target, and any piece, even a special one,
-        be the random replacement.
+        [SEP] included, and rounds to the nearest number, which in short sequences is another share; it lets [UNK] be a
+        target, and any piece, even a special one, be the random replacement.
 
     References:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1.
@@ -146,11 +152,8 @@ def mask_rows(
     """
     maskable_pieces, ordinary_pieces = _piece_tables(policy)
     maskable = maskable_pieces[input_ids]
-    num_maskable = maskable.sum(axis=1)
-    num_targets = np.maximum(1, np.rint(policy.mask_prob * num_maskable)).astype(np.int64)
-    num_targets = np.minimum(num_targets, num_maskable)
-
     keys = _example_keys(example_ids, seed=seed, epoch=0 if policy.static else epoch)
+    num_targets = _num_targets(keys, maskable.sum(axis=1), policy.mask_prob)
     positions = _lowest_positions(keys, maskable, num_targets, num_columns)
     used = positions < input_ids.shape[1]
     positions = np.where(used, positions, 0)
@@ -171,6 +174,14 @@ def mask_rows(
     return MaskedRows(masked, positions, np.where(used, labels, UNUSED_LABEL))
 
 
+def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
+    """[B] `mask_prob` of the maskable tokens, rounded up as often as the fraction says; at least 1 where it can be."""
+    share = mask_prob * num_maskable
+    whole = np.floor(share)
+    rounded = whole + (_unit_interval(_output(keys, _OUTPUT_FOR_NUMBER)) < share - whole)
+    return np.minimum(np.maximum(1, rounded).astype(np.int64), num_maskable)
+
+
 def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_columns: int) -> Array:
     """[B, P] the `num_targets` maskable positions with the lowest random numbers, ascending; S where unused."""
     length = maskable.shape[1]
@@ -178,9 +189,9 @@ def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_colu
     scores = _output(keys[:, None], columns * np.uint64(_OUTPUTS_PER_POSITION))
     # The position takes the lowest bits: no two scores are equal, so any way of sorting gives one order, and a sort
     # of values, which is much faster than one of indices, tells where each came from.
-    scores = np.where(maskable, (scores & ~_POSITION_BITS) | columns, _NEVER)
+    scores = np.where(maskable, (scores & ~_POSITION_MASK) | columns, _NEVER)
     lowest = np.sort(scores, axis=1)[:, :num_columns]
-    positions = (lowest & _POSITION_BITS).astype(np.int64)
+    positions = (lowest & _POSITION_MASK).astype(np.int64)
     positions[np.arange(positions.shape[1]) >= num_targets[:, None]] = length
     return np.sort(positions, axis=1)
 

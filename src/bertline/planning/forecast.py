@@ -26,6 +26,8 @@ _WITH_BF16, _WITHOUT_BF16 = (8, 0), (7, 0)
 # however little there is to compute. Cautious guesses.
 _LAUNCH_S = 2e-3
 _LAUNCH_OF_LAYER_S = 0.3e-3
+_SPECIAL_TOKENS = 3
+"""[CLS] and two [SEP] of each sequence, which are never predicted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,7 @@ class Training:
     precision: Precision
 
     def targets(self, length: int) -> int:
-        """Masked positions of a sequence."""
+        """Places for masked positions in a sequence: all are computed, the last one is not always used."""
         return max_targets(length, self.mask_prob)
 
     def target_fraction(self, length: int) -> float:
@@ -71,6 +73,7 @@ class PhaseForecast:
     tokens: float
     """Real ones where examples were counted; else the most there can be."""
     targets: float
+    """Tokens that are predicted."""
     epochs: float | None
     """Passes over the train text; None: its size is unknown."""
     flops: float
@@ -221,7 +224,7 @@ def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseFore
         global_batch_size=phase.global_batch_size,
         sequences=sequences,
         tokens=tokens,
-        targets=tokens * training.target_fraction(length),
+        targets=training.mask_prob * (tokens - _SPECIAL_TOKENS * sequences),
         epochs=sequences / one_pass.sequences if one_pass else None,
         flops=tokens * _flops_per_token(length, training),
         hours=hours,

@@ -72,7 +72,7 @@ def test_the_work_of_a_sequence_has_its_padding_unless_rows_are_packed(make_job)
     found = work_of_sequences(model, examples, layouts)
     store = examples[16].store
     mean_length = sum(len(store[index].input_ids) for index in range(len(store))) / len(store)
-    for length, positions, targets in ((16, mean_length, 2), (24, 24, 3)):
+    for length, positions, targets in ((16, mean_length, 2), (24, 24, 4)):
         flops = flops_per_token(
             job.model, vocab_size=tokenizer.vocab_size, seq_len=positions, target_fraction=targets / length
         )
