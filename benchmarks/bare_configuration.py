@@ -22,7 +22,7 @@ _REFERENCE = re.compile(r"\$\{(\w+)\.(\w+)\}")
 
 def section(cls: Any, name: str, **changes: Any) -> Any:
     """The section `name` (such as `model/base`) as a `cls`, with some keys changed."""
-    content = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+    content = _read(name)
     unknown = changes.keys() - content.keys()
     if unknown:
         raise SystemExit(f"conf/{name}.yaml has no {', '.join(sorted(unknown))}; it has {', '.join(content)}")
@@ -57,6 +57,14 @@ def parse_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         except json.JSONDecodeError:
             changes.setdefault(name, {})[key] = value
     return changes
+
+
+def _read(name: str) -> dict[str, Any]:
+    """A file of conf/, over the files of its group that its defaults list names."""
+    content = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
+    bases = content.pop("defaults", [])
+    group = name.partition("/")[0]
+    return {key: value for base in bases for key, value in _read(f"{group}/{base}").items()} | content
 
 
 def _resolved(own: str, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,6 +49,8 @@ class PeerJob:
     num_steps: int
     out: Path
     """Whatever the Trainer may write goes there."""
+    start_from: Path | None = None
+    """A folder with the weights to begin with; None draws them as transformers does."""
     options: dict[str, Any] = field(default_factory=dict)
     """More of `transformers.TrainingArguments`."""
 
@@ -78,7 +80,10 @@ def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) 
     config = _config(job.model, vocab_size=job.store.manifest["vocab_size"])
     if tuned:
         config._attn_implementation = "sdpa"
-    model = transformers.BertForPreTraining(config)
+    if job.start_from is None:
+        model = transformers.BertForPreTraining(config)
+    else:
+        model = transformers.BertForPreTraining.from_pretrained(job.start_from, config=config)
     trainer = transformers.Trainer(
         model=model,
         args=arguments,

@@ -3,17 +3,28 @@
     python benchmarks/learning.py --threads 2 --keep
     python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64 --steps 2000
 
-Both sides train on the same sequences and vocabulary, with the same model, dropout, number of sequences a step, steps,
-AdamW, clipping and linear schedule, from random weights. Each draws weights, order and masks its own way: the Trainer
-with DataCollatorForLanguageModeling, its defaults and the labels of next sentences. Without --examples the data are
-made from the default corpus, the documentation strings of Python packages. What counts is the loss of the masked
-language model (nats) on held-out sequences with the same fixed masks, computed in fp32 for both.
+All train on the same sequences and vocabulary, with the same model, dropout, number of sequences a step, steps and
+linear schedule, from the same random weights for a seed. Each draws order and masks its own way: the Trainer with
+DataCollatorForLanguageModeling, its defaults and the labels of next sentences. Without --examples the data are made
+from the default corpus, the documentation strings of Python packages. What counts is the loss of the masked language
+model (nats) on held-out sequences with the same fixed masks, computed in fp32 for both.
 
-For each seed, three trainings in turn: bertline's; the peer's, of as many steps (`loss_peer_equal_steps`); the peer's
-of as many steps as it could take in bertline's time, with a schedule that ends there (`loss_peer_equal_time`).
-`loss_peer_stopped` is the peer's of equal steps, cut off after bertline's time, before its schedule has ended. Time is
-training, compiling included, validation not. The last line is JSON: means over the seeds, and each seed's figures.
-Dropout and initialisation are what few steps need; --dropout 0.1 --initializer-range 0.02 are the paper's.
+For each seed, four trainings in turn:
+
+    loss_ours                 bertline with the optimizer of its preset for short runs (--optimizer; Muon, which the
+                              Trainer lacks), at the preset's own rates
+    loss_ours_same_optimizer  bertline with the Trainer's AdamW at the same rate (--lr) and with the same clipping:
+                              whether the engine itself learns as it should
+    loss_peer_equal_steps     the peer, of as many steps
+    loss_peer_equal_time      the peer, of as many steps as it could take in the time of loss_ours, with a schedule
+                              that ends there
+
+`loss_peer_stopped` is the peer's of equal steps, cut off after the time of loss_ours, before its schedule has ended.
+`same_optimizer_difference` is ours minus the peer's with the same optimizer after equal steps, with its standard error
+over the seeds: two trainings that differ in nothing but order and masks do not end alike either. Time is training,
+compiling included, validation not. The last line is JSON: means over the seeds, and each seed's figures. Dropout,
+initialisation and AdamW's rate are what few steps need (notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are
+the paper's.
 
 With --examples, torch, Lightning and transformers (with accelerate and PyYAML) are enough; making data takes all that
 bertline needs. --keep writes the figures, with versions and commit, to benchmarks/results.
@@ -33,7 +44,7 @@ from pathlib import Path
 from typing import Any
 
 import repository_source  # noqa: F401
-from bare_configuration import parse_changes, section
+from bare_configuration import CONF, parse_changes, section
 from records import Record, add_record_arguments, variant_of
 from side_environment import side_environment
 
@@ -41,7 +52,11 @@ from bertline.foundation.manifests import read_manifest
 from bertline.modeling.config import ModelConfig
 
 HERE = Path(__file__).parent
-LOSSES = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped")
+LOSSES = (
+    "loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped",
+)  # fmt: skip
+PEER_OPTIMIZER = "adamw"
+"""The preset of conf/optimizer that the Trainer is given the values of."""
 
 
 def main() -> None:
@@ -65,8 +80,10 @@ def main() -> None:
     figures = {
         **{name: facts[name] for name in ("device", "device_type", "precision")},
         **{name: _mean(seeds, name) for name in LOSSES},
+        **same_optimizer_difference(seeds),
         "unigram_entropy": of_length["unigram_entropy"],
         "time_s": _mean(seeds, "time_s"),
+        "time_s_same_optimizer": _mean(seeds, "time_s_same_optimizer"),
         "time_s_peer": _mean(seeds, "time_s_peer"),
         "seeds": seeds,
         "arguments": {name: getattr(arguments, name) for name in _SHOWN},
@@ -88,18 +105,21 @@ def main() -> None:
 
 
 def compare(seed: int, folder: Path, arguments: argparse.Namespace) -> tuple[dict[str, float], dict[str, Any]]:
-    """The three trainings of a seed, and the facts that bertline's side tells of the machine."""
-    ours = train("bertline", arguments.steps, seed, folder, arguments)
+    """The four trainings of a seed, and the facts that bertline's side tells of the machine."""
+    ours = train("bertline", arguments.steps, seed, folder, arguments, optimizer=arguments.optimizer)
+    same = train("bertline", arguments.steps, seed, folder, arguments)
     peer = train(arguments.peer, arguments.steps, seed, folder, arguments, stop_after_s=ours["time_s"])
     steps = max(1, round(arguments.steps * ours["time_s"] / peer["time_s"]))
     fitted = train(arguments.peer, steps, seed, folder, arguments)
     compared = {
         "seed": seed,
         "loss_ours": ours["loss"],
+        "loss_ours_same_optimizer": same["loss"],
         "loss_peer_equal_steps": peer["loss"],
         "loss_peer_equal_time": fitted["loss"],
         "loss_peer_stopped": peer["loss"] if peer["stopped_loss"] is None else peer["stopped_loss"],
         "time_s": ours["time_s"],
+        "time_s_same_optimizer": same["time_s"],
         "time_s_peer": peer["time_s"],
         "time_s_peer_equal_time": fitted["time_s"],
         "steps_peer_equal_time": steps,
@@ -113,9 +133,11 @@ def train(
     seed: int,
     folder: Path,
     arguments: argparse.Namespace,
+    *,
+    optimizer: str | None = None,
     stop_after_s: float | None = None,
 ) -> dict[str, Any]:
-    """One training, in a process of its own."""
+    """One training, in a process of its own: with a preset of conf/optimizer as it is, or the peer's at --lr."""
     settings = {
         "side": side,
         "model": asdict(model_config(arguments)),
@@ -123,7 +145,8 @@ def train(
         "batch_size": arguments.batch_size,
         "num_steps": num_steps,
         "warmup_fraction": arguments.warmup_fraction,
-        "lr": arguments.lr,
+        "optimizer": optimizer or PEER_OPTIMIZER,
+        "lr": None if optimizer else arguments.lr,
         "seed": seed,
         "stop_after_s": stop_after_s,
         "validation_sequences": arguments.validation_sequences,
@@ -133,7 +156,7 @@ def train(
         "changes": parse_changes(arguments.set).get("runtime", {}),
         "examples": str(arguments.examples),
         "tokenizer": str(arguments.tokenizer),
-        "folder": str(folder / f"{side}-{seed}-{num_steps}"),
+        "folder": str(folder / f"{side}-{optimizer}-{seed}-{num_steps}"),
     }
     process = subprocess.run(
         [sys.executable, HERE / "learning_side.py", json.dumps(settings)],
@@ -147,10 +170,21 @@ def train(
         sys.exit(f"{process.stderr or ''}{side} failed")
     told = json.loads(process.stdout)
     print(
-        f"seed {seed}, {side:8s} {num_steps:6d} steps in {told['time_s']:7.1f} s: held-out loss {told['loss']:.4f}",
+        f"seed {seed}, {side:8s} {optimizer or PEER_OPTIMIZER:10s} {num_steps:6d} steps in {told['time_s']:7.1f} s: "
+        f"held-out loss {told['loss']:.4f}",
         flush=True,
     )
     return told
+
+
+def same_optimizer_difference(seeds: list[dict[str, float]]) -> dict[str, float | None]:
+    """Ours minus the peer's after equal steps with the same optimizer: mean and standard error; None for one seed."""
+    differences = [seed["loss_ours_same_optimizer"] - seed["loss_peer_equal_steps"] for seed in seeds]
+    error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
+    return {
+        "same_optimizer_difference": round(statistics.fmean(differences), 4),
+        "same_optimizer_standard_error": None if error is None else round(error, 4),
+    }
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> None:
@@ -205,6 +239,9 @@ def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     positions = model_config(arguments).max_position_embeddings
     if arguments.length > positions:
         parser.error(f"--length is {arguments.length}, but {arguments.model} has positions for {positions} tokens")
+    presets = sorted(path.stem for path in (CONF / "optimizer").glob("*.yaml"))
+    if arguments.optimizer not in presets:
+        parser.error(f"--optimizer is one of {', '.join(presets)} (conf/optimizer), found {arguments.optimizer}")
     others = parse_changes(arguments.set).keys() - {"runtime"}
     if others:
         parser.error(f"--set changes bertline's runtime section alone, found {', '.join(sorted(others))}")
@@ -223,12 +260,12 @@ def model_config(arguments: argparse.Namespace) -> ModelConfig:
 
 
 _SHOWN = (
-    "model", "length", "batch_size", "steps", "lr", "warmup_fraction", "dropout", "initializer_range", "peer",
-    "threads", "device",
+    "model", "length", "batch_size", "steps", "optimizer", "lr", "warmup_fraction", "dropout", "initializer_range",
+    "peer", "threads", "device",
 )  # fmt: skip
 _TOLD_APART = (
-    "vocab_size", "batch_size", "steps", "seeds", "lr", "warmup_fraction", "dropout", "initializer_range", "peer",
-    "threads", "set",
+    "vocab_size", "batch_size", "steps", "seeds", "optimizer", "lr", "warmup_fraction", "dropout", "initializer_range",
+    "peer", "threads", "set",
 )  # fmt: skip
 """Arguments that stand in the name of a record where they are not the default ones."""
 
@@ -247,7 +284,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=64, help="sequences a step")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--lr", type=float, default=3e-3)
+    parser.add_argument("--optimizer", default="muon_short", help="of loss_ours: a preset of conf/optimizer, as it is")
+    parser.add_argument("--lr", type=float, default=1e-3, help="of AdamW, on both sides")
     parser.add_argument("--warmup-fraction", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.0, help="of both sides")
     parser.add_argument("--initializer-range", type=float, default=0.05, help="of both sides")

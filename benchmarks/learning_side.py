@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,10 @@ from bare_configuration import build, section
 from records import facts_of
 
 from bertline.examples.store import ExampleStore
+from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import load_pretraining_model
+from bertline.modeling.huggingface import load_pretraining_model, save_model
+from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import ObjectiveConfig, PhaseConfig, PretrainConfig
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.losses import PreTrainingLosses
@@ -43,7 +46,10 @@ class SideSettings:
     batch_size: int
     num_steps: int
     warmup_fraction: float
-    lr: float
+    optimizer: str
+    """A preset of conf/optimizer."""
+    lr: float | None
+    """None: the preset's own."""
     seed: int
     stop_after_s: float | None
     """The peer's model is looked at after so many seconds of training too."""
@@ -89,7 +95,7 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
     job = PretrainJob(
         model=build(ModelConfig, settings.model),
         objective=section(ObjectiveConfig, "objective/mlm_nsp"),
-        optimizer=section(OptimizerConfig, "optimizer/adamw", lr=settings.lr),
+        optimizer=optimizer_of(settings),
         schedule=section(ScheduleConfig, "schedule/linear", num_warmup_steps=settings.num_warmup_steps),
         pretrain=section(PretrainConfig, "pretrain/default", **pretrain),
         runtime=runtime_of(settings),
@@ -102,12 +108,12 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
 
 
 def train_peer(settings: SideSettings) -> dict[str, Any]:
-    """The Hugging Face Trainer with the same optimizer, rate, schedule and data, shuffled and masked its own way."""
+    """The Hugging Face Trainer with the same start, optimizer, rate, schedule and data, shuffled and masked its way."""
     import hugging_face_peer
     import transformers
 
     folder = Path(settings.folder)
-    optimizer = section(OptimizerConfig, "optimizer/adamw", lr=settings.lr)
+    optimizer = optimizer_of(settings)
     store = ExampleStore.open(Path(settings.examples), "train", settings.length)
 
     class Clock(transformers.TrainerCallback):
@@ -141,6 +147,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
         batch_size=settings.batch_size,
         num_steps=settings.num_steps,
         out=folder / "trainer",
+        start_from=write_start(settings, store.manifest),
         options={
             "learning_rate": optimizer.lr,
             "adam_beta1": optimizer.beta1,
@@ -161,6 +168,18 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
     }
 
 
+def write_start(settings: SideSettings, manifest: Mapping[str, Any]) -> Path:
+    """The random weights that bertline's side draws, in a folder that transformers loads."""
+    config = build(ModelConfig, settings.model)
+    model = BertForPreTraining(
+        config, vocab_size=manifest["vocab_size"], pad_token_id=manifest["special_ids"]["[PAD]"], attention="plain"
+    )
+    initialize(model, config, seed=settings.seed)
+    start = Path(settings.folder) / "start"
+    save_model(model, start)
+    return start
+
+
 def held_out_loss(model_folder: Path, settings: SideSettings) -> float:
     """The masked language model's loss in nats on held-out sequences, whose masks are fixed; fp32, both sides alike."""
     machine = resolve_machine(runtime_of(settings), "fp32")
@@ -175,6 +194,12 @@ def held_out_loss(model_folder: Path, settings: SideSettings) -> float:
         max_sequences=settings.validation_sequences,
     )
     return validation.probe(1)["val/mlm_loss"]
+
+
+def optimizer_of(settings: SideSettings) -> OptimizerConfig:
+    """The preset, with the rate that the command line may give."""
+    changes = {} if settings.lr is None else {"lr": settings.lr}
+    return section(OptimizerConfig, f"optimizer/{settings.optimizer}", **changes)
 
 
 def runtime_of(settings: SideSettings) -> RuntimeConfig:

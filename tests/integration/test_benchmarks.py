@@ -135,23 +135,31 @@ def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_side
 @pytest.mark.slow
 def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
     write_inputs(tmp_path, num_train=400, num_validation=100)
-    small = "--model tiny --length 16 --batch-size 16 --steps 150 --seeds 1 --threads 1 --workers 0 --device cpu"
+    small = (
+        "--model tiny --length 16 --batch-size 16 --steps 150 --seeds 1 --lr 3e-3 --threads 1 --workers 0 --device cpu"
+    )
     places = ["--examples", str(tmp_path / "examples"), "--tokenizer", str(tmp_path / "tokenizer")]
     options = ["--set", "runtime.compile=off", "--keep", str(tmp_path / "kept"), "--commit", "abc"]
     figures = last_line(bare, "learning.py", *small.split(), *places, *options)
 
     (seed,) = figures["seeds"]
-    names = ("loss_ours", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped")
+    names = (
+        "loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped",
+    )  # fmt: skip
     assert {name: figures[name] for name in names} == pytest.approx({name: seed[name] for name in names}, abs=1e-3)
     # The made-up pieces follow from one another: both sides learn that, far below the loss of a uniform guess.
     uniform = math.log(61)
     assert figures["loss_ours"] < uniform - 0.2
+    assert figures["loss_ours_same_optimizer"] < uniform - 0.2
     assert figures["loss_peer_equal_steps"] < uniform - 0.2
+    # The same start, optimizer, rate and steps: what is left is order, masks and bf16.
+    assert figures["same_optimizer_difference"] == pytest.approx(0, abs=0.1)
+    assert figures["same_optimizer_standard_error"] is None  # of one seed
     assert seed["steps_peer_equal_time"] >= 1
 
     (kept,) = (tmp_path / "kept").iterdir()
     record = json.loads(kept.read_text())
-    assert kept.name.startswith("learning_") and "_tiny_16_batch-size-16_steps-150_seeds-1" in kept.name
+    assert kept.name.startswith("learning_") and "_tiny_16_batch-size-16_steps-150_seeds-1_lr-0.003" in kept.name
     assert {name: record[name] for name in figures if name != "arguments"} == {
         name: figures[name] for name in figures if name != "arguments"
     }
@@ -165,6 +173,14 @@ def test_what_cannot_be_measured_is_said_at_once(bare):
     assert done.returncode == 1
     assert done.stderr.startswith("--seq-len is 513") and "positions for 512" in done.stderr
     assert done.stdout == ""
+
+
+def test_an_optimizer_without_a_preset_is_refused_with_those_there_are(bare):
+    done = call(bare, "learning.py", "--optimizer", "adam")
+    assert done.returncode == 2
+    assert (
+        "--optimizer is one of adamw, adamw_short, lamb, muon, muon_short (conf/optimizer), found adam" in done.stderr
+    )
 
 
 def test_where_bertline_itself_fails_the_benchmark_fails_with_the_reason(bare):
