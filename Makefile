@@ -55,15 +55,20 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	$(call install_into_venv,.[dev])
 	@touch $@ $(VENV)/.installed
 
-# With TORCH=keep the environment sees PYTHON's own packages, and the lock's torch line is left out.
+# With TORCH=keep the environment sees PYTHON's own packages, and the lock's torch line is left out. Where PYTHON is of
+# a virtual environment itself, --system-site-packages passes that one's packages over: a .pth file names them. Its torch
+# is asked for by the version of the package: that of the module may name the CUDA build, which pip does not know.
+PLACE_OF_PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
+PACKAGES_OF_VENV := 'import sys, sysconfig; print(sysconfig.get_path("purelib") if sys.prefix != sys.base_prefix else "")'
 define install_into_venv
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 	  || { echo "error: $(PYTHON) is $$($(PYTHON) --version); bertline needs Python 3.11 to 3.13. Name one: make PYTHON=python3.12"; exit 1; }
 	@if [ "$(TORCH)" = keep ]; then \
 	  $(PYTHON) -c 'import torch' || { echo "error: TORCH=keep, but $(PYTHON) has no torch to keep"; exit 1; }; \
 	  test -x $(BIN)/python || $(PYTHON) -m venv --system-site-packages $(VENV); \
+  $(PYTHON) -c $(PACKAGES_OF_VENV) > "$$($(BIN)/python -c $(PLACE_OF_PACKAGES))/packages_of_python.pth"; \
 	  grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt; \
-	  echo "torch==$$($(PYTHON) -c 'import torch; print(torch.__version__)')" >> $(VENV)/constraints.txt; \
+	  echo "torch==$$($(PYTHON) -c 'from importlib.metadata import version; print(version("torch"))')" >> $(VENV)/constraints.txt; \
 	else \
 	  test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
 	  cp constraints.txt $(VENV)/constraints.txt; \
