@@ -114,6 +114,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
 
     folder = Path(settings.folder)
     optimizer = optimizer_of(settings)
+    model = build(ModelConfig, settings.model)
     store = ExampleStore.open(Path(settings.examples), "train", settings.length)
 
     class Clock(transformers.TrainerCallback):
@@ -137,7 +138,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
     clock = Clock()
     job = hugging_face_peer.PeerJob(
         kind="tuned" if settings.side == "tuned" else "plain",
-        model=build(ModelConfig, settings.model),
+        model=model,
         store=store,
         tokenizer_folder=Path(settings.tokenizer),
         full_length=False,
@@ -147,7 +148,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
         batch_size=settings.batch_size,
         num_steps=settings.num_steps,
         out=folder / "trainer",
-        start_from=write_start(settings, store.manifest),
+        start_from=write_start(folder / "start", model, store.manifest, seed=settings.seed),
         options={
             "learning_rate": optimizer.lr,
             "adam_beta1": optimizer.beta1,
@@ -168,16 +169,12 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
     }
 
 
-def write_start(settings: SideSettings, manifest: Mapping[str, Any]) -> Path:
+def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], *, seed: int) -> Path:
     """The random weights that bertline's side draws, in a folder that transformers loads."""
-    config = build(ModelConfig, settings.model)
-    model = BertForPreTraining(
-        config, vocab_size=manifest["vocab_size"], pad_token_id=manifest["special_ids"]["[PAD]"], attention="plain"
-    )
-    initialize(model, config, seed=settings.seed)
-    start = Path(settings.folder) / "start"
-    save_model(model, start)
-    return start
+    model = BertForPreTraining(config, vocab_size=manifest["vocab_size"], pad_token_id=manifest["special_ids"]["[PAD]"])
+    initialize(model, config, seed=seed)
+    save_model(model, folder)
+    return folder
 
 
 def held_out_loss(model_folder: Path, settings: SideSettings) -> float:
