@@ -66,7 +66,7 @@ define install_into_venv
 	@if [ "$(TORCH)" = keep ]; then \
 	  $(PYTHON) -c 'import torch' || { echo "error: TORCH=keep, but $(PYTHON) has no torch to keep"; exit 1; }; \
 	  test -x $(BIN)/python || $(PYTHON) -m venv --system-site-packages $(VENV); \
-  $(PYTHON) -c $(PACKAGES_OF_VENV) > "$$($(BIN)/python -c $(PLACE_OF_PACKAGES))/packages_of_python.pth"; \
+	  $(PYTHON) -c $(PACKAGES_OF_VENV) > "$$($(BIN)/python -c $(PLACE_OF_PACKAGES))/packages_of_python.pth"; \
 	  grep -v '^torch==' constraints.txt > $(VENV)/constraints.txt; \
 	  echo "torch==$$($(PYTHON) -c 'from importlib.metadata import version; print(version("torch"))')" >> $(VENV)/constraints.txt; \
 	else \
