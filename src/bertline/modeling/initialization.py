@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bertline.foundation.seeds import seed_for
@@ -18,7 +18,7 @@ _CUT_AT_STD = 2.0
 
 @torch.no_grad()
 def initialize(module: nn.Module, config: ModelConfig, *, seed: int, but: Container[str] = ()) -> None:
-    """Draw every weight of a model in place, the same for the same seed on every machine with the same PyTorch.
+    """Draw every weight of a model in place, the same for the same seed on every machine.
 
     Those whose names are in `but` stay as they are, which saves the time where others are about to replace them.
 
@@ -44,12 +44,20 @@ def initialize(module: nn.Module, config: ModelConfig, *, seed: int, but: Contai
                 parameter.zero_()
             else:
                 generator = torch.Generator(device="cpu").manual_seed(seed_for(seed, f"{name}.{parameter_name}"))
-                drawn = torch.empty(parameter.shape)
-                cut = _CUT_AT_STD * std
-                nn.init.trunc_normal_(drawn, std=std, a=-cut, b=cut, generator=generator)
-                parameter.copy_(drawn)
+                parameter.copy_(_cut_normal(parameter.shape, std, generator))
         if isinstance(child, nn.Embedding) and child.padding_idx is not None and f"{name}.weight" not in but:
             child.weight[child.padding_idx].zero_()
+
+
+def _cut_normal(shape: torch.Size, std: float, generator: torch.Generator) -> Tensor:
+    """Numbers of a normal, drawn again where they lie beyond the cut.
+
+    What `nn.init.trunc_normal_` of PyTorch 2.13 does; that of 2.11 gives other numbers for the same seed.
+    """
+    drawn = torch.empty(shape).normal_(std=std, generator=generator)
+    while (outside := drawn.abs() > _CUT_AT_STD * std).any():
+        drawn = torch.where(outside, torch.empty(shape).normal_(std=std, generator=generator), drawn)
+    return drawn
 
 
 class Undrawn(TorchFunctionMode):

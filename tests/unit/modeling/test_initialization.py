@@ -52,6 +52,12 @@ def test_the_embedding_of_padding_is_zero(config: ModelConfig) -> None:
     assert (words[1] != 0).any()
 
 
+def test_weights_are_the_same_in_every_version_of_torch(config: ModelConfig) -> None:
+    """Written down with torch 2.13, and met with 2.11."""
+    weight = drawn(config).bert.layers[0].output.weight
+    assert weight[0, :4].tolist() == pytest.approx([-0.0221560523, 0.0073925066, -0.0036605042, 0.0124443145])
+
+
 def test_weights_are_a_function_of_the_seed(config: ModelConfig) -> None:
     first, again, other = drawn(config), drawn(config), drawn(config, seed=1)
     for (name, a), b, c in zip(first.named_parameters(), again.parameters(), other.parameters(), strict=True):
