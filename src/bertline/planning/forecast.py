@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bertline.examples.masking import max_targets
+from bertline.examples.pairs import NUM_SPECIAL_TOKENS
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.config import ModelConfig
@@ -26,8 +27,6 @@ _WITH_BF16, _WITHOUT_BF16 = (8, 0), (7, 0)
 # however little there is to compute. Cautious guesses.
 _LAUNCH_S = 2e-3
 _LAUNCH_OF_LAYER_S = 0.3e-3
-_SPECIAL_TOKENS = 3
-"""[CLS] and two [SEP] of each sequence, which are never predicted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,7 +223,7 @@ def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseFore
         global_batch_size=phase.global_batch_size,
         sequences=sequences,
         tokens=tokens,
-        targets=training.mask_prob * (tokens - _SPECIAL_TOKENS * sequences),
+        targets=training.mask_prob * (tokens - NUM_SPECIAL_TOKENS * sequences),
         epochs=sequences / one_pass.sequences if one_pass else None,
         flops=tokens * _flops_per_token(length, training),
         hours=hours,
