@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write
 from bertline.modeling.heads import BertForTokenClassification
+from bertline.modeling.weight_files import require_finite
 
 CRF_NAME = "crf.safetensors"
 _NAMES = ("start", "transitions", "end")
@@ -182,7 +183,7 @@ def read_crf(crf: LinearChainCrf, folder: Path) -> None:
     """Fill a CRF from the file that `write_crf` wrote.
 
     Raises:
-        ArtifactError: The file is missing, torn, or of another number of labels.
+        ArtifactError: The file is missing, torn, of another number of labels, or has scores that are not finite.
     """
     path = folder / CRF_NAME
     try:
@@ -192,6 +193,7 @@ def read_crf(crf: LinearChainCrf, folder: Path) -> None:
             f"{path} is missing or not a whole safetensors file ({error}); a tagger with a CRF needs it beside "
             "model.safetensors. Copy the whole folder again."
         ) from error
+    require_finite(scores, path)
     with torch.no_grad():
         for name, expected in zip(_NAMES, crf.scores(), strict=True):
             found = scores.get(name)

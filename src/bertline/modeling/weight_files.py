@@ -53,7 +53,8 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
         with_output: Whether the model gives scores of pieces, for which its word embeddings serve as output weights.
 
     Raises:
-        ArtifactError: No safetensors, a torn file, or, `with_output`, output weights that are not the word embeddings.
+        ArtifactError: No safetensors, a torn file, weights that are not finite, or, `with_output`, output weights that
+            are not the word embeddings.
     """
     weights: dict[str, Tensor] = {}
     for path in _files(folder):
@@ -61,10 +62,9 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
             shard = load_file(path)
         except (FileNotFoundError, SafetensorError) as error:
             raise _unreadable(path, error) from error
-        for key, tensor in shard.items():
-            name = normalised_name(key)
-            if name is not None:
-                weights[name] = tensor
+        read = {key: tensor for key, tensor in shard.items() if normalised_name(key) is not None}
+        require_finite(read, path)
+        weights.update((str(normalised_name(key)), tensor) for key, tensor in read.items())
     decoder = weights.pop(_DECODER, None)
     words = weights.get(_WORD_EMBEDDINGS)
     if with_output and decoder is not None and words is not None and not torch.equal(decoder, words):
@@ -89,6 +89,31 @@ def read_weight_names(folder: Path) -> set[str]:
         except (FileNotFoundError, SafetensorError) as error:
             raise _unreadable(path, error) from error
     return names
+
+
+def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
+    """Refuse weights with NaN or infinite values: every output computed with them would be NaN.
+
+    Args:
+        weights: Of one file, by their names in it.
+        path: That file.
+
+    Raises:
+        ArtifactError: Naming the file and the first such tensor.
+    """
+    found = [name for name, tensor in weights.items() if not is_finite(tensor)]
+    if found:
+        bad = int((~torch.isfinite(weights[found[0]])).sum())
+        others = f", and {len(found) - 1} more tensors have such values" if len(found) > 1 else ""
+        raise ArtifactError(
+            f"{path}: {found[0]} has {bad:,} of {weights[found[0]].numel():,} values that are not finite (NaN or "
+            f"infinite){others}. The file was damaged or its training diverged. Copy it again, or use an earlier model."
+        )
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether every value is a finite number; integers always are."""
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def count_parameters(folder: Path) -> int:

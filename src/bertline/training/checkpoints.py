@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,12 @@ import torch
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, sha256_of_file, write_atomically
 from bertline.foundation.progress import warn
+from bertline.modeling.weight_files import is_finite
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
+_TRAINED = ("model", "optimizer")
+"""Parts of a state that every value after them is computed from."""
+_SKIPPED = "It is skipped; an earlier checkpoint is used, where there is one."
 _PLAIN = (str, int, float, bool, type(None))
 # All that saving can leave: both files, and what a kill found half written.
 _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
@@ -90,7 +95,8 @@ class CheckpointFolder:
         return path
 
     def load_newest(self) -> Checkpoint | None:
-        """Load the newest checkpoint that is whole; a torn or corrupted one is passed over with a warning.
+        """Load the newest checkpoint that is whole; a torn or corrupted one, or one with weights that are not
+        finite, is skipped with a warning.
 
         Returns:
             None where nothing has been saved yet.
@@ -142,15 +148,34 @@ class CheckpointFolder:
 def _load_whole(step: int, path: Path) -> Checkpoint | None:
     problem = _problem_of(path)
     if problem is not None:
-        warn(f"{path}: {problem}. It is passed over; an earlier checkpoint is used, where there is one.")
+        warn(f"{path}: {problem}. {_SKIPPED}")
         return None
     try:
-        return Checkpoint(step=step, path=path, state=torch.load(path, map_location="cpu", weights_only=True))
+        state = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ArtifactError(
             f"{path} holds more than tensors and plain data, which could run code while it is loaded; it is refused. "
             f"bertline did not write it so: delete it, and its .sha256, to go on from the one before. ({error})"
         ) from error
+    # Training from these could only give NaN, and what follows would overwrite the checkpoints that are well.
+    bad = next((name for part in _TRAINED for name in _not_finite(state.get(part), part)), None)
+    if bad is not None:
+        warn(f"{path}: {bad} has values that are not finite. {_SKIPPED}")
+        return None
+    return Checkpoint(step=step, path=path, state=state)
+
+
+def _not_finite(value: Any, where: str) -> Iterator[str]:
+    """The places of tensors with NaN or infinite values."""
+    if isinstance(value, torch.Tensor):
+        if not is_finite(value):
+            yield where
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _not_finite(each, f"{where}[{key!r}]")
+    elif isinstance(value, (list, tuple)):
+        for index, each in enumerate(value):
+            yield from _not_finite(each, f"{where}[{index}]")
 
 
 def _require_plain(value: Any, where: str) -> None:

@@ -159,3 +159,15 @@ def test_a_folder_that_is_none_and_a_device_that_is_not_there_are_named(encoder_
         load(str(tmp_path))
     with pytest.raises(MachineError, match="cannot be used here"):
         load(str(encoder_folder), device="abacus")
+
+
+def test_a_model_with_weights_that_are_not_finite_is_refused_when_it_is_opened(
+    encoder_folder: Path, tmp_path: Path
+) -> None:
+    model = load_pretraining_model(encoder_folder)
+    with torch.no_grad():
+        model.bert.pooler.bias[0] = float("nan")
+    shutil.copytree(encoder_folder, tmp_path / "model")
+    save_model(model, tmp_path / "model")
+    with pytest.raises(ArtifactError, match=r"model\.safetensors: bert\.pooler\.dense\.bias has 1 of 16 values"):
+        bertline.load(str(tmp_path / "model"))

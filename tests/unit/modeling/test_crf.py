@@ -203,3 +203,12 @@ class TestFile:
         (tmp_path / CRF_NAME).write_bytes((tmp_path / CRF_NAME).read_bytes()[:-3])
         with pytest.raises(ArtifactError, match="not a whole"):
             read_crf(crf(), tmp_path)
+
+
+def test_scores_that_are_not_finite_are_refused_naming_file_and_tensor(tmp_path):
+    damaged = crf()
+    with torch.no_grad():
+        damaged.get_parameter("transitions").view(-1)[0] = float("nan")
+    write_crf(damaged, tmp_path)
+    with pytest.raises(ArtifactError, match=r"crf\.safetensors: transitions has 1 of 25 values that are not finite"):
+        read_crf(crf(), tmp_path)

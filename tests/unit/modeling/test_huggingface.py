@@ -180,3 +180,26 @@ def test_what_a_folder_lacks_is_drawn_as_in_a_model_that_is_drawn_whole(folder: 
     encoder = load_encoder(folder)
     for name, weight in encoder.named_parameters():
         assert torch.equal(found.bert.get_parameter(name), weight), name
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_weights_that_are_not_finite_are_refused_naming_file_and_tensor(folder: Path, value: float) -> None:
+    name = "bert.encoder.layer.1.output.dense.weight"
+
+    def one_bad(tensor: torch.Tensor) -> torch.Tensor:
+        tensor = tensor.clone()
+        tensor[0, 0] = value
+        return tensor
+
+    change_weights(folder, **{name: one_bad})
+    for read in (load_encoder, load_pretraining_model):
+        with pytest.raises(ArtifactError, match=rf"model\.safetensors: {name} has 1 of [\d,]+ values that are not"):
+            read(folder)
+
+
+def test_half_precision_weights_that_are_not_finite_are_refused(folder: Path) -> None:
+    """Overflow in fp16 is the usual way to them."""
+    name = "bert.embeddings.word_embeddings.weight"
+    change_weights(folder, **{name: lambda tensor: (tensor * 1e9).half()})
+    with pytest.raises(ArtifactError, match=name):
+        load_encoder(folder)

@@ -300,3 +300,19 @@ def test_the_oldest_checkpoint_stays_where_none_is_from_before_the_course(tmp_pa
     folder.give_up_after(5)
     assert folder.steps == [10]
     CheckpointFolder(tmp_path / "none", keep=1).give_up_after(5)
+
+
+@pytest.mark.parametrize("part", ["model", "optimizer"])
+def test_a_checkpoint_with_values_that_are_not_finite_is_skipped_and_named(tmp_path, capsys, part):
+    checkpoints = CheckpointFolder(tmp_path, keep=3)
+    well = {"model": {"bert.weight": torch.ones(3)}, "optimizer": {"state": {0: {"exp_avg": torch.ones(3)}}}}
+    checkpoints.save(1, well)
+    diverged = {"model": {"bert.weight": torch.ones(3)}, "optimizer": {"state": {0: {"exp_avg": torch.ones(3)}}}}
+    values = diverged["model"]["bert.weight"] if part == "model" else diverged["optimizer"]["state"][0]["exp_avg"]
+    values[1] = float("nan")
+    checkpoints.save(2, diverged)
+    newest = checkpoints.load_newest()
+    assert newest is not None and newest.step == 1
+    warning = capsys.readouterr().err
+    assert "step-00000002.pt" in warning
+    assert ("model['bert.weight']" if part == "model" else "exp_avg") in warning
