@@ -1,8 +1,9 @@
 """Code as a dependency by meaning: a comment never re-runs a stage, a changed formula always does.
 
-The fingerprint of a stage covers the syntax trees, without docstrings and comments, of every bertline module that
-the stage's entry modules import, directly or not, at the top of a file or inside a function, and what they show that
-lies beside them: templates (HTML, CSS) and reference curves.
+The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
+(`pipelines/STAGE.py`), of the modules that turn its configuration into work, of every bertline module that these
+import, directly or not, at the top of a file or inside a function, and what they show that lies beside them: templates
+(HTML, CSS) and reference curves.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from bertline.foundation.files import sha256_of_file
@@ -17,16 +19,23 @@ from bertline.line.stages import Stage
 
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
-# These say things to people or keep records; what they do cannot change a result.
+_RECIPES = "pipelines"
+# These say things to people, check, or keep records; what they do cannot change a result. The modules of `line` among
+# them open, run and record any stage alike: a recipe imports them, and nothing is reached through them.
 _WITHOUT_MEANING = frozenset(
     {
         "bertline",
         "bertline.foundation.errors",
         "bertline.foundation.progress",
         "bertline.foundation.validation",
+        "bertline.line.config",
+        "bertline.line.opened",
+        "bertline.line.provenance",
+        "bertline.line.stages",
         "bertline.training.progress",
     }
 )
+_RECORDS = "bertline.tracking."
 
 
 def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
@@ -34,28 +43,50 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
 
     Args:
         stage: The stage.
-        source: The folder that holds the package `bertline`; by default the one this module was loaded from.
+        source: The folder that holds the package `bertline`, beside `pipelines`; by default the one this module was
+            loaded from.
 
     Returns:
-        Module name to digest, sorted by name. Names are part of it, so that a person sees what changed.
+        Name of a module, or path of a recipe, to digest, sorted by name. Names are part of it, so that a person sees
+        what changed.
     """
     root = source or Path(__file__).resolve().parents[2]
+    # An installed wheel has no recipes beside it: they are those of the folder that the stage runs in.
+    recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
-    waiting = list(stage.modules)
+    waiting = [stage.name, *stage.modules]
     while waiting:
         module = waiting.pop()
-        if module in reached or module in _WITHOUT_MEANING:
+        if module in _WITHOUT_MEANING or module.startswith(_RECORDS):
             continue
-        path = _path_of(module, root)
+        of_package = module.split(".")[0] == _PACKAGE
+        path = _path_of(module, root if of_package else recipes)
         if path is None:
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        waiting.extend(_imports(tree))
-        _drop_docstrings(tree)
-        reached[module] = hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
-        for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
-            reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
+        key = module if of_package else f"{_RECIPES}/{path.name}"
+        if key in reached:
+            continue
+        reached[key], imports = _read(path.read_text(encoding="utf-8"))
+        waiting.extend(name for name in imports if not of_package or name.split(".")[0] == _PACKAGE)
+        if of_package:
+            for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
+                reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
     return dict(sorted(reached.items()))
+
+
+def syntax_digest(tree: ast.AST) -> str:
+    """Digest what code does, not how it is written or explained; docstrings are taken out of `tree`.
+
+    The same for one source on every Python version that bertline supports.
+    """
+    _drop_docstrings(tree)
+    return hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
+
+
+@cache  # most modules are part of several stages
+def _read(text: str) -> tuple[str, tuple[str, ...]]:
+    tree = ast.parse(text)
+    return syntax_digest(tree), tuple(_imports(tree))
 
 
 def _path_of(module: str, root: Path) -> Path | None:
@@ -67,12 +98,13 @@ def _path_of(module: str, root: Path) -> Path | None:
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
+    """Names of all modules that may be bertline's or lie beside a recipe; what is neither has no path there."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == _PACKAGE)
-        elif isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == _PACKAGE:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            # `from package import module` names a module; a function's name is no path and is passed over.
+            # `from package import module` names a module; a function's name is no path and is skipped.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -92,11 +124,22 @@ def _drop_docstrings(tree: ast.AST) -> None:
 
 
 def _canonical(node: object) -> str:
-    """Like `ast.dump`, but the same on every Python version: empty fields, which come and go, are left out."""
+    """Like `ast.dump`, but the same on every Python version: optional fields, which come and go, are left out."""
+    if isinstance(node, ast.Constant):
+        # Its value is no optional field: None, "" and 0 are three values. `ascii`, since which characters `repr`
+        # escapes depends on the version's Unicode tables.
+        return f"Constant({node.value!a})"
+    if isinstance(node, ast.JoinedStr):
+        return f"JoinedStr({_canonical(_without_empty_text(node.values))})"
     if isinstance(node, ast.AST):
         fields = ((name, getattr(node, name, None)) for name in node._fields if name not in ("ctx", "type_comment"))
-        inside = ",".join(f"{name}={_canonical(value)}" for name, value in fields if value not in (None, [], ""))
+        inside = ",".join(f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != [])
         return f"{type(node).__name__}({inside})"
     if isinstance(node, list):
         return "[" + ",".join(_canonical(item) for item in node) + "]"
-    return repr(node)
+    return ascii(node)
+
+
+def _without_empty_text(values: list[ast.expr]) -> list[ast.expr]:
+    """The parts of an f-string; some versions put an empty text behind the last one."""
+    return [value for value in values if not (isinstance(value, ast.Constant) and value.value == "")]

@@ -32,7 +32,7 @@ class Stage:
     sections: tuple[str, ...]
     """Keys of the configuration that its result depends on."""
     modules: tuple[str, ...]
-    """Library modules that its recipe calls; their import closure is what the code fingerprint covers."""
+    """Library modules that do its work; they, the recipe and all that these import make the code fingerprint."""
     inputs: tuple[str, ...]
     output: str
     versions: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ STAGES = (
     Stage(
         name="pretrain",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
-        modules=("bertline.pretraining.run", "bertline.pretraining.linear_probe"),
+        modules=("bertline.line.pretrain_job",),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
         output="artifacts/pretrain",
         versions=("torch", "tokenizers"),
@@ -92,7 +92,7 @@ STAGES = (
     Stage(
         name="sweep",
         sections=("tasks.{task}", "sweep"),
-        modules=("bertline.sweep.run",),
+        modules=("bertline.line.sweep_job",),
         inputs=("artifacts/pretrain", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
         output="artifacts/sweep/{task}",
         versions=("torch", "tokenizers"),

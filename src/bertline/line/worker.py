@@ -6,7 +6,6 @@ never sees a later configuration, and a killed one goes on where it was.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import sys
@@ -67,52 +66,17 @@ def _frozen(folder: Path) -> tuple[dict[str, Any], LineConfig]:
 def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str, float]:
     inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
     match frozen["stage"]:
+        # Imported where it is used: neither stage's code is to be loaded for the other.
         case "pretrain":
-            return _pretrain(config, inputs, folder)
+            from bertline.line.pretrain_job import work_on_pretraining
+
+            return work_on_pretraining(config, inputs, folder)
         case "sweep":
-            return _sweep(frozen["task_name"], config, inputs, folder)
+            from bertline.line.sweep_job import work_on_sweep
+
+            return work_on_sweep(frozen["task_name"], config, inputs, folder)
         case other:
             raise BertlineError(f"{folder / 'config.yaml'}: stage {other!r} does not run in a worker")
-
-
-def _pretrain(config: LineConfig, inputs: dict[str, Path], folder: Path) -> dict[str, float]:
-    from bertline.pretraining.linear_probe import linear_probes
-    from bertline.pretraining.run import PretrainJob, run_pretraining
-    from bertline.tokenization.resolve import resolve_folder
-
-    start, extends = config.pretrain.start_from, config.pretrain.extends
-    job = PretrainJob(
-        model=config.model,
-        objective=config.objective,
-        optimizer=config.optimizer,
-        schedule=config.schedule,
-        pretrain=config.pretrain,
-        runtime=config.runtime,
-        examples_folder=inputs["examples"],
-        tokenizer_folder=inputs["tokenizer"],
-        run_folder=folder,
-        start_from_folder=resolve_folder(start, config.pretrain.start_from_revision) if start else None,
-        extend_from=folder.parent / extends if extends else None,
-    )
-    return run_pretraining(job, make_probes=linear_probes(job))
-
-
-def _sweep(task_name: str, config: LineConfig, inputs: dict[str, Path], folder: Path) -> dict[str, float]:
-    from bertline.sweep.run import SweepJob, run_sweep
-
-    return run_sweep(
-        SweepJob(
-            task_name=task_name,
-            task=config.tasks[task_name],
-            sweep=config.sweep,
-            # Trials run on one device each; `sweep_workers` says how many run side by side.
-            runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
-            task_folder=inputs["tasks"],
-            pretrain_folder=inputs["pretrain"],
-            run_folder=folder,
-            studies_url=config.tracking.studies_url,
-        )
-    )
 
 
 if __name__ == "__main__":

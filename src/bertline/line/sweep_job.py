@@ -1,0 +1,34 @@
+"""A frozen configuration as the sweep of one task: part of what its result depends on, so of its code fingerprint."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+
+from bertline.line.config import LineConfig
+from bertline.sweep.run import SweepJob, run_sweep
+
+
+def work_on_sweep(task_name: str, config: LineConfig, inputs: Mapping[str, Path], folder: Path) -> dict[str, float]:
+    """Sweep in a run folder, or resume there; returns the headline figures.
+
+    Args:
+        task_name: Which of `config.tasks`.
+        config: The configuration that the run folder was opened with.
+        inputs: The folders of `tasks` (this task's rows) and `pretrain` (the encoder).
+        folder: The run folder, `runs/sweep@TASK/FINGERPRINT`.
+    """
+    return run_sweep(
+        SweepJob(
+            task_name=task_name,
+            task=config.tasks[task_name],
+            sweep=config.sweep,
+            # Trials run on one device each; `sweep_workers` says how many run side by side.
+            runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
+            task_folder=inputs["tasks"],
+            pretrain_folder=inputs["pretrain"],
+            run_folder=folder,
+            studies_url=config.tracking.studies_url,
+        )
+    )
