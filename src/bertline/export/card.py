@@ -21,6 +21,7 @@ from bertline.export.card_sections import (
     what_it_is,
 )
 from bertline.export.facts import CardFacts
+from bertline.export.markdown import escaped
 from bertline.export.usage import Usage
 
 _ENCODER_SECTIONS = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain")
@@ -52,7 +53,7 @@ model.embed(["One text.", "Another text."])  # one vector each
 ```"""
     return _card(
         _front_matter(facts, task=None, tags=["bert", "fill-mask"], pipeline="fill-mask"),
-        f"# {name}\n\n{what_it_is(facts)}",
+        f"# {escaped(name)}\n\n{what_it_is(facts)}",
         _section("Use", use),
         _section("Data", data(facts)),
         _section("Training", training_settings(facts)),
@@ -71,7 +72,7 @@ def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch
     tags = list(dict.fromkeys(["bert", usage.tag, *(["sentence-transformers"] if _has_vectors(usage) else [])]))
     # What the line's own encoder is and has read says nothing of a model that came from elsewhere.
     if other_start is None:
-        what = f"{usage.what} Fine-tuned from {facts.export.model_name}. {what_it_is(facts)}"
+        what = f"{usage.what} Fine-tuned from {escaped(facts.export.model_name)}. {what_it_is(facts)}"
         read_before = ("The encoder was pretrained before on:", data(facts))
         sections: tuple[str, ...] = _ENCODER_SECTIONS
     else:
@@ -79,7 +80,7 @@ def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch
         read_before, sections = ("", ""), ()
     return _card(
         _front_matter(facts, task=task, tags=tags, pipeline=usage.tag if usage.pipeline else None),
-        f"# {name}\n\n{what}",
+        f"# {escaped(name)}\n\n{what}",
         _section("Use", use),
         _section("Data", task_data(facts, task), *(read_before if read_before[1] else ())),
         _section("Training", fine_tuning_settings(facts, task)),

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertline.export.card_tables import column_names, interval, metric_rows, onnx_rows, score_rows, table
+from bertline.export.card_tables import column_names, interval, metric_rows, onnx_rows, score_rows, shown, table
 from bertline.export.facts import CardFacts
+from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
 
 
@@ -112,7 +113,7 @@ def more_scores(facts: CardFacts, task: str) -> str:
 def _degenerate(result: Mapping[str, Any]) -> str:
     arms = [arm for arm in result["arms"].values() if arm is not None and arm.get("num_degenerate")]
     told = [
-        f"{arm['num_degenerate']} of {len(arm['seeds']) + arm.get('num_diverged', 0)} runs of {arm['title']}"
+        f"{arm['num_degenerate']} of {len(arm['seeds']) + arm.get('num_diverged', 0)} runs of {shown(arm['title'])}"
         for arm in arms
     ]
     return f"Failed (the same output for every row, or diverged and not scored): {', '.join(told)}." if told else ""
@@ -121,8 +122,8 @@ def _degenerate(result: Mapping[str, Any]) -> str:
 def _comparisons(result: Mapping[str, Any]) -> str:
     """The encoder against each of the others, paired over the test rows."""
     titles = {
-        **{name: arm["title"] for name, arm in result["arms"].items() if arm is not None},
-        **{name: baseline["title"] for name, baseline in result["baselines"].items()},
+        **{name: shown(arm["title"]) for name, arm in result["arms"].items() if arm is not None},
+        **{name: shown(baseline["title"]) for name, baseline in result["baselines"].items()},
     }
     lines = []
     for name, comparison in (result.get("comparisons") or {}).items():
@@ -238,7 +239,7 @@ def origin(facts: CardFacts, sections: Iterable[str]) -> str:
     if facts.commit and facts.commit != "none":
         paragraphs.append(f"Code: commit `{facts.commit}`.")
     if chosen := {name: value for name in sections if (value := _setting(facts.params, name)) is not None}:
-        content = json.dumps(chosen, indent=2, ensure_ascii=False)
+        content = json.dumps(without_local_paths(chosen), indent=2, ensure_ascii=False)
         paragraphs.append(f"<details><summary>The configuration</summary>\n\n```json\n{content}\n```\n\n</details>")
     return "\n\n".join(paragraphs)
 

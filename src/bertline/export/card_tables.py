@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bertline.export.markdown import escaped
+from bertline.foundation.local_paths import without_local_path
+
 
 def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table.
@@ -23,13 +26,22 @@ def column_names() -> list[str]:
     return ["", "dev", "test", "95 % interval of test"]
 
 
+def shown(title: str) -> str:
+    """The title of an arm or a baseline, which may be a path that the user gave.
+
+    >>> shown("/home/ada/models/minilm")
+    './minilm'
+    """
+    return escaped(without_local_path(title))
+
+
 def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
     """The scores of a sweep's result.json: this model's configuration, then what it is measured against."""
     arms = result["arms"]
     first = {"encoder": "**this model's configuration**"}
     rows = [
         [
-            first.get(name, arm["title"]),
+            first.get(name, shown(arm["title"])),
             *(f"{arm[f'{split}_mean']:.3f} ± {arm[f'{split}_std']:.3f}" for split in ("dev", "test")),
             interval(arm.get("test_interval")),
         ]
@@ -38,7 +50,7 @@ def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
     ]
     for baseline in result["baselines"].values():
         scores = [f"{baseline[split]:.3f}" for split in ("dev", "test")]
-        rows.append([baseline["title"], *scores, interval(baseline.get("test_interval"))])
+        rows.append([shown(baseline["title"]), *scores, interval(baseline.get("test_interval"))])
     return rows
 
 
@@ -47,8 +59,8 @@ def metric_rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     scores: Mapping[str, Mapping[str, Mapping[str, float]]] = result["arms"]["encoder"].get("scores", {})
     splits = [split for split in result.get("test_splits", ["test"]) if split in scores]
     metrics = list(dict.fromkeys(metric for split in splits for metric in scores[split]))
-    rows = [[metric, *(_spread(scores[split].get(metric)) for split in splits)] for metric in metrics]
-    return ["metric", *splits], rows
+    rows = [[escaped(metric), *(_spread(scores[split].get(metric)) for split in splits)] for metric in metrics]
+    return ["metric", *(escaped(split) for split in splits)], rows
 
 
 def onnx_rows(onnx: Mapping[str, Any], torch_bytes: int) -> tuple[list[str], list[list[str]]]:

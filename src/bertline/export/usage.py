@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertline.export.markdown import code_span
 from bertline.finetuning.kinds.multi_label import THRESHOLD
 from bertline.finetuning.task_file import FinishedTask
 from bertline.foundation.errors import ArtifactError
@@ -71,7 +72,7 @@ def _classification(config: ClassificationTaskConfig, finished: FinishedTask, pa
     inputs = '["One text."], ["The text to compare."]' if pair else '["One text.", "Another text."]'
     theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
     several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
-    named = ", ".join(f"`{label}`" for label in labels)
+    named = ", ".join(code_span(label) for label in labels)
     what = f"Sorts {'pairs of texts' if pair else 'texts'} into {len(labels)} classes: {named}."
     limits = [
         "Every input gets one of the labels above, also one that fits none of them.",
@@ -138,7 +139,7 @@ def _token_classification(config: TokenClassificationTaskConfig, labels: tuple[s
             "transformers and the ONNX files give the scores of each token that go into it, not its decision."
         )
     return Usage(
-        what=f"Marks in running text: {', '.join(f'`{name}`' for name in types)}.",
+        what=f"Marks in running text: {', '.join(code_span(name) for name in types)}.",
         tag="token-classification",
         pipeline=config.head != "crf",
         snippets=(

@@ -11,6 +11,7 @@ from bertline.finetuning.kinds.base import Calibration, TaskKind
 from bertline.finetuning.kinds.choose import task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
+from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.validation import to_mapping, validate
 from bertline.tasks.config import TaskConfig
 
@@ -37,9 +38,14 @@ class FinishedTask:
 
 
 def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Mapping[str, float]) -> None:
-    """Write the file. Paths of the task's source stay behind: they mean nothing elsewhere."""
+    """Write the file. Paths of this machine (of the source, of the checkpoint it started from) stay behind."""
     task = to_mapping(kind.config)
-    task["source"] = {name: "" if name == "path" else value for name, value in task["source"].items()}
+    # Prompts and separators may look like paths; what the model does depends on them.
+    source = task["source"]
+    files = [name for name in source if name == "extra_tests" or name.endswith(("_file", "_qrels"))]
+    portable = {name: without_local_paths(source[name]) for name in files}
+    task["source"] = {**source, **portable, **({"path": ""} if "path" in source else {})}
+    task["start_from"] = without_local_paths(task["start_from"])
     content = {
         "format_version": _FORMAT_VERSION,
         "task": task,

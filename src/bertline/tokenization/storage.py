@@ -12,6 +12,8 @@ from bertline.tokenization.vocabulary import CLS, MASK, PAD, SEP, UNK
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
+# What other libraries write of where a tokenizer once lay.
+_PLACES = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
 _MODEL_MAX_LENGTH = 512
 """Positions of every published BERT (Devlin et al. 2018, A.2)."""
 
@@ -61,7 +63,15 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
     for path in found:
         shutil.copyfile(path, target / path.name)
     settings_path = target / "tokenizer_config.json"
+    _drop_places(settings_path)
     if max_length is not None and settings_path.is_file():
         settings = read_json(settings_path)
         shortest = min(max_length, settings.get("model_max_length", max_length))
         write_json(settings_path, {**settings, "model_max_length": shortest})
+
+
+def _drop_places(settings_path: Path) -> None:
+    """Leave out the folders of another machine, or of this one, that the settings of a public tokenizer name."""
+    settings = read_json(settings_path) if settings_path.is_file() else {}
+    if any(name in settings for name in _PLACES):
+        write_json(settings_path, {name: value for name, value in settings.items() if name not in _PLACES})

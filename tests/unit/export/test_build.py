@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,21 @@ import pytest
 import torch
 import transformers
 import yaml
+from markdown_it import MarkdownIt
 from safetensors.torch import load_file, save_file
 
 import bertline
 from bertline.export.build import build_export
 from bertline.export.config import ExportConfig
+from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.huggingface import load_pretraining_model
+from bertline.modeling.huggingface import load_classifier, load_pretraining_model, save_model
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
+from finetuning_inputs import table_source
 
 
 def export(line: Any, out: Path, config: ExportConfig = EXPORT, facts: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -190,7 +196,7 @@ def test_nan_weights_are_not_exported(line: Any, tmp_path: Path) -> None:
     weights = load_file(path)
     weights["bert.pooler.dense.bias"] = torch.full_like(weights["bert.pooler.dense.bias"], torch.nan)
     save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(ArtifactError, match="seq_relationship_logits differ"):
+    with pytest.raises(ArtifactError, match=r"bert\.pooler\.dense\.bias has 16 of 16 values that are not"):
         export(line, tmp_path / "out")
 
 
@@ -214,3 +220,65 @@ def test_a_missing_result_names_the_file(line: Any, tmp_path: Path) -> None:
     (line.sweeps["docs_match"] / "result.json").unlink()
     with pytest.raises(ArtifactError, match=r"result\.json is missing"):
         export(line, tmp_path / "out")
+
+
+def test_no_exported_file_names_a_folder_of_this_machine(line: Any, tmp_path: Path) -> None:
+    here, sweep = str(tmp_path), line.sweeps["docs_match"]
+    task_path, result_path = sweep / "best" / "task.json", sweep / "result.json"
+    task, result = json.loads(task_path.read_text()), json.loads(result_path.read_text())
+    source = table_source(path=f"{here}/rows", train_file=f"{here}/rows/train.csv")
+    before = read_task_file(sweep / "best")
+    assert before is not None
+    config = dataclasses.replace(before.kind.config, source=source, start_from=f"{here}/models/minilm")
+    write_task_file(sweep / "best", task_kind(config, task["labels"]), {})
+    for arm in ("encoder", "random_weights"):
+        result["arms"][arm]["title"] = f"{here}/models/minilm"
+    result_path.write_text(json.dumps(result))
+    for folder in (line.pretrain, sweep / "best"):
+        settings = json.loads((folder / "tokenizer_config.json").read_text())
+        places = {"name_or_path": f"{here}/models/minilm", "tokenizer_file": f"{here}/tokenizer.json"}
+        (folder / "tokenizer_config.json").write_text(json.dumps({**settings, **places}))
+    params = copy.deepcopy(line.facts["params"])
+    params["pretrain"]["start_from"] = f"{here}/models/minilm"
+    params["corpus"] = {"path": f"{here}/texts/*.txt"}
+    params["tasks"]["docs_match"] = {"start_from": f"{here}/models/minilm", "source": {"path": f"{here}/rows"}}
+    export(line, tmp_path / "out", dataclasses.replace(EXPORT, onnx=True), {**line.facts, "params": params})
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert {"task.json", "README.md", "model.onnx", "tokenizer_config.json"} <= {path.name for path in files}
+    named = [path.relative_to(tmp_path).as_posix() for path in files if here.encode() in path.read_bytes()]
+    assert named == []
+    # The file still says that it came from elsewhere, and is read.
+    finished = read_task_file(tmp_path / "out" / "docs_match")
+    assert finished is not None and finished.kind.config.start_from == "./minilm"
+    assert "Fine-tuned from another checkpoint" in (tmp_path / "out/docs_match/README.md").read_text()
+
+
+def test_labels_with_marks_of_markdown_leave_the_card_whole(line: Any, tmp_path: Path) -> None:
+    labels = ["a`b", "<script>|x</script>\n# not a heading"]
+    sweep = line.sweeps["docs_match"]
+    finished = read_task_file(sweep / "best")
+    assert finished is not None
+    model = load_classifier(sweep / "best")
+    save_model(model, sweep / "best", id2label=dict(enumerate(labels)))
+    write_task_file(sweep / "best", task_kind(finished.kind.config, labels), {})
+    result = json.loads((sweep / "result.json").read_text())
+    result["arms"]["random_weights"]["title"] = "a | b <img src=x>\n\n# heading"
+    (sweep / "result.json").write_text(json.dumps({**result, "labels": labels}))
+    export(line, tmp_path / "out")
+    card = (tmp_path / "out/docs_match/README.md").read_text()
+    assert "2 classes: ``a`b``, `<script>|x</script> # not a heading`." in card
+    html = MarkdownIt().enable("table").render(card.split("---\n", 2)[2])
+    assert "<code>a`b</code>" in html
+    assert "<script>" not in html and "<img" not in html
+    headings = re.findall(r"<h\d>(.*?)</h\d>", html)
+    assert headings[0] == "tiny-docs-docs_match" and "heading" not in " ".join(headings)
+    (row,) = (part for part in html.split("<tr>") if "<td>a | b" in part)
+    assert row.count("<td") == 4
+
+
+@pytest.mark.parametrize("name", ["my model", 'a"b', "a`b", "", "a/b/c", ".hidden"])
+def test_a_model_name_that_could_break_code_or_registry_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="model_name is"):
+        dataclasses.replace(EXPORT, model_name=name)
+    with pytest.raises(ValueError, match="MLflow registers no name"):
+        dataclasses.replace(EXPORT, model_name="ada/encoder", register=True)
