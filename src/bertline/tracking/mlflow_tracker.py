@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import size_of_path
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say, warn
-from bertline.tracking.addresses import is_local, masked
+from bertline.tracking.addresses import database_file, is_local, masked
 from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.feeds import ArtifactFeed, MetricsFeed
@@ -20,11 +22,15 @@ from bertline.tracking.registry import register_folder
 from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
 from bertline.tracking.tracker import StageRun, Tracker, status_after
 from bertline.tracking.trials import TrialsFeed
+from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
 from bertline.tracking.values import flatten
 
 _Feed = MetricsFeed | TrialsFeed | ArtifactFeed
 
 LINE_TAG = "bertline.line_key"
+SERVER_PATIENCE_S = 10.0
+# A database on this machine is there; it may be busy with another process' records.
+_LOCAL_PATIENCE_S = 60.0
 STAGE_TAG = "bertline.stage"
 KEY_TAG = "bertline.stage_key"
 
@@ -33,14 +39,26 @@ class MlflowTracker(Tracker):
     """See `tracker.Tracker`."""
 
     def __init__(
-        self, config: TrackingConfig, *, line_key: str, tags: Mapping[str, str], params: Mapping[str, Any]
+        self,
+        config: TrackingConfig,
+        *,
+        line_key: str,
+        tags: Mapping[str, str],
+        params: Mapping[str, Any],
+        outbox: Outbox | None = None,
     ) -> None:
         self._config = config
+        self.line_key = line_key
+        self.session = Session({"line_key": line_key, "tags": dict(tags), "params": dict(params)})
+        self._num_stages = 0
         self._sends_text = config.log_text or is_local(config.uri)
         self.store = Store(config.uri, config.experiment_name)
-        self.outbox = Outbox(config.uri)
+        patience_s = _LOCAL_PATIENCE_S if database_file(config.uri) else SERVER_PATIENCE_S
+        self.outbox = outbox or Outbox(config.uri, patience_s=patience_s)
         self.put(lambda: self._open_line(line_key, tags), essential=True)
         self.put(lambda: self.store.log_params(_known(self.run_id), self.flat(params)))
+        if outbox is None:
+            self.put(self._send_kept)
 
     @contextmanager
     def stage(
@@ -52,10 +70,7 @@ class MlflowTracker(Tracker):
         tags: Mapping[str, str],
         inputs: Mapping[str, tuple[Path, str]],
     ) -> Iterator[StageRun]:
-        run = MlflowStageRun(self)
-        self.put(lambda: run.open(name, key, tags), essential=True)
-        self.put(lambda: self.store.log_params(_known(run.run_id), self.flat(params)))
-        run.log_datasets(inputs)
+        run = self.begin_stage(name, key=key, params=params, tags=tags, inputs=inputs)
         if self._config.system_metrics:
             self.put(lambda: run.watch_system(self._config.system_metrics_every_s))
         status = "FAILED"
@@ -68,13 +83,35 @@ class MlflowTracker(Tracker):
         finally:
             run.end(cast(Status, status))
 
+    def begin_stage(
+        self,
+        name: str,
+        *,
+        key: str,
+        params: Mapping[str, Any],
+        tags: Mapping[str, str],
+        inputs: Mapping[str, tuple[Path, str]],
+    ) -> MlflowStageRun:
+        """Open a stage's run; `end` it."""
+        run = MlflowStageRun(self, self._num_stages)
+        self._num_stages += 1
+        plain_inputs = {name: (str(path), digest) for name, (path, digest) in inputs.items()}
+        self.session.note("begin_stage", name=name, key=key, params=dict(params), tags=dict(tags), inputs=plain_inputs)
+        self.put(lambda: run.open(name, key, tags), essential=True)
+        self.put(lambda: self.store.log_params(_known(run.run_id), self.flat(params)))
+        run.log_datasets(inputs)
+        return run
+
     def log_line_metrics(self, metrics: Mapping[str, float]) -> None:
+        self.session.note("log_line_metrics", metrics=dict(metrics))
         self.put_metrics(lambda: _known(self.run_id), metrics)
 
     def log_line_artifact(self, path: Path, *, contains_text: bool) -> None:
+        self.session.note("log_line_artifact", path=marked(path), contains_text=contains_text)
         self.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
 
     def set_line_tags(self, tags: Mapping[str, str]) -> None:
+        self.session.note("set_line_tags", tags=dict(tags))
         self.put(lambda: self.store.set_tags(_known(self.run_id), tags))
 
     def register(
@@ -92,17 +129,22 @@ class MlflowTracker(Tracker):
             return None
 
     def close(self, status: str = "FINISHED") -> None:
+        self.session.note("close", status=status)
         self.put(lambda: self.store.set_status(_known(self.run_id), cast(Status, status)))
-        self.outbox.close()
+        if not self.outbox.close():
+            try:
+                self.session.keep(place_of(self._config.uri, self._config.experiment_name))
+            except BertlineError as error:
+                warn(f"the records could not be kept for later: {error}")
 
-    def put(self, task: Callable[[], None], *, essential: bool = False) -> None:
+    def put(self, task: Callable[[], None], *, essential: bool = False, num_bytes: int = 0) -> None:
         """Queue a call to MLflow."""
 
         def checked() -> None:
             with refusals():
                 task()
 
-        self.outbox.put(checked, essential=essential)
+        self.outbox.put(checked, essential=essential, num_bytes=num_bytes)
 
     def flat(self, params: Mapping[str, Any]) -> dict[str, str]:
         """Parameters as MLflow takes them, without the user's sentences where those must stay here."""
@@ -138,7 +180,7 @@ class MlflowTracker(Tracker):
                 self.store.client.log_artifact(run_id(), str(path))
 
         if self.may_send(path, contains_text=contains_text):
-            self.put(send)
+            self.put(send, num_bytes=size_of_path(path) if path.exists() else 0)
 
     def may_send(self, path: Path, *, contains_text: bool) -> bool:
         """Whether a file may go to where runs are recorded; says so where it may not."""
@@ -146,6 +188,18 @@ class MlflowTracker(Tracker):
         if not allowed:
             say(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
         return allowed
+
+    def _send_kept(self) -> None:
+        """Tell the server what earlier stages could not. Whatever fails stays for the next one."""
+        for path in kept_sessions(place_of(self._config.uri, self._config.experiment_name)):
+            try:
+                with claimed(path) as kept:
+                    if kept is not None:
+                        tell_again(self._config, kept, running_line=self.line_key)
+                        say(f"{masked(self._config.uri)} has now the records that were kept in {path}")
+            except Exception as error:
+                warn(f"the records in {path} could not be sent ({masked(str(error))[:200]}); they are kept.")
+                return
 
     def _open_line(self, line_key: str, tags: Mapping[str, str]) -> None:
         run_id = self.store.find_or_create_run({LINE_TAG: line_key}, f"line {line_key[:10]}", {})
@@ -157,10 +211,12 @@ class MlflowTracker(Tracker):
 class MlflowStageRun(StageRun):
     """See `tracker.StageRun`."""
 
-    def __init__(self, tracker: MlflowTracker) -> None:
+    def __init__(self, tracker: MlflowTracker, number: int) -> None:
         self._tracker = tracker
+        self._number = number
         self._feeds: list[_Feed] = []
         self._followed: list[Path] = []
+        self._followed_artifacts: list[tuple[Path, bool]] = []
         self._monitor: Any = None
 
     def open(self, name: str, key: str, tags: Mapping[str, str]) -> None:
@@ -179,17 +235,21 @@ class MlflowStageRun(StageRun):
         self.run_id = run_id
 
     def follow(self, metrics_jsonl: Path) -> None:
+        self._note("follow", path=str(metrics_jsonl))
         self._followed.append(metrics_jsonl)
         self._follow(lambda: MetricsFeed(self._tracker.store, _known(self.run_id), metrics_jsonl))
 
     def follow_events(self, events_jsonl: Path) -> None:
+        self._note("follow_events", path=str(events_jsonl))
         self._follow(lambda: TrialsFeed(self._tracker.store, _known(self.run_id), events_jsonl))
 
     def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
+        self._followed_artifacts.append((path, contains_text))
         if self._tracker.may_send(path, contains_text=contains_text):
             self._follow(lambda: ArtifactFeed(self._tracker.store, _known(self.run_id), path))
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        self._note("log_metrics", metrics=dict(metrics))
         # A figure with the name of a curve would be one more point on it.
         rows = (row for path in self._followed for row in read_metrics(path))
         curves = {key for row in rows for key in row.metrics}
@@ -198,6 +258,7 @@ class MlflowStageRun(StageRun):
         )
 
     def log_artifact(self, path: Path, *, contains_text: bool) -> None:
+        self._note("log_artifact", path=marked(path), contains_text=contains_text)
         self._tracker.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
 
     def log_datasets(self, inputs: Mapping[str, tuple[Path, str]]) -> None:
@@ -205,6 +266,7 @@ class MlflowStageRun(StageRun):
         self._tracker.put(lambda: client.log_inputs(_known(self.run_id), dataset_inputs(inputs)))
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
+        self._note("set_tags", tags=dict(tags))
         self._tracker.put(lambda: self._tracker.store.set_tags(_known(self.run_id), tags))
 
     def watch_system(self, every_s: float) -> None:
@@ -218,9 +280,15 @@ class MlflowStageRun(StageRun):
 
     def end(self, status: Status) -> None:
         """Send the rest of every followed file, then set the status, and wait for both."""
+        for path, contains_text in self._followed_artifacts:
+            self._note("log_artifact", path=marked(path), contains_text=contains_text)
+        self._note("end", status=status)
         self._tracker.put(self._finish_feeds)
         self._tracker.put(lambda: self._tracker.store.set_status(_known(self.run_id), status))
         self._tracker.outbox.flush()
+
+    def _note(self, call: str, **arguments: Any) -> None:
+        self._tracker.session.note(call, self._number, **arguments)
 
     def _follow(self, make: Callable[[], _Feed]) -> None:
         def start() -> None:
@@ -239,6 +307,57 @@ class MlflowStageRun(StageRun):
             self._tracker.outbox.remove_feed(feed.poll)
             feed.close()
             self._feeds.pop(0)
+
+
+class _AtOnce(Outbox):
+    """Runs each task when it is put in; what the server cannot take now is an error."""
+
+    def __init__(self) -> None:
+        self.dead = False
+
+    def put(self, task: Callable[[], None], *, essential: bool = False, num_bytes: int = 0) -> None:
+        self._attempt(task, essential=essential)
+
+    def add_feed(self, poll: Callable[[], None]) -> None:
+        pass
+
+    def remove_feed(self, poll: Callable[[], None]) -> None:
+        pass
+
+    def flush(self) -> bool:
+        return not self.dead
+
+
+def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line: str) -> None:
+    """Make the calls of a kept session. Files that are gone, or have other content now, are left out.
+
+    Args:
+        config: Of tracking.
+        kept: Content of the session's file.
+        running_line: Key of the line whose status stays as it is, for it is running.
+    """
+    tracker = MlflowTracker(config, **kept["opening"], outbox=_AtOnce())
+    runs: list[MlflowStageRun] = []
+    for call in kept["calls"]:
+        if tracker.outbox.dead:
+            return
+        arguments = dict(call["arguments"])
+        if isinstance(arguments.get("path"), Mapping):
+            arguments["path"] = unmarked(arguments["path"])
+            if arguments["path"] is None:
+                continue
+        elif "path" in arguments:
+            path = Path(arguments.pop("path"))
+            arguments["metrics_jsonl" if call["call"] == "follow" else "events_jsonl"] = path
+        match call["call"]:
+            case "begin_stage":
+                inputs = {name: (Path(path), digest) for name, (path, digest) in arguments.pop("inputs").items()}
+                runs.append(tracker.begin_stage(**arguments, inputs=inputs))
+            case "close":
+                if tracker.line_key != running_line and tracker.run_id is not None:
+                    tracker.store.set_status(tracker.run_id, arguments["status"])
+            case method:
+                getattr(tracker if call["stage"] is None else runs[call["stage"]], method)(**arguments)
 
 
 def _known(run_id: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -11,6 +12,10 @@ from bertline.tracking.addresses import masked
 
 _POLL_S = 1.0
 _LONGEST_WAIT_S = 30.0
+# Who waits at a stage's end waits so long for a sign of life. The deadline is one for all that wait: where the first
+# has waited in vain, the next ones go on at once.
+_PATIENCE_S = 10.0
+_UPLOAD_BYTES_PER_S = 1e6
 
 
 class RefusedError(Exception):
@@ -23,11 +28,18 @@ class Outbox:
     A task that raises `RefusedError` is dropped with a warning. One that raises anything else (the server is away, the
     database is locked) stays at the head and is tried again, with one warning an outage. Feeds are polled whenever
     nothing is waiting.
+
+    Args:
+        target: Address of the server, for messages.
+        patience_s: `flush` and `close` return when nothing has been recorded for so long.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, *, patience_s: float = _PATIENCE_S) -> None:
         self._target = masked(target)
-        self._tasks: deque[tuple[Callable[[], None], bool]] = deque()
+        self._patience_s = patience_s
+        self._tasks: deque[tuple[Callable[[], None], bool, float]] = deque()
+        self._sign_of_life_s = time.monotonic()
+        self._waiting_since_s: float | None = None
         self._feeds: list[Callable[[], None]] = []
         self._changed = threading.Condition()
         self._hurry = 0  # how many `flush` calls are waiting: then there is one last try instead of a long wait
@@ -43,10 +55,16 @@ class Outbox:
         """Whether the last try failed."""
         return self._wait_s > 0
 
-    def put(self, task: Callable[[], None], *, essential: bool = False) -> None:
-        """Queue a task. If an essential one is refused, nothing more is recorded."""
+    def put(self, task: Callable[[], None], *, essential: bool = False, num_bytes: int = 0) -> None:
+        """Queue a task. If an essential one is refused, nothing more is recorded.
+
+        Args:
+            task: The call.
+            essential: See above.
+            num_bytes: Of an upload: it may take a second longer for each megabyte.
+        """
         with self._changed:
-            self._tasks.append((task, essential))
+            self._tasks.append((task, essential, num_bytes / _UPLOAD_BYTES_PER_S))
             self._changed.notify_all()
 
     def add_feed(self, poll: Callable[[], None]) -> None:
@@ -60,27 +78,40 @@ class Outbox:
             self._feeds = [feed for feed in self._feeds if feed != poll]
 
     def flush(self) -> bool:
-        """Wait until everything put in before is recorded; False if the server is away after one more try."""
+        """Wait until everything put in before is recorded; False if the server stays away or silent."""
         with self._changed:
             self._hurry += 1
             self._changed.notify_all()
             passes = self._passes
             # A pass that was already under way may have looked before the last task came, so two are awaited.
             while not self.dead and self._thread.is_alive() and (self._tasks or self._passes < passes + 2):
-                if self.away and self._passes >= passes + 2:
+                if (self.away and self._passes >= passes + 2) or self._is_silent():
                     break
                 self._changed.wait(_POLL_S)
             self._hurry -= 1
-            return not (self._tasks or self.away or self.dead)
+            return not (self._tasks or self.away or self.dead or self._is_silent())
 
-    def close(self) -> None:
-        """Flush, then end the thread."""
-        if not self.flush() and not self.dead:
-            warn(f"{self._target} did not take all records; the files under runs/ have them.")
+    def close(self) -> bool:
+        """Flush, then end the thread; returns whether all is recorded, or refused."""
+        done = self.flush() or self.dead
+        if not done:
+            warn(
+                f"{self._target} did not take all records. They are kept under runs/, and the next stage that reaches "
+                "it sends them."
+            )
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._thread.join(timeout=_LONGEST_WAIT_S)
+        # A thread inside a call that hangs ends with the process.
+        self._thread.join(timeout=_LONGEST_WAIT_S if done else _POLL_S)
+        return done
+
+    def _is_silent(self) -> bool:
+        """Whether those who wait have done so long enough. The lock is held."""
+        if self._waiting_since_s is None or self._waiting_since_s < self._sign_of_life_s:
+            self._waiting_since_s = time.monotonic()
+        upload_s = self._tasks[0][2] if self._tasks else 0.0
+        return time.monotonic() - self._waiting_since_s > self._patience_s + upload_s
 
     def _run(self) -> None:
         while not self._closed and not self.dead:
@@ -95,7 +126,7 @@ class Outbox:
     def _one_pass(self) -> None:
         try:
             while self._tasks and not self.dead:
-                task, essential = self._tasks[0]
+                task, essential, _ = self._tasks[0]
                 self._attempt(task, essential=essential)
                 self._tasks.popleft()
             for poll in tuple(self._feeds):
@@ -116,6 +147,7 @@ class Outbox:
             warn(f"{self._target} refused a record: {_first_line(error)}")
             self.remove_feed(task)
             self.dead = self.dead or essential
+        self._sign_of_life_s = time.monotonic()
 
 
 def _first_line(error: Exception) -> str:

@@ -7,23 +7,23 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-# Read by MLflow when it is imported. The two retry limits keep a server that is away from blocking a stage's end for
-# minutes; what is already in the environment wins.
+# Read by MLflow when it is imported. The outbox itself tries again, so a request fails soon; what is already in the
+# environment wins.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # two lines for every trial
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
-from bertline.tracking.addresses import database_file
+from bertline.tracking.addresses import database_file, masked
 from bertline.tracking.outbox import RefusedError
 from bertline.tracking.values import (
     MAX_TAG_CHARACTERS,
@@ -46,6 +46,8 @@ _REFUSALS = (
     "UNAUTHENTICATED",
 )
 PARENT_TAG = "mlflow.parentRunId"
+LOG = Path("runs/tracking.log")
+"""What libraries say of their connections."""
 
 
 @contextmanager
@@ -65,6 +67,7 @@ class Store:
     def __init__(self, uri: str, experiment_name: str) -> None:
         for name in ("mlflow", "alembic"):  # their chatter on every start
             logging.getLogger(name).setLevel(logging.WARNING)
+        _keep_off_the_terminal("urllib3")  # a line for each try; the outbox says once that a server is away
         self.uri = uri
         self._experiment_name = experiment_name
         self._experiment_id: str | None = None
@@ -160,6 +163,26 @@ class Store:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
             return self.client.get_experiment_by_name(self._experiment_name).experiment_id  # another process was first
+
+
+def _keep_off_the_terminal(name: str) -> None:
+    """Send a library's log to `runs/tracking.log`."""
+    logger = logging.getLogger(name)
+    if not any(isinstance(handler, _LogFile) for handler in logger.handlers):
+        logger.addHandler(_LogFile())
+        logger.propagate = False
+
+
+class _LogFile(logging.Handler):
+    """Appends to a file that is made when there is something to say; a full disk stops nobody."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {record.levelname} {record.name}: {masked(record.getMessage())}\n"
+        with suppress(OSError):
+            LOG.parent.mkdir(parents=True, exist_ok=True)
+            with LOG.open("a", encoding="utf-8") as handle:
+                handle.write(line)
 
 
 def _artifact_location(uri: str) -> str | None:

@@ -1,0 +1,173 @@
+"""A server that accepts and never answers costs a stage ten seconds, and what it did not take is sent later."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from bertline.foundation.metrics_log import MetricsLog
+from bertline.tracking.config import TrackingConfig
+from bertline.tracking.outbox import Outbox
+from bertline.tracking.store import LOG
+from bertline.tracking.tracker import open_tracker
+from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
+
+
+@pytest.fixture
+def silent_address() -> Iterator[str]:
+    """A real socket that accepts every connection and never answers."""
+    held: list[socket.socket] = []
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(64)
+
+        def accept() -> None:
+            while True:
+                try:
+                    held.append(server.accept()[0])
+                except OSError:
+                    return
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+    for connection in held:
+        connection.close()
+
+
+def told(config: TrackingConfig, folder: Path) -> None:
+    """A stage with everything that a stage can tell."""
+    metrics, report = folder / "metrics.jsonl", folder / "report.html"
+    MetricsLog(metrics).log(10, {"train/loss": 2.0})
+    report.write_text("first")
+    (folder / "changed.txt").write_text("first")
+    inputs = {"corpus": (Path("artifacts/corpus"), "0123.dir")}
+    with open_tracker(config, line_key="line", tags={"a": "b"}, params={"model": {"size": 2}}) as tracker:
+        with tracker.stage("pretrain", key="key", params={"lr": 0.1}, tags={"c": "d"}, inputs=inputs) as run:
+            run.follow(metrics)
+            run.follow_artifact(report, contains_text=False)
+            run.log_artifact(folder / "changed.txt", contains_text=False)
+            run.log_metrics({"val/loss": 1.5})
+            run.set_tags({"e": "f"})
+        tracker.log_line_metrics({"pretrain/val/loss": 1.5})
+        assert tracker.register("encoder", folder, alias="current", tags={}) is None
+
+
+def test_a_server_that_never_answers_costs_ten_seconds_and_gets_all_of_it_later(
+    config: TrackingConfig, silent_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    away = dataclasses.replace(config, uri=silent_address)
+    started = time.monotonic()
+    told(away, tmp_path)
+    assert time.monotonic() - started < 14
+    (kept,) = kept_sessions(place_of(silent_address, config.experiment_name))
+    assert silent_address not in str(kept)
+    (tmp_path / "changed.txt").write_text("of another run")
+
+    # The server is back: here, another store stands for it.
+    place = place_of(config.uri, config.experiment_name)
+    place.mkdir(parents=True)
+    kept.rename(place / kept.name)
+    with (
+        open_tracker(config, line_key="line", tags={}, params={}) as tracker,
+        tracker.stage("sweep", key="key", params={}, tags={}, inputs={}),
+    ):
+        pass
+    client = MlflowClient(config.uri)
+    experiment = client.get_experiment_by_name(config.experiment_name)
+    runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
+    assert set(runs) == {"line line", "pretrain", "sweep"}
+    late = runs["pretrain"]
+    assert late.info.status == "FINISHED"
+    assert late.data.params == {"lr": "0.1"}
+    assert late.data.metrics == {"train/loss": 2.0, "val/loss": 1.5}
+    assert {"c": "d", "e": "f"}.items() <= late.data.tags.items()
+    assert [one.dataset.name for one in late.inputs.dataset_inputs] == ["corpus"]
+    assert [file.path for file in client.list_artifacts(late.info.run_id)] == ["report.html"]
+    assert runs["line line"].data.metrics == {"pretrain/val/loss": 1.5}
+    assert runs["line line"].data.params == {"model.size": "2"}
+    assert list(place.iterdir()) == []
+
+
+def test_records_of_a_session_that_cannot_be_sent_are_kept_and_hold_up_nothing(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = place_of(config.uri, config.experiment_name)
+    session = Session({"line_key": "other", "tags": {}, "params": {}})
+    session.note("no_such_call")
+    kept = session.keep(place)
+    (place / "0-torn.json").write_text("{")
+    with open_tracker(config, line_key="line", tags={}, params={}) as tracker:
+        tracker.log_line_metrics({"a": 1.0})
+    assert kept.exists() and (place / "0-torn.json").exists()
+    assert "could not be sent" in capsys.readouterr().err
+    run = MlflowClient(config.uri).get_run(str(tracker.run_id))
+    assert (run.info.status, run.data.metrics) == ("FINISHED", {"a": 1.0})
+
+
+def test_one_deadline_counts_for_all_who_wait() -> None:
+    silence = threading.Event()
+    outbox = Outbox("test", patience_s=0.5)
+    outbox.put(silence.wait)  # type: ignore[arg-type]
+    outbox.put(lambda: None)
+    started = time.monotonic()
+    assert not outbox.flush()
+    assert not outbox.flush()
+    assert not outbox.close()
+    assert time.monotonic() - started < 4
+    silence.set()
+
+
+def test_a_slow_server_is_waited_for_while_it_answers() -> None:
+    done: list[int] = []
+    outbox = Outbox("test", patience_s=0.5)
+    for number in range(5):
+        outbox.put(lambda number=number: (time.sleep(0.3), done.append(number)))  # type: ignore[misc]
+    assert outbox.flush()
+    assert done == [0, 1, 2, 3, 4]
+    assert outbox.close()
+
+
+def test_an_upload_has_time_for_its_size() -> None:
+    outbox = Outbox("test", patience_s=0.2)
+    outbox.put(lambda: time.sleep(1.5), num_bytes=3_000_000)
+    assert outbox.flush()
+    assert outbox.close()
+
+
+def test_a_kept_session_is_sent_by_one_process_at_a_time(tmp_path: Path) -> None:
+    path = Session({"line_key": "line", "tags": {}, "params": {}}).keep(tmp_path)
+    with claimed(path) as first, claimed(path) as second:
+        assert first is not None and json.dumps(first)
+        assert second is None
+    assert not path.exists()
+
+
+def test_a_path_with_other_content_than_then_is_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("first")
+    of_file, of_folder = marked(tmp_path / "a"), marked(tmp_path)
+    assert unmarked(of_file) == tmp_path / "a" and unmarked(of_folder) == tmp_path
+    (tmp_path / "a").write_text("other content")
+    assert unmarked(of_file) is None and unmarked(of_folder) is None
+
+
+def test_retries_of_connections_are_logged_to_a_file_only(
+    config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_tracker(config, line_key="line", tags={}, params={}):
+        logging.getLogger("urllib3.connectionpool").warning("Retrying after https://ada:pa55@h: %s", "refused")
+    output = capsys.readouterr()
+    assert "Retrying" not in output.err + output.out
+    assert "Retrying after https://ada:***@h: refused" in (tmp_path / LOG).read_text()
