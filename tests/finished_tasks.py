@@ -137,6 +137,7 @@ def _classification(**changes: Any) -> Example:
         "long_texts": "truncate",
         "window_overlap": 4,
         "window_pooling": "mean",
+        "shared_tokens": "plain",
     }
     config = ClassificationTaskConfig(**{**_BASE, **fields, **changes})
     first = texts(8, seed=1, most=30)
@@ -293,6 +294,7 @@ def _fill_mask() -> Example:
 KINDS: dict[str, Callable[[], Example]] = {
     "classification": _classification,
     "windows": lambda: _classification(long_texts="windows"),
+    "marked": lambda: _classification(shared_tokens="marked"),
     "multi_label": _multi_label,
     "linear": lambda: _regression("linear"),
     "cosine": lambda: _regression("cosine"),

@@ -17,6 +17,7 @@ from torch import Tensor
 from bertline.export.onnx_files import open_session
 from bertline.export.views import INPUT_NAMES, ModelView
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
+from bertline.finetuning.shared_tokens import with_shared_marked
 from bertline.tokenization.tokenizer import Tokenizer
 
 Decision = Literal["label", "labels", "score", "token", "token_score", "span", "vector"]
@@ -60,10 +61,11 @@ def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[st
 
 
 def encoded_texts(
-    texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int
+    texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int, marked: bool
 ) -> Sequences:
-    """The texts as the model takes them; more tokens than it reads are cut."""
-    return encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
+    """The texts as the model takes them, with shared tokens `marked` or not; more tokens than it reads are cut."""
+    sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
+    return with_shared_marked(sequences, tokenizer) if marked else sequences
 
 
 def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:

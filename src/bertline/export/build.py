@@ -102,7 +102,8 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
     graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
-    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length)
+    marked = getattr(kind.config, "shared_tokens", "plain") == "marked"
+    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, marked=marked)
     write_atomically(target / "README.md", task_card(facts, task, onnx, _weight_bytes(target)))
     return _manifest_entry(target, difference, onnx)
 
@@ -127,7 +128,13 @@ def _add_sentence_transformer(finished: FinishedTask, target: Path) -> None:
 
 
 def _onnx(
-    config: ExportConfig, folder: Path, architecture: Architecture, predictions: Path, max_length: int
+    config: ExportConfig,
+    folder: Path,
+    architecture: Architecture,
+    predictions: Path,
+    max_length: int,
+    *,
+    marked: bool = False,
 ) -> dict[str, Any] | None:
     if not config.onnx:
         return None
@@ -137,7 +144,12 @@ def _onnx(
         # An encoder reads each text by itself.
         texts, text_pairs = [*texts, *(text_pairs or ())], None
     request = OnnxRequest(
-        folder=folder, architecture=architecture, max_length=max_length, texts=texts, text_pairs=text_pairs
+        folder=folder,
+        architecture=architecture,
+        max_length=max_length,
+        texts=texts,
+        text_pairs=text_pairs,
+        marked=marked,
     )
     return export_onnx(request, config)
 

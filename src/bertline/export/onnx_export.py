@@ -31,6 +31,8 @@ class OnnxRequest:
     """Most tokens of a sequence in use; the graph itself takes all positions of the model."""
     texts: list[str]
     text_pairs: list[str] | None
+    marked: bool = False
+    """Whether the model reads pairs with their shared tokens marked."""
 
 
 def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
@@ -47,7 +49,13 @@ def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
     folder = request.folder
     view = load_view(folder, request.architecture)
     decision = decision_of(folder, request.architecture)
-    sequences = encoded_texts(request.texts, request.text_pairs, Tokenizer.load(folder), max_length=request.max_length)
+    sequences = encoded_texts(
+        request.texts,
+        request.text_pairs,
+        Tokenizer.load(folder),
+        max_length=request.max_length,
+        marked=request.marked,
+    )
     expected = torch_outputs(view, sequences)
 
     write_onnx(view, folder / FP32)

@@ -38,6 +38,20 @@ class Usage:
     """What to know before relying on it."""
 
 
+_MARKED_BY_TRANSFORMERS = """\
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("NAME")  # the folder that this file lies in
+model = AutoModelForSequenceClassification.from_pretrained("NAME")
+inputs = tokenizer("One text.", "The text to compare.", return_tensors="pt")
+ids, types = inputs["input_ids"][0], inputs["token_type_ids"][0]
+shared = torch.isin(ids, ids[types == 0]) & torch.isin(ids, ids[types == 1])
+shared &= ~torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
+inputs["token_type_ids"] = (types + 2 * shared)[None]
+model(**inputs).logits.softmax(-1)"""
+
+
 def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
     """The words for a task's model.
 
@@ -89,15 +103,22 @@ def _classification(config: ClassificationTaskConfig, finished: FinishedTask, pa
         limits.append(
             "bertline reads a long text in overlapping windows and pools their scores; transformers cuts it instead."
         )
+    by_bertline = f'import bertline\n\nbertline.load("NAME").predict({inputs})'
+    by_transformers = (
+        'from transformers import pipeline\n\nclassify = pipeline("text-classification", model="NAME")  '
+        f"# the folder that this file lies in\nclassify({theirs}{several})"
+    )
+    marked = config.shared_tokens == "marked"
+    if marked:
+        limits.append(
+            "The model reads which tokens stand in both texts: their `token_type_ids` are 2 in the first text and 3 in "
+            "the second. transformers' pipeline does not set them; without them the scores mean little."
+        )
     return Usage(
         what=what,
         tag="text-classification",
-        pipeline=True,
-        snippets=(
-            'from transformers import pipeline\n\nclassify = pipeline("text-classification", model="NAME")  '
-            f"# the folder that this file lies in\nclassify({theirs}{several})",
-            f'import bertline\n\nbertline.load("NAME").predict({inputs})',
-        ),
+        pipeline=not marked,
+        snippets=(by_bertline, _MARKED_BY_TRANSFORMERS) if marked else (by_transformers, by_bertline),
         limits=tuple(limits),
     )
 

@@ -11,6 +11,7 @@ import transformers
 from torch import Tensor
 
 from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view
+from bertline.finetuning.shared_tokens import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.huggingface import read_config
 from bertline.tokenization.tokenizer import Tokenizer
@@ -113,9 +114,14 @@ def _inputs(folder: Path) -> dict[str, Tensor]:
     reference = _reference_tokenizer(folder)
     longest = min(_MAX_SEQUENCE, reference.model_max_length, read_config(folder)[0].max_position_embeddings)
     texts = [text for text in CHECKED_TEXTS if text]
-    return dict(
+    inputs = dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
     )
+    # Models that read marked tokens have more types than segments: every type is seen, whatever token has it.
+    kinds_of_types = read_config(folder)[0].type_vocab_size // NUM_SEGMENT_TYPES
+    if kinds_of_types > 1:
+        inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % kinds_of_types)
+    return inputs
 
 
 def _held(folder: Path, name: str, found: Tensor, expected: Tensor, tolerance: float) -> float:

@@ -95,5 +95,6 @@ def _classification(labels: tuple[str, ...], several: bool, base: dict[str, Any]
         long_texts="truncate",
         window_overlap=0,
         window_pooling="mean",
+        shared_tokens="plain",
         **base,
     )

@@ -101,6 +101,9 @@ class ClassificationTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Tokens that neighbouring windows share."""
     window_pooling: Literal["mean", "max"]
+    shared_tokens: Literal["plain", "marked"]
+    """Of pairs: `marked` shows the encoder which tokens stand in both texts, by token types of their own. It helps a
+    small encoder where overlap matters; outside bertline, the token types have to be made as the model card says."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
@@ -114,12 +117,21 @@ class ClassificationTaskConfig(BaseTaskConfig):
             raise ValueError(
                 "source.label_separator is for several labels a row; set multi_label: true or leave it null"
             )
+        if self.shared_tokens == "marked" and not self.reads_pairs:
+            raise ValueError(
+                "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
+            )
         # In a pair the longer text may have to share the sequence with as long a part of the other.
         if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
             raise ValueError(
                 f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "
                 f"{self.window_overlap} with max_length {self.max_length}"
             )
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether an input is two texts."""
+        return self.source.kind == "docs_match" or getattr(self.source, "text_pair_column", None) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

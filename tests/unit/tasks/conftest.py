@@ -43,7 +43,8 @@ def task():
     def make(source, **changes):
         fields = {
             "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
-            "long_texts": "truncate", "window_overlap": 4, "window_pooling": "mean", **COMMON,
+            "long_texts": "truncate", "window_overlap": 4, "window_pooling": "mean",
+            "shared_tokens": "plain", **COMMON,
         }  # fmt: skip
         return ClassificationTaskConfig(**{**fields, **changes})
 

@@ -21,6 +21,7 @@ from bertline.finetuning.encoding import (
     scoring_batches,
 )
 from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.shared_tokens import add_marked_types, with_shared_marked
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.huggingface import load_classifier
@@ -65,13 +66,16 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
 
     def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
         """See `TaskKind.new_model`."""
-        return load_classifier(
+        model = load_classifier(
             folder,
             num_labels=len(self.labels),
             dropout_prob=head.dropout_prob,
             seed=head.seed,
             attention=head.attention,
         )
+        if self.config.shared_tokens == "marked":
+            add_marked_types(model.bert)
+        return model
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForSequenceClassification:
         """See `TaskKind.load_model`."""
@@ -94,6 +98,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
                 windows = Windows(sequences, np.arange(len(rows), dtype=np.int64))
             case _:
                 assert_never(config.long_texts)
+        if config.shared_tokens == "marked":
+            windows = Windows(with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
         return EncodedTexts(windows, rows.labels)
 
     def lengths(self, encoded: EncodedTexts) -> NDArray[np.int64]:

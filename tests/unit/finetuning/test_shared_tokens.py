@@ -1,0 +1,143 @@
+"""Marks of exact matches: which tokens get them, and what they change for an encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import finetuning_inputs as inputs
+from bertline.finetuning.encoding import encode_texts
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.shared_tokens import _MAX_COMPARISONS, add_marked_types, with_shared_marked
+from bertline.modeling.huggingface import load_classifier, load_encoder
+from bertline.tasks.source_config import DocsMatchSourceConfig
+from bertline.tasks.stored_rows import TextRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import resolve_machine
+from tiny import WORDS, runtime
+
+PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=1, num_dev_rows=1, num_test_rows=1)
+WORD_LISTS = st.lists(st.sampled_from([*WORDS[:6], "unheard"]), max_size=12)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return inputs.write_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@given(rows=st.lists(st.tuples(WORD_LISTS, WORD_LISTS), min_size=1, max_size=5))
+@settings(max_examples=60, deadline=None)
+def test_exactly_the_known_words_of_both_texts_are_marked(
+    folder: Path, rows: list[tuple[list[str], list[str]]]
+) -> None:
+    tokenizer = Tokenizer.load(folder)
+    first, second = ([" ".join(words) for words in side] for side in zip(*rows, strict=True))
+    plain = encode_texts(first, second, tokenizer, max_length=32)
+    marked = with_shared_marked(plain, tokenizer)
+    for row, (words, others) in enumerate(rows):
+        shared = {word for word in set(words) & set(others) if word != "unheard"}
+        for place, token in enumerate(tokenizer.tokens(plain.input_ids[row].tolist())):
+            expected = plain.token_type_ids[row, place] + (2 if token in shared else 0)
+            assert marked.token_type_ids[row, place] == expected
+    assert (marked.input_ids == plain.input_ids).all()
+
+
+def test_single_texts_have_nothing_to_mark(folder: Path) -> None:
+    tokenizer = Tokenizer.load(folder)
+    plain = encode_texts([f"{WORDS[0]} {WORDS[0]}"], None, tokenizer, max_length=16)
+    assert (with_shared_marked(plain, tokenizer).token_type_ids == 0).all()
+
+
+def test_many_rows_are_marked_as_each_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = Tokenizer.load(folder)
+    rows = inputs.learnable_rows(50, pairs=True)
+    sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=24)
+    together = with_shared_marked(sequences, tokenizer)
+    monkeypatch.setattr("bertline.finetuning.shared_tokens._MAX_COMPARISONS", 1)
+    alone = with_shared_marked(sequences, tokenizer)
+    assert (together.token_type_ids == alone.token_type_ids).all()
+    assert _MAX_COMPARISONS > 1 and together.token_type_ids.max() == 3
+
+
+def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_ones(folder: Path) -> None:
+    tokenizer = Tokenizer.load(folder)
+    plain = encode_texts([" ".join(WORDS[:5])], [" ".join(WORDS[3:8])], tokenizer, max_length=24)
+    marked = with_shared_marked(plain, tokenizer)
+    encoder, grown = load_encoder(folder).eval(), load_encoder(folder).eval()
+    add_marked_types(grown)
+    expected, found = (
+        model(*(batch[name] for name in ("input_ids", "token_type_ids", "attention_mask"))).hidden_states
+        for model, batch in ((encoder, plain.batch(np.array([0]))), (grown, marked.batch(np.array([0]))))
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    assert grown.config.type_vocab_size == 4
+
+
+def test_a_finished_model_keeps_the_types_it_learned(folder: Path, tmp_path: Path) -> None:
+    kind = Classification(inputs.task(source=PAIRS, shared_tokens="marked", max_length=24), inputs.LABELS)
+    model = kind.new_model(folder, _head())
+    with torch.no_grad():
+        model.bert.embeddings.token_type_embeddings.weight[2:] += 1.0
+    kind.save_model(model, tmp_path)
+    learned = model.bert.embeddings.token_type_embeddings.weight
+    for again in (load_classifier(tmp_path), kind.new_model(tmp_path, _head())):
+        torch.testing.assert_close(again.bert.embeddings.token_type_embeddings.weight, learned)
+
+
+def test_marks_let_a_tiny_encoder_learn_what_overlap_alone_tells(folder: Path) -> None:
+    scores = {
+        shared: fine_tune(_job(folder, Classification(_task(shared), inputs.LABELS))).dev_scores["accuracy"]
+        for shared in ("plain", "marked")
+    }
+    assert scores["marked"] > 0.9
+    assert scores["plain"] < 0.75
+
+
+def test_marks_without_pairs_are_refused() -> None:
+    with pytest.raises(ValueError, match="shared_tokens: marked is for pairs"):
+        inputs.task(shared_tokens="marked")
+
+
+def _task(shared: str) -> Any:
+    return inputs.task(source=PAIRS, shared_tokens=shared, max_length=24)
+
+
+def _head() -> Any:
+    from bertline.finetuning.kinds.base import HeadSettings
+
+    return HeadSettings(dropout_prob=0.0, seed=0, attention="plain")
+
+
+def _overlapping_rows(num_rows: int, *, seed: int) -> TextRows:
+    """Pairs of three words each, of all words alike; the label says whether they share one."""
+    random = np.random.default_rng(seed)
+    first, second, labels = [], [], np.arange(num_rows) % 2
+    for label in labels:
+        words = random.permutation(len(WORDS))[:6]
+        others = [words[0], *words[4:]] if label else words[3:]
+        first.append(" ".join(WORDS[word] for word in words[:3]))
+        second.append(" ".join(WORDS[word] for word in random.permutation(others)))
+    return TextRows([str(row) for row in range(num_rows)], first, second, labels.astype(np.int64))
+
+
+def _job(folder: Path, kind: Classification) -> FineTuningJob:
+    tokenizer = Tokenizer.load(folder)
+    train, dev = _overlapping_rows(512, seed=1), _overlapping_rows(200, seed=2)
+    return FineTuningJob(
+        kind=kind,
+        config=inputs.fine_tuning(num_epochs=4, dropout_prob=0.0),
+        encoder="pretrained",
+        encoder_folder=folder,
+        train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
+        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)),
+        seed=0,
+        machine=resolve_machine(runtime(), "fp32"),
+        runtime=runtime(),
+    )
