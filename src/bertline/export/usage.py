@@ -48,8 +48,8 @@ inputs = tokenizer("One text.", "The text to compare.", return_tensors="pt")
 ids, types = inputs["input_ids"][0], inputs["token_type_ids"][0]
 shared = torch.isin(ids, ids[types == 0]) & torch.isin(ids, ids[types == 1])
 shared &= ~torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
-inputs["token_type_ids"] = (types + 2 * shared)[None]
-model(**inputs).logits.softmax(-1)"""
+inputs["token_type_ids"] = (types + 2 * shared).unsqueeze(0)
+probabilities = model(**inputs).logits.softmax(-1)"""
 
 
 def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
