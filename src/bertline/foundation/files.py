@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import glob
 import hashlib
 import json
@@ -9,14 +11,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from bertline.foundation.errors import ArtifactError, MachineError
 
 _CHUNK_BYTES = 1 << 20
 _RANDOM_CHARACTERS = 8  # that tempfile adds to a name
+_PARTIAL = ".partial"
+_LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -79,36 +84,113 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def folder_written_atomically(target: Path) -> Iterator[Path]:
-    """Give a temporary folder beside `target`; when the block ends without an error it takes `target`'s place.
+    """Give a temporary folder; when the block ends without an error it takes `target`'s place.
 
-    An error leaves the old `target` as it was. The swap is two renames: a kill between them leaves the new folder
-    complete under its temporary name and the old one under `.NAME.old`, so nothing that was written is lost.
+    The temporary folder lies in `.partial` in the first folder of a relative path (`artifacts/.partial` for
+    `artifacts/sweep/cola`), never inside a folder that is read as a whole; for an absolute path it lies beside
+    `target`. An error leaves the old `target` as it was. The swap is two renames: what a kill at any moment leaves is
+    put in place or removed by `tidy_partial`, which every later write begins with.
+
+    Raises:
+        MachineError: The folder is full or cannot be written; the old `target` is untouched.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        temporary.chmod(0o777 & ~_umask())
+        tidy_partial(target)
+        place, lock = _claimed_place(target)
     except OSError as error:
         raise MachineError(cannot_write(target, error)) from error
+    with lock:
+        try:
+            yield place / _NEW
+            _swap(place, target)
+        except OSError as error:
+            raise MachineError(cannot_write(target, error)) from error
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            _remove_if_empty(place.parent)
+
+
+def tidy_partial(target: Path) -> None:
+    """Finish, or remove, what killed writers of folders left where the temporary folder of `target` would lie.
+
+    A swap that was cut in two is finished, since its new folder is complete. All else is a part of something and is
+    removed. Writers at work hold a lock, which the kernel drops with their process; what is theirs is left alone.
+    """
+    partial = _partial_folder(target)
+    for place in list(partial.iterdir()) if partial.is_dir() else []:
+        # Whatever fails here, another one is at this place, or it is another person's.
+        with suppress(OSError), (place / _LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (place / _OLD).exists():
+                cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
+                if not cut_in_two.exists():
+                    cut_in_two.parent.mkdir(parents=True, exist_ok=True)
+                    (place / _NEW).rename(cut_in_two)
+            shutil.rmtree(place, ignore_errors=True)
+    _remove_if_empty(partial)
+
+
+def _partial_folder(target: Path) -> Path:
+    first = Path(target.parts[0])
+    has_first = not target.is_absolute() and first not in (target, Path(".."))
+    if has_first and first.exists():
+        parent = next(path for path in target.parents if path.exists())
+        if parent.stat().st_dev == first.stat().st_dev:  # else nothing can be renamed from one to the other
+            return first / _PARTIAL
+    return target.parent / _PARTIAL
+
+
+def _claimed_place(target: Path) -> tuple[Path, TextIO]:
+    """A place for the temporary folder, and the lock that says that its writer is at work."""
+    partial = _partial_folder(target)
+    while True:
+        # Until the lock is held, whoever tidies up may take the place away: then there is another try.
+        with suppress(FileNotFoundError, BlockingIOError):
+            partial.mkdir(parents=True, exist_ok=True)
+            place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
+            lock = (place / _LOCK).open("a")
+            _take(lock)
+            (place / _TARGET).write_text(os.path.relpath(target, partial.parent), encoding="utf-8")
+            (place / _NEW).mkdir()
+            return place, lock
+
+
+def _take(lock: TextIO) -> None:
     try:
-        yield temporary
-        old = target.with_name(f".{target.name}.old")
-        if target.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            target.rename(old)
-        temporary.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise
     except OSError as error:
-        raise MachineError(cannot_write(target, error)) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        # A file system without locks: nobody tidies up there, since nobody gets the lock.
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def _swap(place: Path, target: Path) -> None:
+    """`target` becomes the old folder of a place, the new one `target`."""
+    if target.exists():
+        target.rename(place / _OLD)
+    try:
+        (place / _NEW).rename(target)
+    except OSError:
+        if (place / _OLD).exists():
+            (place / _OLD).rename(target)
+        raise
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def drop_leftovers(target: Path) -> None:
-    """Remove the temporary files and folders that killed writers of `target` left beside it.
+    """Remove the temporary files and folders that killed writers of `target` left.
 
-    Only for whoever alone writes `target`, before it does: those of a writer at work look the same.
+    Only for whoever alone writes `target`, before it does: files of a writer at work look the same.
     """
+    tidy_partial(target)
     for path in target.parent.glob(f".{glob.escape(target.name)}.{'?' * _RANDOM_CHARACTERS}"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

@@ -24,7 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import ArtifactError, ConfigError
-from bertline.foundation.files import folder_written_atomically, sha256_of_path, write_atomically, write_json
+from bertline.foundation.files import (
+    drop_leftovers,
+    folder_written_atomically,
+    sha256_of_path,
+    tidy_partial,
+    write_atomically,
+    write_json,
+)
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
@@ -103,6 +110,7 @@ def open_stage(
         MachineError: There are to be several nodes, and this one does not know its place among them.
     """
     stage = stage_named(name)
+    _tidy_artifacts(stage)
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
@@ -143,6 +151,13 @@ def open_stage(
             tracker=tracker,
             record=record,
         )
+
+
+def _tidy_artifacts(stage: Stage) -> None:
+    """Remove what killed stages left, or finish it: it may be an input."""
+    tidy_partial(METRICS)
+    if running_under_dvc():  # which runs one stage at a time; by hand nothing is written there
+        drop_leftovers(Path(stage.output))
 
 
 def full_name(stage: Stage, task: str | None) -> str:

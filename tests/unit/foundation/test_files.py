@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from bertline.foundation.files import (
     read_json,
     sha256_of_path,
     sync_to_disk,
+    tidy_partial,
     write_atomically,
     write_json,
 )
@@ -101,22 +103,124 @@ def test_what_killed_writers_left_is_dropped_and_nothing_else(tmp_path: Path) ->
     }
 
 
-@pytest.mark.parametrize(
-    "write",
-    ["write_atomically(path, 'half')", "folder = folder_written_atomically(path); folder.__enter__(); os.fsync(0)"],
-)
-def test_what_a_killed_writer_leaves_is_known_as_such(tmp_path: Path, write: str) -> None:
-    code = f"""
-import os, pathlib
+KILLED = """
+import os, pathlib, shutil, signal, sys
 from bertline.foundation.files import folder_written_atomically, write_atomically
-os.fsync = lambda descriptor: os._exit(9)
-path = pathlib.Path({str(tmp_path / "a.json")!r})
-{write}
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+path = pathlib.Path(sys.argv[1])
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+WRITES_A_FOLDER = """
+with folder_written_atomically(path) as folder:
+    (folder / "part").write_text("new")
+"""
+
+
+def killed(script: str, target: Path, folder: Path) -> None:
+    """Run a writer of `target` in `folder` that is killed on its way."""
+    done = subprocess.run([sys.executable, "-c", KILLED + script, str(target)], check=False, cwd=folder)
+    assert done.returncode == -signal.SIGKILL
+
+
+def everything(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("script", ["os.fsync = die\nwrite_atomically(path, 'half')", WRITES_A_FOLDER + "    die()"])
+def test_what_a_killed_writer_leaves_is_known_as_such(tmp_path: Path, script: str) -> None:
+    killed(script, tmp_path / "a.json", tmp_path)
     assert len(list(tmp_path.iterdir())) == 1
     drop_leftovers(tmp_path / "a.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_half_written_folder_lies_outside_what_stages_read_and_is_gone_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = Path("artifacts/sweep/cola")
+    (tmp_path / target).mkdir(parents=True)
+    (tmp_path / target / "part").write_text("old")
+    before = everything(tmp_path / "artifacts")
+    killed(WRITES_A_FOLDER + "    die()", target, tmp_path)
+    assert {path.split("/")[0] for path in everything(tmp_path / "artifacts") - before} == {".partial"}
+    monkeypatch.chdir(tmp_path)
+    with folder_written_atomically(Path("artifacts/corpus")):
+        pass
+    assert everything(tmp_path / "artifacts") == before | {"corpus"}
+    assert (target / "part").read_text() == "old"
+
+
+@pytest.mark.parametrize("renames", [0, 1, 2])
+@pytest.mark.parametrize("there_before", [True, False])
+def test_a_kill_at_any_step_of_the_swap_loses_nothing_that_was_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int, there_before: bool
+) -> None:
+    target = Path("artifacts/sweep/cola")
+    if there_before:
+        (tmp_path / target).mkdir(parents=True)
+        (tmp_path / target / "part").write_text("old")
+    killed(
+        f"""
+rename, done = pathlib.Path.rename, []
+def counted(*arguments):
+    if len(done) == {renames}:
+        die()
+    done.append(rename(*arguments))
+pathlib.Path.rename = counted
+shutil.rmtree = die
+{WRITES_A_FOLDER}
+""",
+        target,
+        tmp_path,
+    )
+    monkeypatch.chdir(tmp_path)
+    tidy_partial(Path("artifacts/other"))
+    expected = "new" if renames else "old" if there_before else None
+    assert (target / "part").read_text() == expected if expected else not target.exists()
+    assert not list(Path("artifacts").glob(".*"))
+
+
+def test_what_a_writer_at_work_has_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with folder_written_atomically(Path("artifacts/a")) as first:
+        (first / "part").write_text("1")
+        with folder_written_atomically(Path("artifacts/b")) as second:
+            (second / "part").write_text("2")
+            tidy_partial(Path("artifacts/c"))
+    assert everything(tmp_path) == {"artifacts", "artifacts/a", "artifacts/a/part", "artifacts/b", "artifacts/b/part"}
+
+
+def test_many_writers_at_once_do_not_take_each_others_folders(tmp_path: Path) -> None:
+    script = """
+import pathlib, sys
+from bertline.foundation.files import folder_written_atomically
+for number in range(60):
+    with folder_written_atomically(pathlib.Path("runs") / sys.argv[1] / str(number)) as folder:
+        (folder / "part").write_text(str(number))
+"""
+    writers = [subprocess.Popen([sys.executable, "-c", script, name], cwd=tmp_path) for name in "abcd"]
+    assert [writer.wait() for writer in writers] == [0] * 4
+    for name in "abcd":
+        assert [(tmp_path / "runs" / name / str(n) / "part").read_text() for n in range(60)] == [*map(str, range(60))]
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {*"abcd"}
+
+
+def test_a_swap_that_fails_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "artifact"
+    target.mkdir()
+    (target / "part").write_text("old")
+    rename = Path.rename
+
+    def fails_for_new(path: Path, to: Path) -> Path:
+        if path.name == "new":
+            raise OSError(5, "Input/output error")
+        return rename(path, to)
+
+    monkeypatch.setattr(Path, "rename", fails_for_new)
+    with pytest.raises(MachineError, match="Input/output error"), folder_written_atomically(target):
+        pass
+    assert (target / "part").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["artifact"]
 
 
 def test_lines_are_added_at_the_end_and_a_full_disk_is_a_clear_error(
