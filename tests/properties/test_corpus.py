@@ -16,7 +16,7 @@ from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig
 from bertline.corpus.docstring_prose import prose_paragraphs
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import prepare_documents
-from bertline.corpus.python_docs import held_out_groups
+from bertline.corpus.python_docs import group_of, is_held_out
 from bertline.corpus.sentences import split_sentences
 from bertline.corpus.tables import read_tables
 from bertline.corpus.text_files import paragraphs_of, read_text_files
@@ -69,11 +69,23 @@ def test_prose_of_anything_is_clean_lines(text: str) -> None:
     assert all(count > 0 for count in found.dropped.values())
 
 
-@given(st.dictionaries(st.text(min_size=1), st.integers(1, 10**6), min_size=2), st.floats(0.01, 0.5), st.integers())
-def test_something_but_not_everything_is_held_out(sizes: dict[str, int], fraction: float, seed: int) -> None:
-    chosen = held_out_groups(sizes, package="p", fraction=fraction, seed=seed)
-    assert 0 < len(chosen) < len(sizes)
-    assert chosen == held_out_groups(dict(reversed(sizes.items())), package="p", fraction=fraction, seed=seed)
+_NAMES = st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=5).map(lambda parts: ".".join(["p", *parts]))
+
+
+@given(st.sets(_NAMES), st.sets(_NAMES), st.floats(0.01, 0.99), st.integers())
+def test_modules_that_come_and_go_move_no_other(before: set[str], after: set[str], fraction: float, seed: int) -> None:
+    def split(modules: set[str]) -> dict[str, bool]:
+        return {
+            module: is_held_out(group_of(module, package="p"), package="p", fraction=fraction, seed=seed)
+            for module in modules
+        }
+
+    first, second = split(before), split(after)
+    assert {module: first[module] for module in before & after} == {module: second[module] for module in before & after}
+    deeper = split({f"{module}.{more}" for module in before for more in ("x", "y.z") if module.count(".") >= 2})
+    assert all(
+        held_out == first[module[: module.rindex(".x")]] for module, held_out in deeper.items() if ".x" in module
+    )
 
 
 @given(st.text(), st.text())

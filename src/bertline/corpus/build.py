@@ -56,6 +56,8 @@ def build_corpus(
         written.close()
         if not written.positions:
             raise DataError(_nothing_left(config, dropped))
+        if isinstance(config, PythonDocsCorpusConfig) and not all(written.shards.values()):
+            raise DataError(_all_on_one_side(python_docs, written))
         hashed = config.validation_fraction > 0 and not isinstance(config, PythonDocsCorpusConfig)
         if hashed and not all(written.shards.values()):
             written = _with_both_splits(folder, config, written)
@@ -163,4 +165,13 @@ def _nothing_left(config: CorpusConfig, dropped: Counter[str]) -> str:
     return (
         f"The corpus ({config.kind}) is empty: no document is left. Dropped: {reasons or 'nothing'}. Documents "
         f"need at least {config.min_document_characters} characters (corpus.min_document_characters)."
+    )
+
+
+def _all_on_one_side(config: PythonDocsConfig, written: _Written) -> str:
+    side = "is held out" if written.shards["validation"] else "is pretrained on"
+    return (
+        f"python_docs: everything {side}: with split_seed {config.split_seed}, the names of the packages' groups of "
+        f"modules all hash to one side of held_out_fraction ({config.held_out_fraction}). Choose another "
+        "python_docs.split_seed, or more packages."
     )

@@ -22,8 +22,9 @@ class PythonDocsConfig:
 
     packages: tuple[PackageConfig, ...]
     held_out_fraction: float
-    """Share of each package's subpackages (by characters) that is never pretrained on. 0 < x < 1."""
+    """Expected share of each package's groups of modules that is never pretrained on. 0 < x < 1."""
     split_seed: int
+    """Of the hash by which groups are held out. Another seed moves groups; growing packages move none."""
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out_fraction < 1:

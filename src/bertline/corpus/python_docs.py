@@ -23,7 +23,7 @@ from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.docstring_prose import Prose, prose_paragraphs
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.parallel import ordered_map
-from bertline.foundation.seeds import seed_for
+from bertline.foundation.seeds import unit_interval
 
 __all__ = ["Docstring", "ModuleDocs", "Prose", "package_versions", "prose_paragraphs", "read_modules"]
 
@@ -31,8 +31,6 @@ STANDARD_LIBRARY = "python"
 _NOT_OF_THE_LIBRARY = {"site-packages", "dist-packages"}
 _TEST_PARTS = {"test", "tests"}
 _FILES_A_BATCH = 40
-# A group may exceed what is still to be held out by this factor; a larger one would distort its package's share.
-_OVERSHOOT = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ class ModuleDocs:
     name: str
     """`torch.nn.functional`."""
     group: str
-    """Subpackage, `torch.nn`; for the standard library the top-level module, `email`."""
+    """`torch.nn.modules`; see `group_of`."""
     held_out: bool
     """True: validation, dev and test only. False: training only."""
     docstrings: tuple[Docstring, ...]
@@ -97,14 +95,15 @@ def read_modules(
     roots = {package.module: _locate(package) for package in config.packages}
     files = [file for module, root in roots.items() for file in _module_files(module, root, dropped)]
     batches = [files[start : start + _FILES_A_BATCH] for start in range(0, len(files), _FILES_A_BATCH)]
-    package: list[_ReadFile] = []
     for batch in ordered_map(_read_files, batches, num_workers=num_workers):
         for read in batch:
-            if package and package[0].file.package != read.file.package:
-                yield from _with_split(package, config, dropped)
-                package = []
-            package.append(read)
-    yield from _with_split(package, config, dropped)
+            if not read.docstrings:
+                dropped[read.problem or "no_docstring"] += 1
+                continue
+            package, name = read.file.package, read.file.name
+            group = group_of(name, package=package)
+            held_out = is_held_out(group, package=package, fraction=config.held_out_fraction, seed=config.split_seed)
+            yield ModuleDocs(package, name, group, held_out, read.docstrings)
 
 
 def package_versions(config: PythonDocsConfig) -> dict[str, str]:
@@ -119,55 +118,39 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
     return versions
 
 
-def held_out_groups(characters: dict[str, int], *, package: str, fraction: float, seed: int) -> frozenset[str]:
-    """Choose the subpackages of one package to hold out: about `fraction` of its characters, by hash of the name.
+def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool:
+    """Whether a group of modules is kept from pretraining: by a hash of its name, and of nothing else.
+
+    So a group stays on its side when its package grows, gains groups or loses them. The price is that shares are held
+    only on average: `split_seed` is chosen for shares that are near the fraction in every package.
 
     Args:
-        characters: Size of each group of the package.
-        package: Part of the hash; the choice in one package does not depend on the others.
-        fraction: Share of the characters, in (0, 1).
+        group: `scipy.stats._distn`.
+        package: Part of the hash.
+        fraction: Expected share of the groups, in (0, 1). A larger one holds out all that a smaller one does.
         seed: `split_seed`.
 
-    Returns:
-        Names of the groups. A package with a single group is never held out; one with more always has some held out.
+    Example:
+        >>> sum(is_held_out(f"p.part{n}", package="p", fraction=0.1, seed=0) for n in range(1000))
+        98
+    """
+    return unit_interval(seed, "held-out", package, group) < fraction
+
+
+def group_of(module: str, *, package: str) -> str:
+    """The group of modules that a module is on one side of the split with.
+
+    Two levels below the package, a package in it or a single file; in the standard library, the top-level module.
+    One level would leave pandas and networkx with one group that holds most of their text.
 
     Example:
-        >>> sizes = {f"scipy.part{number}": 10 for number in range(10)}
-        >>> len(held_out_groups(sizes, package="scipy", fraction=0.2, seed=0))
-        2
+        >>> group_of("networkx.algorithms.flow.utils", package="networkx")
+        'networkx.algorithms.flow'
+        >>> group_of("email.mime.text", package="python")
+        'email'
     """
-    if len(characters) < 2:
-        return frozenset()
-    target = fraction * sum(characters.values())
-    chosen: set[str] = set()
-    held = 0
-    for group in sorted(characters, key=lambda name: (seed_for(seed, "held-out", package, name), name)):
-        if held + characters[group] <= _OVERSHOOT * target and held < target:
-            chosen.add(group)
-            held += characters[group]
-    if not chosen:
-        chosen.add(min(characters, key=lambda name: (abs(characters[name] - target), name)))
-    return frozenset(chosen)
-
-
-def _with_split(package: list[_ReadFile], config: PythonDocsConfig, dropped: Counter[str]) -> Iterator[ModuleDocs]:
-    sizes: Counter[str] = Counter()
-    for read in package:
-        if read.docstrings:
-            sizes[_group(read.file)] += sum(len(docstring.text) for docstring in read.docstrings)
-    name = package[0].file.package if package else ""
-    held_out = held_out_groups(sizes, package=name, fraction=config.held_out_fraction, seed=config.split_seed)
-    for read in package:
-        if not read.docstrings:
-            dropped[read.problem or "no_docstring"] += 1
-            continue
-        group = _group(read.file)
-        yield ModuleDocs(read.file.package, read.file.name, group, group in held_out, read.docstrings)
-
-
-def _group(file: _ModuleFile) -> str:
-    parts = file.name.split(".")
-    return parts[0] if file.package == STANDARD_LIBRARY else ".".join(parts[:2])
+    levels = 1 if package == STANDARD_LIBRARY else 3
+    return ".".join(module.split(".")[:levels])
 
 
 def _locate(package: PackageConfig) -> Path:

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
-from bertline.tasks.docs_rows import balanced_order, held_out_rows
+from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.package_names import LibraryNames
+from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow, SourceRows
 from bertline.tasks.source_config import DocsLibrarySourceConfig
 
@@ -18,9 +19,9 @@ def docs_library_rows(
     """Passages labelled with the library they are from.
 
     A passage is a prose paragraph of a documentation string, without the names of any of the libraries, cut to
-    `max_words`. Train passages come from modules that are pretrained on, dev and test passages from held-out ones;
-    dev and test share no module, and no passage stands twice. Labels are balanced as far as the data goes: every
-    library has the same number of rows until the small ones run out.
+    `max_words`. Train passages come from modules that are pretrained on, dev and test passages from held-out ones, and
+    none of these stands in text that is pretrained on; dev and test share no module, and no passage stands twice.
+    Labels are balanced as far as the data goes: every library has the same number of rows until the small ones run out.
 
     Args:
         modules: From `bertline.corpus.python_docs.read_modules`.
@@ -33,16 +34,16 @@ def docs_library_rows(
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
     train: list[LabelledRow] = []
-    held_out: dict[str, dict[str, list[LabelledRow]]] = {}
-    # Train modules first: of a passage that stands on both sides it is the held-out copy that goes, because the
-    # encoder has been pretrained on the other.
+    held_out: dict[str, list[LabelledRow]] = {}
+    # Train modules first: of a passage that stands on both sides it is the held-out copy that goes.
     for module in sorted(modules, key=lambda module: module.held_out):
         rows = list(_passages(module, config, names, seen, dropped))
         if module.held_out:
-            held_out.setdefault(module.package, {})[module.name] = rows
+            held_out[module.name] = rows
         else:
             train += rows
-    sides = held_out_rows(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
+    held_out = without_pretrained(held_out, modules, lambda row: (row.text,), dropped, also_as=names.removed_from)
+    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
     return SourceRows(
         balanced_order(train, seed=seed, name="train")[:num_train_rows],
         balanced_order(sides["dev"], seed=seed, name="dev")[: config.num_dev_rows],

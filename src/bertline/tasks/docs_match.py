@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bertline.corpus.python_docs import Docstring, ModuleDocs, prose_paragraphs
 from bertline.foundation.seeds import generator
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow, SourceRows
 from bertline.tasks.source_config import DocsMatchSourceConfig
 
@@ -32,7 +33,8 @@ def docs_match_rows(
     Each function stands in two rows, once with its own summary and once with that of another function of its module,
     and so does each summary: neither the signature alone nor the summary alone says anything about the label. A
     summary that names its function (`Read_csv reads ...`) is left out; so is one that two functions share. Train pairs
-    come from modules that are pretrained on, dev and test pairs from held-out ones; dev and test share no module.
+    come from modules that are pretrained on, dev and test pairs from held-out ones, and none of their summaries stands
+    in text that is pretrained on; dev and test share no module.
 
     Args:
         modules: From `bertline.corpus.python_docs.read_modules`.
@@ -42,29 +44,32 @@ def docs_match_rows(
     """
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
-    train: list[LabelledRow] = []
-    held_out: dict[str, list[LabelledRow]] = {}
-    # Train modules first, as in docs_library: no test summary was pretrained on.
+    modules = list(modules)
+    functions: dict[bool, dict[str, list[_Function]]] = {False: {}, True: {}}
+    # Train modules first: of a summary that stands on both sides it is the held-out copy that goes.
     for module in sorted(modules, key=lambda module: module.held_out):
-        functions = list(_functions(module, config, seen, dropped))
-        if len(functions) == 1:
-            dropped["only_function_of_its_module"] += 1
-            continue
-        rows = _paired(functions, module.name, seed)
-        if module.held_out:
-            held_out[module.name] = rows
-        else:
-            train += rows
-    sizes = {name: len(rows) for name, rows in held_out.items()}
-    chosen = held_out_sides(sizes, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-    dev = [row for name, rows in held_out.items() if chosen[name] == "dev" for row in rows]
-    test = [row for name, rows in held_out.items() if chosen[name] == "test" for row in rows]
+        functions[module.held_out][module.name] = list(_functions(module, config, seen, dropped))
+    held_out = without_pretrained(functions[True], modules, lambda function: (function.summary,), dropped)
+    train = [row for rows in _rows(functions[False], dropped, seed).values() for row in rows]
+    sides = held_out_sides(
+        _rows(held_out, dropped, seed),
+        num_dev_rows=config.num_dev_rows,
+        num_test_rows=config.num_test_rows,
+        seed=seed,
+    )
     return SourceRows(
         balanced_order(train, seed=seed, name="train")[:num_train_rows],
-        balanced_order(dev, seed=seed, name="dev")[: config.num_dev_rows],
-        balanced_order(test, seed=seed, name="test")[: config.num_test_rows],
+        balanced_order(sides["dev"], seed=seed, name="dev")[: config.num_dev_rows],
+        balanced_order(sides["test"], seed=seed, name="test")[: config.num_test_rows],
         dropped,
     )
+
+
+def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:
+    """The pairs of each module; one function alone has no other to be paired with."""
+    if alone := sum(len(each) == 1 for each in functions.values()):
+        dropped["only_function_of_its_module"] += alone
+    return {name: _paired(each, name, seed) for name, each in functions.items() if len(each) > 1}
 
 
 def _functions(

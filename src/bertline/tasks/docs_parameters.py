@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
 from bertline.corpus.sentences import split_sentences
 from bertline.tasks.conll import TaggedSentence
-from bertline.tasks.docs_rows import balanced_order, held_out_rows
+from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.source_config import DocsParametersSourceConfig
 from bertline.tasks.tags import OUTSIDE
@@ -75,8 +76,8 @@ def docs_parameters_sentences(
     The labels come from the signature: a word is tagged if it is spelt as one of the parameters (of `__init__`, for a
     class); only the article `a` is none. A sentence has at least one. Markup that shows what is a parameter is taken
     away (backticks, quotes, asterisks), so that the words around have to tell: most names are also ordinary words.
-    Train sentences come from modules that are pretrained on, dev and test sentences from held-out ones; dev and test
-    share no module, and no sentence stands twice.
+    Train sentences come from modules that are pretrained on, dev and test sentences from held-out ones, and none of
+    these stands in text that is pretrained on; dev and test share no module, and no sentence stands twice.
 
     Args:
         modules: From `bertline.corpus.python_docs.read_modules`.
@@ -87,9 +88,10 @@ def docs_parameters_sentences(
     """
     tagged: dict[str, TaggedSentence] = {}
     train: list[LabelledRow] = []
-    held_out: dict[str, dict[str, list[LabelledRow]]] = {}
+    held_out: dict[str, list[LabelledRow]] = {}
     seen: set[str] = set()
-    # Train modules first, as in docs_library: no test sentence was pretrained on.
+    modules = list(modules)
+    # Train modules first: of a sentence that stands on both sides it is the held-out copy that goes.
     for module in sorted(modules, key=lambda module: module.held_out):
         rows: list[LabelledRow] = []
         for sentence in _sentences(module, config, dropped):
@@ -101,10 +103,11 @@ def docs_parameters_sentences(
             tagged[sentence.id] = sentence
             rows.append(row)
         if module.held_out:
-            held_out.setdefault(module.package, {})[module.name] = rows
+            held_out[module.name] = rows
         else:
             train += rows
-    sides = held_out_rows(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
+    held_out = without_pretrained(held_out, modules, lambda row: (row.text,), dropped)
+    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
     wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
     return {
         split: [tagged[row.id] for row in balanced_order(rows, seed=seed, name=split)[: wanted[split]]]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bertline.corpus.python_docs import Docstring, ModuleDocs, prose_paragraphs
 from bertline.foundation.errors import DataError
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import DocsSearchSourceConfig
@@ -22,7 +23,9 @@ _MIN_QUERY_WORDS = 4
 @dataclass(frozen=True, slots=True)
 class _Function:
     id: str
+    summary: str
     query: str
+    """The summary, without the function's name where the document has it."""
     document: str
     package: str
 
@@ -34,9 +37,9 @@ def docs_search_splits(
 
     A query is the first sentence of a documentation string. The document is all prose after it, descriptions of
     parameters and results among it, cut to `max_words`. Where the document names the function, the name is taken out of
-    the query. Train functions come from modules that are pretrained on, dev and test functions from held-out ones; dev
-    and test share no module, and no query or document stands twice. All are found in one collection, which other
-    functions fill up to `num_documents`.
+    the query. Train functions come from modules that are pretrained on, dev and test functions from held-out ones, and
+    none of their queries and documents stands in text that is pretrained on; dev and test share no module, and no query
+    or document stands twice. All are found in one collection, which other functions fill up to `num_documents`.
 
     Args:
         modules: From `bertline.corpus.python_docs.read_modules`.
@@ -51,20 +54,17 @@ def docs_search_splits(
     seen: set[str] = set()
     train: list[_Function] = []
     held_out: dict[str, list[_Function]] = {}
-    # Train modules first, as in docs_library: no test text was pretrained on.
+    modules = list(modules)
+    # Train modules first: of a text that stands on both sides it is the held-out copy that goes.
     for module in sorted(modules, key=lambda module: module.held_out):
         functions = list(_functions(module, config, seen, dropped))
         if module.held_out:
             held_out[module.name] = functions
         else:
             train += functions
-    sizes = {name: len(functions) for name, functions in held_out.items()}
-    sides = held_out_sides(sizes, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-    pools = {
-        "train": train,
-        "dev": [each for name, functions in held_out.items() if sides[name] == "dev" for each in functions],
-        "test": [each for name, functions in held_out.items() if sides[name] == "test" for each in functions],
-    }
+    held_out = without_pretrained(held_out, modules, lambda each: (each.query, each.summary, each.document), dropped)
+    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
+    pools: dict[str, list[_Function]] = {"train": train, "dev": sides["dev"], "test": sides["test"]}
     ordered = {split: _ordered(functions, seed, split) for split, functions in pools.items()}
     dev, test = ordered["dev"][: config.num_dev_rows], ordered["test"][: config.num_test_rows]
     room = config.num_documents - len(dev) - len(test)
@@ -123,7 +123,7 @@ def _functions(
             continue
         seen.update(keys)
         ids.add(identity)
-        yield _Function(identity, query, document, module.package)
+        yield _Function(identity, summary, query, document, module.package)
 
 
 def _summary_and_rest(docstring: Docstring) -> tuple[str, str]:

@@ -95,5 +95,5 @@ def pretend_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PythonDo
     monkeypatch.syspath_prepend(str(site))
     importlib.invalidate_caches()
     return PythonDocsConfig(
-        packages=(PackageConfig(module="pretend", distribution="pretend-dist"),), held_out_fraction=0.2, split_seed=0
+        packages=(PackageConfig(module="pretend", distribution="pretend-dist"),), held_out_fraction=0.2, split_seed=5
     )

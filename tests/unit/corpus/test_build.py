@@ -69,7 +69,7 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_subpackage(
+def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
     docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
 ) -> None:
     build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", num_workers=1)

@@ -7,9 +7,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
-from bertline.corpus.python_docs import held_out_groups, package_versions, read_modules
+from bertline.corpus.python_docs import (
+    _locate,
+    _module_files,
+    group_of,
+    is_held_out,
+    package_versions,
+    read_modules,
+)
 from bertline.foundation.errors import ConfigError
 
 
@@ -90,18 +98,67 @@ def test_versions_leave_out_local_build_tags(pretend_package: PythonDocsConfig) 
     assert package_versions(pretend_package) == {"pretend": "1.2.3"}
 
 
-def test_groups_held_out_come_close_to_the_fraction_whatever_the_sizes() -> None:
+def test_groups_held_out_come_close_to_the_fraction() -> None:
     for seed in range(20):
-        sizes = {f"g{number}": 1 + (number * 37) % 50 for number in range(60)}
-        chosen = held_out_groups(sizes, package="p", fraction=0.1, seed=seed)
-        share = sum(sizes[group] for group in chosen) / sum(sizes.values())
-        assert 0.07 < share < 0.13
+        share = sum(is_held_out(f"p.g{n}", package="p", fraction=0.1, seed=seed) for n in range(2000)) / 2000
+        assert 0.075 < share < 0.125
 
 
-def test_one_large_subpackage_does_not_stop_others_from_being_held_out() -> None:
-    assert held_out_groups({"big": 1000, "a": 10, "b": 12}, package="p", fraction=0.1, seed=0) <= {"a", "b"}
+def test_a_larger_fraction_holds_out_all_that_a_smaller_one_does() -> None:
+    groups = [f"p.g{number}" for number in range(300)]
+    small, large = (
+        {group for group in groups if is_held_out(group, package="p", fraction=fraction, seed=0)}
+        for fraction in (0.1, 0.3)
+    )
+    assert small < large
 
 
-def test_a_package_of_two_large_groups_has_one_held_out_and_one_of_a_single_group_none() -> None:
-    assert held_out_groups({"a": 100, "b": 90}, package="p", fraction=0.1, seed=0) == {"b"}
-    assert held_out_groups({"a": 100}, package="p", fraction=0.1, seed=0) == frozenset()
+@pytest.mark.parametrize(
+    ("module", "package", "group"),
+    [
+        ("pandas.core.indexes.base", "pandas", "pandas.core.indexes"),
+        ("pandas.core.indexes", "pandas", "pandas.core.indexes"),
+        ("pandas.core", "pandas", "pandas.core"),
+        ("pandas", "pandas", "pandas"),
+        ("xml.etree.ElementTree", "python", "xml"),
+    ],
+)
+def test_a_group_is_two_levels_of_a_package_and_one_of_the_standard_library(
+    module: str, package: str, group: str
+) -> None:
+    assert group_of(module, package=package) == group
+
+
+def test_a_package_that_grows_moves_no_module(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
+    before = {module.name: module.held_out for module in read_modules(pretend_package)}
+    root = tmp_path / "site" / "pretend"
+    for number in range(10, 60):
+        (root / f"part{number}").mkdir()
+        (root / f"part{number}" / "__init__.py").write_text(f'"""Part {number} came later and is documented."""\n')
+    for number in range(10):
+        (root / f"part{number}" / "more.py").write_text('"""More of it."""\n' + "#" * number)
+        work = root / f"part{number}" / "work.py"
+        work.write_text(work.read_text() + f'class New:\n    """{"A much longer text. " * 40 * number}"""\n')
+
+    after = {module.name: module.held_out for module in read_modules(pretend_package)}
+
+    assert len(after) == len(before) + 60
+    assert {name: after[name] for name in before} == before
+    assert set(before.values()) == {True, False}
+
+
+def test_the_default_split_holds_some_of_every_package_out_and_keeps_most() -> None:
+    mapping = yaml.safe_load(Path("conf/python_docs/default.yaml").read_text())
+    packages = tuple(PackageConfig(**package) for package in mapping.pop("packages"))
+    config = PythonDocsConfig(packages=packages, **mapping)
+    groups: dict[str, set[str]] = {}
+    for package in packages:
+        root = _locate(package)
+        for file in _module_files(package.module, root, Counter()):
+            groups.setdefault(package.module, set()).add(group_of(file.name, package=package.module))
+    for package_name, names in groups.items():
+        share = sum(
+            is_held_out(name, package=package_name, fraction=config.held_out_fraction, seed=config.split_seed)
+            for name in names
+        ) / len(names)
+        assert 0.03 < share < 0.2, package_name

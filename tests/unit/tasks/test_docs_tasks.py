@@ -8,7 +8,7 @@ import pytest
 
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import MATCH, MISMATCH, docs_match_rows
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
+from bertline.tasks.docs_rows import balanced_order, dev_or_test, held_out_sides
 from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.source_config import DocsLibrarySourceConfig, DocsMatchSourceConfig
@@ -103,10 +103,32 @@ def test_no_summary_names_its_function(modules):
         assert name.casefold() not in row.text_pair.casefold()
 
 
-def test_held_out_sides_take_their_shares():
-    sizes = {f"module{number}": 10 for number in range(30)}
-    sides = Counter(held_out_sides(sizes, num_dev_rows=1000, num_test_rows=2000, seed=0).values())
-    assert sides == {"dev": 10, "test": 20}
+def test_dev_and_test_take_their_shares():
+    sides = Counter(dev_or_test(f"m{number}", num_dev_rows=1000, num_test_rows=2000, seed=0) for number in range(3000))
+    assert 900 < sides["dev"] < 1100
+
+
+def test_modules_that_come_or_grow_move_no_other_to_another_side():
+    before = {f"m{number}": [number] for number in range(20)}
+    after = {"another": [1] * 500, **{name: items * 50 for name, items in reversed(before.items())}, "last": [3]}
+    first, second = (
+        {
+            item: side
+            for side, items in held_out_sides(each, num_dev_rows=1, num_test_rows=2, seed=0).items()
+            for item in items
+        }
+        for each in ({name: [name] for name in before}, {name: [name] for name in after})
+    )
+    assert {name: second[name] for name in before} == first
+    assert set(first.values()) == {"dev", "test"}
+
+
+def test_rows_that_come_leave_the_others_in_their_order():
+    rows = [LabelledRow(f"{module}:{n}", "", None, "ab"[n % 2]) for module in "xyz" for n in range(20)]
+    more = [LabelledRow(f"w:{n}", "", None, "ab"[n % 2]) for n in range(6)]
+    before = [row for row in balanced_order(rows, seed=0, name="test") if row.label == "a"]
+    after = [row for row in balanced_order([*more, *rows], seed=0, name="test") if row.label == "a"]
+    assert [row for row in after if row not in more] == before
 
 
 def test_a_label_that_runs_out_leaves_the_others_balanced():

@@ -1,0 +1,200 @@
+"""No dev or test row of the docs_* tasks stands in what the encoder was pretrained on."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.config import PythonDocsConfig, PythonDocsCorpusConfig
+from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.corpus.storage import read_documents
+from bertline.tasks.docs_library import docs_library_rows
+from bertline.tasks.docs_match import docs_match_rows
+from bertline.tasks.docs_parameters import docs_parameters_sentences
+from bertline.tasks.docs_search import docs_search_splits
+from bertline.tasks.pretrained_text import PRETRAINED_ON, texts_found
+from bertline.tasks.source_config import (
+    DocsLibrarySourceConfig,
+    DocsMatchSourceConfig,
+    DocsParametersSourceConfig,
+    DocsSearchSourceConfig,
+)
+
+WORDS = tuple(
+    "array axis value shape order index count level matrix vector table column label point frame graph".split()  # noqa: SIM905
+)
+    "array",
+    "axis",
+    "value",
+    "shape",
+    "order",
+    "index",
+    "count",
+    "level",
+    "matrix",
+    "vector",
+    "table",
+    "column",
+    "label",
+    "point",
+    "frame",
+    "graph",
+]
+
+
+def sentence(number):
+    words = random.Random(number).choices(WORDS, k=6)
+    return f"Return the {' '.join(words)} of case {number} along the axis given."
+
+
+def function(place, summary, rest):
+    return Docstring(f"f{place}", "function", ("axis",), f"{summary}\n\n{rest}")
+
+
+@pytest.fixture
+def leaking():
+    """Two packages of train and held-out modules; what is held out stands, in some way, also in train.
+
+    The n-th held-out function has both its sentences in train for n = 0..4: as paragraphs, as sentences of a longer
+    one, with other case and white space, inside a longer sentence, and in a docstring of a class.
+    """
+    held_out, train = [], []
+    for place in range(40):
+        first, second = sentence(2 * place), sentence(2 * place + 1)
+        held_out.append(function(place, first, second))
+        ways = (
+            f"{first}\n\n{second}",
+            f"Something stands before. {first} {second} Something stands behind.",
+            f"{first.upper()}\n\n{second.replace(' ', '   ')}",
+            f"As is said elsewhere, {first[:-1].lower()}, and {second[:-1].lower()}, which is all.",
+        )
+        if place < 4:
+            train.append(Docstring(f"_g{place}", "function", (), ways[place]))
+        elif place == 4:
+            train.append(Docstring("Box", "class", (), f"A box for things.\n\n{first} {second}"))
+    own = [function(100 + n, sentence(1000 + 2 * n), sentence(1001 + 2 * n)) for n in range(40)]
+    return [
+        *(ModuleDocs("alib", f"alib.t{n}", "alib.t", False, (*train[n::4], *own[n::4])) for n in range(4)),
+        *(ModuleDocs("alib", f"alib.h{n}", "alib.h", True, tuple(held_out[n::4])) for n in range(4)),
+        ModuleDocs("blib", "blib.t", "blib.t", False, tuple(function(n, sentence(3000 + n), "") for n in range(9))),
+    ]
+
+
+def library(modules):
+    config = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=30, num_dev_rows=90, num_test_rows=90)
+    rows = docs_library_rows(modules, config, num_train_rows=None, seed=0)
+    return [row.text for row in rows.dev + rows.test], rows.dropped
+
+
+def match(modules):
+    config = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=90, num_test_rows=90)
+    rows = docs_match_rows(modules, config, num_train_rows=None, seed=0)
+    return [row.text_pair for row in rows.dev + rows.test], rows.dropped
+
+
+def parameters(modules):
+    config = DocsParametersSourceConfig(
+        kind="docs_parameters", min_words=4, max_words=40, num_dev_rows=90, num_test_rows=90
+    )
+    dropped: Counter[str] = Counter()
+    made = docs_parameters_sentences(modules, config, num_train_rows=None, seed=0, dropped=dropped)
+    return [" ".join(row.words).replace(" .", ".") for split in ("dev", "test") for row in made[split]], dropped
+
+
+def search(modules):
+    config = DocsSearchSourceConfig(
+        kind="docs_search", min_words=4, max_words=30, num_documents=200, num_dev_rows=90, num_test_rows=90
+    )
+    made = docs_search_splits(modules, config, num_train_rows=None, seed=0)
+    texts = dict(zip(made.documents.ids, made.documents.texts, strict=True))
+    rows = [made.splits[split] for split in ("dev", "test")]
+    return [text for each in rows for text in (*each.queries, *(texts[i] for i in each.ids))], made.dropped
+
+
+@pytest.mark.parametrize("make", [library, match, parameters, search])
+def test_a_held_out_text_that_stands_in_train_in_any_way_is_dropped_and_counted(make, leaking):
+    texts, dropped = make(leaking)
+    clean_texts, dropped_clean = make([module for module in leaking if module.held_out])
+
+    leaked = {sentence(number) for number in range(10)}
+    assert leaked & set(clean_texts)
+    assert not leaked & set(texts)
+    assert set(texts) == set(clean_texts) - leaked
+    assert dropped[PRETRAINED_ON] > 0
+    assert dropped_clean[PRETRAINED_ON] == 0
+
+
+def test_a_passage_is_compared_as_the_task_shows_it(leaking):
+    said = "Convert the values to {} arrays before they are written into any table."
+    train = ModuleDocs(
+        "blib", "blib.x", "blib.x", False, (Docstring("_p", "class", (), f"Box. {said.format('blib')}"),)
+    )
+    held_out = ModuleDocs("alib", "alib.z", "alib.z", True, (Docstring("q", "class", (), said.format("alib")),))
+
+    texts, _ = library([*leaking, held_out])
+    with_train, _ = library([*leaking, train, held_out])
+
+    assert said.format("").replace("  ", " ") in texts
+    assert said.format("").replace("  ", " ") not in with_train
+
+
+def test_paragraphs_that_the_corpus_brings_together_are_one_text(leaking):
+    first, between, last = "Return the first of it now.", sentence(1003), sentence(5001)
+    leaking[0] = ModuleDocs("alib", "alib.t0", "alib.t", False, (Docstring("", "module", (), f"One. {between}"),))
+    twice = Docstring("k", "class", (), f"{first} So it is.\n\nOne. {between}\n\n{last} And so on.")
+    train = ModuleDocs("alib", "alib.u", "alib.u", False, (twice,))
+    summary = "Sum what is long and wide."
+    held_out = ModuleDocs("alib", "alib.z", "alib.z", True, (function(0, summary, f"So it is.\n\n{last}"),))
+
+    assert f"So it is. {last}" in search([*leaking, held_out])[0]
+    assert f"So it is. {last}" not in search([*leaking, train, held_out])[0]
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "ab", "c", "bc.", "B,", "`a`", "--", " "]), max_size=7).map(" ".join)
+
+
+@given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=4))
+def test_found_is_whatever_a_plain_search_finds(texts, searched):
+    def plain(text):
+        return " ".join("".join(c if c.isalnum() else " " for c in text.casefold()).split())
+
+    expected = {text for text in texts if plain(text) and any(plain(text) in plain(each) for each in searched)}
+    assert texts_found(texts, searched) == expected
+
+
+@given(st.lists(TEXTS, max_size=6), st.lists(TEXTS, max_size=4))
+def test_what_differs_only_in_case_and_white_space_is_always_found(texts, searched):
+    def folded(text):
+        return " ".join(text.casefold().split())
+
+    same = {
+        text
+        for text in texts
+        if any(c.isalnum() for c in text) and any(folded(text) in folded(each) for each in searched)
+    }
+    assert same <= texts_found(texts, searched)
+
+
+@pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
+def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
+    monkeypatch.setattr("bertline.corpus.sources.read_modules", lambda *_, **__: iter(leaking))
+    monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
+    config = PythonDocsCorpusConfig(
+        kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,
+        min_document_characters=1, on_undecodable="fail", shard_documents=10,
+    )  # fmt: skip
+    packages = PythonDocsConfig(packages=(None,), held_out_fraction=0.1, split_seed=0)
+    build_corpus(config, packages, tmp_path / "corpus", num_workers=1)
+    train = [
+        " ".join(" ".join(document.sentences).casefold().split())
+        for document in read_documents(tmp_path / "corpus", "train")
+    ]
+    for make in (library, match, parameters, search):
+        texts, _ = make(leaking)
+        assert len(texts) > 20
+        assert [text for text in texts if any(" ".join(text.casefold().split()) in each for each in train)] == []
