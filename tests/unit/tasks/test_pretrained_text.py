@@ -25,26 +25,10 @@ from bertline.tasks.source_config import (
     DocsSearchSourceConfig,
 )
 
-WORDS = tuple(
-    "array axis value shape order index count level matrix vector table column label point frame graph".split()  # noqa: SIM905
+WORDS = (
+    *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),
+    *("label", "point", "frame", "graph"),
 )
-    "array",
-    "axis",
-    "value",
-    "shape",
-    "order",
-    "index",
-    "count",
-    "level",
-    "matrix",
-    "vector",
-    "table",
-    "column",
-    "label",
-    "point",
-    "frame",
-    "graph",
-]
 
 
 def sentence(number):
