@@ -58,11 +58,11 @@ def result(**changes: Any) -> dict[str, Any]:
         },
         "baselines": {
             "majority": baseline("the most frequent class", 0.5, 0.501),
-            "tfidf_logistic_regression": baseline("TF-IDF and logistic regression", 0.55, 0.563),
+            "word_ngrams": baseline("TF-IDF and logistic regression", 0.55, 0.563),
         },
         "comparisons": {
             "random_weights": {"difference": 0.089, "interval": [0.05, 0.12], "p_value": 0.001, "better": True},
-            "tfidf_logistic_regression": {
+            "word_ngrams": {
                 "difference": 0.058,
                 "interval": [-0.01, 0.1],
                 "p_value": 0.09,

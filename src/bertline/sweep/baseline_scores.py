@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertline.finetuning.kinds.base import TaskKind
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
-from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.base import Baseline, Settings
 from bertline.sweep.baselines.choose import baselines_of
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
@@ -29,7 +29,7 @@ class ScoredBaseline:
     title: str
     scores: dict[str, dict[str, float]]
     """By split and metric."""
-    settings: dict[str, float]
+    settings: Settings
     test_statistics: dict[SplitName, NDArray[np.float64]]
     """By test split, [N, K]."""
     test_by_rows: dict[int, dict[str, float]]

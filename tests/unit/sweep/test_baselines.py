@@ -9,9 +9,9 @@ from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.kinds.multi_label import MultiLabel
 from bertline.finetuning.kinds.regression import Regression
 from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.baselines.ngrams import MOST_CHARACTERS, UNITS, NgramFeatures, num_rows_read
 from bertline.sweep.baselines.numbers import PENALTIES
-from bertline.sweep.baselines.text import REGULARISATION
-from bertline.sweep.baselines.tfidf import TfidfCosine, TfidfFeatures
+from bertline.sweep.baselines.overlap import NUM_FEATURES, PairOverlap, parts_of
 from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 
@@ -33,6 +33,19 @@ def scored(kind, train, dev, test):
     return found
 
 
+def overlapping_pairs(num_rows, *, seed, shape):
+    """Every word is seen once or twice; the label says whether the second text has two words of the first."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, 2, num_rows)
+    firsts, seconds = [], []
+    for label in labels:
+        words = ["".join(random.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(9)]
+        shared = words[:2] if label else words[5:7]
+        firsts.append(" ".join(words[:5]))
+        seconds.append(" ".join(shape(word) for word in [*shared, *words[7:]]))
+    return rows(firsts, labels, seconds)
+
+
 @pytest.fixture
 def classification(inputs):
     return Classification(inputs.task(), inputs.LABELS)
@@ -44,18 +57,52 @@ class TestOneLabel:
         found = scored(classification, train, dev, test)["majority"]
         assert (found["dev"]["accuracy"], found["test"]["accuracy"]) == (0.5, 0.25)
 
-    def test_tfidf_learns_words_and_dev_chooses_its_penalty(self, classification, inputs):
+    @pytest.mark.parametrize("name", ["word_ngrams", "char_ngrams", "word_and_char_ngrams"])
+    def test_ngrams_learn_words_and_dev_chooses_the_model(self, classification, inputs, name):
         splits = [inputs.learnable_rows(n, seed=n) for n in (120, 60, 61)]
-        found = scored(classification, *splits)["tfidf_logistic_regression"]
+        found = scored(classification, *splits)[name]
         assert found["dev"]["accuracy"] > 0.95 and found["test"]["accuracy"] > 0.95
-        assert found["settings"]["c"] in REGULARISATION
-        assert found == scored(classification, *splits)["tfidf_logistic_regression"]
+        assert found["settings"]["model"] in ("linear_svm", "complement_naive_bayes")
+        assert found == scored(classification, *splits)[name]
+
+    def test_characters_know_words_that_train_does_not_have_by_their_parts(self, classification):
+        train = rows(["unhappily", "unluckily", "unkindly", "happier", "luckier", "kinder"] * 5, [1, 1, 1, 0, 0, 0] * 5)
+        test = rows(["unfairly", "fairer"] * 4, [1, 0] * 4)
+        found = scored(classification, train, test, test)
+        assert found["char_ngrams"]["test"]["accuracy"] == 1.0
+        assert found["word_ngrams"]["test"]["accuracy"] == 0.5
 
     def test_the_words_of_the_two_texts_of_a_pair_are_told_apart(self, classification):
         # The label is on which side "yes" stands: a bag of both texts' words would know nothing.
         sides = [("yes now", "no then"), ("no then", "yes now")] * 20
         data = rows([left for left, _ in sides], [1, 0] * 20, [right for _, right in sides])
-        assert scored(classification, data, data, data)["tfidf_logistic_regression"]["test"]["accuracy"] == 1.0
+        found = scored(classification, data, data, data)
+        assert found["word_ngrams"]["test"]["accuracy"] == found["pair_features"]["test"]["accuracy"] == 1.0
+
+    @pytest.mark.parametrize("shape", [str, "get_{}_now".format, "x{}Value".format])
+    def test_the_pair_baseline_sees_overlap_where_each_text_alone_says_nothing(self, classification, shape):
+        splits = [overlapping_pairs(n, seed=n, shape=shape) for n in (200, 80, 120)]
+        found = scored(classification, *splits)
+        assert found["pair_features"]["test"]["accuracy"] > 0.95
+        assert found["word_ngrams"]["test"]["accuracy"] < 0.65
+
+    def test_the_only_label_of_train_is_given_to_every_row(self, inputs):
+        kind = Classification(inputs.task(), ("a", "b"))
+        train, dev = rows(["one", "two"], [1, 1]), rows(["one", "three"], [0, 1])
+        for baseline in baselines_of(kind, train, dev, {"test": dev}):
+            assert baseline.predictions["test"].tolist() == [[0.0, 1.0], [0.0, 1.0]]
+
+    @pytest.mark.parametrize("pairs", [False, True])
+    def test_empty_texts_few_rows_and_other_scripts_are_read(self, inputs, pairs):
+        texts = ["", "猫が好き", "собака лает", "!!", "Ünïcödé", " "] * 3
+        data = rows(texts, [0, 1, 1, 0, 1, 0] * 3, texts[::-1] if pairs else None)
+        for name, found in scored(Classification(inputs.task(), ("a", "b")), data, data, data).items():
+            assert 0 <= found["test"]["accuracy"] <= 1, name
+
+    def test_texts_that_are_all_empty_are_no_error(self, inputs):
+        data = rows([""] * 6, [0, 1] * 3, [""] * 6)
+        for found in scored(Classification(inputs.task(), ("a", "b")), data, data, data).values():
+            assert found["test"]["accuracy"] == 0.5
 
     def test_a_label_that_train_does_not_have_gets_no_probability(self, inputs):
         kind = Classification(inputs.task(), ("a", "b", "c"))
@@ -82,9 +129,9 @@ class TestSeveralLabels:
         ]
         return MultiLabelRows([str(i) for i in range(num_rows)], texts, None, labels)
 
-    def test_tfidf_learns_each_label_by_itself_and_knows_labels_of_all_and_of_no_rows(self, kind):
+    def test_each_label_is_learnt_by_itself_and_those_of_all_and_of_no_rows_are_known(self, kind):
         found = scored(kind, self.rows(80, 1), self.rows(40, 2), self.rows(41, 3))
-        assert found["tfidf_logistic_regression"]["test"]["accuracy"] == 1.0
+        assert found["word_ngrams"]["test"]["accuracy"] == 1.0
         assert found["majority"]["test"]["accuracy"] < 0.5
 
     def test_majority_gives_labels_by_their_share_of_train(self, kind):
@@ -123,7 +170,7 @@ class TestNumbers:
         assert scored(kind, train, dev, test)["mean"]["test"] == {"pearson": 0.0, "spearman": 0.0}
 
     def test_ridge_sees_how_many_words_a_pair_shares_even_words_it_has_rarely_seen(self, kind):
-        found = scored(kind, self.rows(200, 1), self.rows(60, 2), self.rows(61, 3))["tfidf_ridge"]
+        found = scored(kind, self.rows(200, 1), self.rows(60, 2), self.rows(61, 3))["pair_features"]
         assert found["test"]["spearman"] > 0.9
         assert found["settings"]["penalty"] in PENALTIES
 
@@ -131,14 +178,51 @@ class TestNumbers:
         train, dev, test = (self.rows(n, n, pairs=False) for n in (60, 30, 31))
         ridge = baselines_of(kind, train, dev, {"test": test})[1]
         assert ridge.predictions["test"].min() >= 0.0 and ridge.predictions["test"].max() <= 5.0
-        assert scored(kind, train, dev, test)["tfidf_ridge"]["test"]["spearman"] > 0.8
+        assert scored(kind, train, dev, test)["word_ngrams"]["test"]["spearman"] > 0.8
 
 
-def test_the_cosine_of_equal_texts_is_1_and_of_texts_without_a_shared_word_0():
-    data = rows(["one two", "one two", "new"], [0, 0, 0], ["two one", "three four", "other"])
-    assert TfidfCosine(data)(data) == pytest.approx([1.0, 0.0, 0.0])
-
-
-def test_texts_without_any_letter_have_features_too():
+@pytest.mark.parametrize("unit", UNITS)
+def test_texts_without_any_letter_have_features_too(unit):
     data = rows(["!!", "?!", ""], [0, 1, 0])
-    assert TfidfFeatures(data)(data).shape[0] == 3
+    assert NgramFeatures(data, unit)(data).shape[0] == 3
+
+
+def test_only_so_many_characters_of_train_are_read(monkeypatch):
+    data = rows(["abcde"] * 10, [0, 1] * 5, ["fghij"] * 10)
+    monkeypatch.setitem(MOST_CHARACTERS, "char", 35)
+    assert num_rows_read(data, "char") == num_rows_read(data, "word_and_char") == 3
+    assert num_rows_read(data, "word") == 10
+    monkeypatch.setitem(MOST_CHARACTERS, "char", 3)
+    assert num_rows_read(data, "char") == 1
+
+
+class TestOverlap:
+    @pytest.mark.parametrize(
+        ("text", "parts"),
+        [
+            ("read_csv(filepathOrBuffer)", ["read", "csv", "filepath", "or", "buffer"]),
+            ("HTTPServer2 über_Öl", ["http", "server", "2", "über", "öl"]),
+            ("", []),
+        ],
+    )
+    def test_identifiers_are_cut_into_words(self, text, parts):
+        assert parts_of(text) == parts
+
+    def test_shares_are_those_of_a_count_by_hand(self):
+        overlap = PairOverlap(["a b c d"], ["c d e"])
+        jaccard, first, second, *weighed = overlap(["a b c d"], ["c d e"])[0, :6]
+        assert (jaccard, first, second) == pytest.approx((2 / 5, 2 / 4, 2 / 3))
+        # c and d stand in both texts of train, and so weigh less than the others.
+        assert (np.array(weighed) < (jaccard, first, second)).all()
+
+    def test_equal_texts_share_all_and_texts_without_a_shared_run_nothing(self):
+        overlap = PairOverlap(["one two"], ["three four"])
+        found = overlap(["one two", "aaa", "", ""], ["two one", "bbb", "", "x"])
+        assert found.shape == (4, NUM_FEATURES)
+        assert found[0, :7] == pytest.approx(1.0)
+        assert (found[1:, :11] == 0).all()
+
+    def test_a_shared_word_that_train_does_not_have_counts_more_than_one_that_it_has(self):
+        overlap = PairOverlap(["the cat", "the dog"], ["the sea", "the sky"])
+        rare, common = overlap(["zebra x", "the x"], ["zebra y", "the y"])[:, 6]
+        assert rare > common > 0

@@ -27,7 +27,7 @@ from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
 
-BASELINES = ("majority", "tfidf_logistic_regression")
+BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams")
 
 
 def run(job):
@@ -69,7 +69,7 @@ def test_the_result_has_every_arm_beside_its_baselines(finished):
         assert arm["num_degenerate"] == 0
     assert result["arms"]["encoder"]["best_params"]["learning_rate"] > 1e-6
     assert figures["test/accuracy_mean"] == result["arms"]["encoder"]["test_mean"] > 0.9
-    assert figures["tfidf_logistic_regression/test/accuracy"] > 0.9
+    assert figures["word_ngrams/test/accuracy"] > 0.9
     assert figures["majority/test/accuracy"] < 0.7
     assert set(result["baselines"]) == set(BASELINES)
 
@@ -110,7 +110,7 @@ def test_the_encoder_is_tested_against_every_arm_and_baseline_on_the_same_rows(f
     assert against["interval"][0] > 0
     assert against["better"]
     assert against["p_value"] <= 2 / 101
-    assert not result["comparisons"]["tfidf_logistic_regression"]["better"]
+    assert not result["comparisons"]["word_ngrams"]["better"]
     assert result["comparisons"]["random_weights"]["threshold"] == pytest.approx(result["comparison"]["threshold"])
 
 
@@ -141,8 +141,8 @@ def test_label_efficiency_has_every_arm_and_baseline_at_every_size_and_reuses_th
     assert table[96, "encoder"]["test_mean"] == result["arms"]["encoder"]["test_mean"]
     assert table[96, "encoder"]["num_seeds"] == 2
     assert table[32, "encoder"]["num_seeds"] == 1
-    tfidf = result["baselines"]["tfidf_logistic_regression"]
-    assert table[96, "tfidf_logistic_regression"]["test_mean"] == tfidf["test"]
+    words = result["baselines"]["word_ngrams"]
+    assert table[96, "word_ngrams"]["test_mean"] == words["test"]
 
 
 def test_the_best_model_predicts_what_the_tables_say(finished):

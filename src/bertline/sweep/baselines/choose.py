@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bertline.finetuning.kinds.base import TaskKind
@@ -18,13 +20,61 @@ from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.sweep.baselines.answers import answer_baselines
 from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.fill_mask import fill_mask_baselines
-from bertline.sweep.baselines.numbers import regression_baselines
+from bertline.sweep.baselines.ngrams import UNITS, Unit
+from bertline.sweep.baselines.numbers import mean_baseline, ngram_ridge, pair_ridge
 from bertline.sweep.baselines.search import reranking_baselines, retrieval_baselines
 from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
-from bertline.sweep.baselines.text import classification_baselines, multi_label_baselines
+from bertline.sweep.baselines.text import majority, ngram_baseline, pair_baseline
 from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """What a baseline is made from."""
+
+    kind: TaskKind[Any, Any, Any]
+    train: Any
+    dev: Any
+    tests: Mapping[SplitName, Any]
+    tokenizer: Tokenizer | None = None
+    """The encoder's, for tasks that count its tokens; without it such a task has no baseline."""
+
+
+Method = Callable[[Given], list[Baseline]]
+
+
+def methods_of(kind: TaskKind[Any, Any, Any], *, pairs: bool) -> dict[str, Method]:
+    """The simple methods that a task is measured by, each of which gives one baseline or a few; no seeds.
+
+    Args:
+        kind: The task's.
+        pairs: Whether its rows are pairs of texts.
+    """
+    match kind:
+        case Classification() | MultiLabel():
+            methods = {"majority": _one(majority)}
+            methods |= {f"{unit}_ngrams": _one(partial(_ngrams, unit=unit)) for unit in _units(pairs)}
+            return methods | ({"pair_features": _one(pair_baseline)} if pairs else {})
+        case Regression():
+            methods = {"mean": _one(lambda _, *rows: mean_baseline(*rows))}
+            methods |= {f"{unit}_ngrams": _one(partial(_ngram_ridge, unit=unit)) for unit in _units(pairs)}
+            return methods | ({"pair_features": _one(pair_ridge)} if pairs else {})
+        case TokenClassification():
+            return {"tags": lambda given: tagging_baselines(kind, given.train, given.dev, given.tests)}
+        case QuestionAnswering():
+            return {"answers": lambda given: answer_baselines(given.train, given.dev, given.tests)}
+        case Retrieval():
+            return {"bm25": lambda given: retrieval_baselines(kind, given.dev, given.tests)}
+        case Reranking():
+            return {"bm25": lambda given: reranking_baselines(kind, given.dev, given.tests)}
+        case Summarisation():
+            return {"first_sentences": lambda given: summary_baselines(given.dev, given.tests)}
+        case FillMask():
+            return {"unigram": _unigram}
+        case _:
+            return {}
 
 
 def baselines_of(
@@ -34,28 +84,31 @@ def baselines_of(
     tests: Mapping[SplitName, Any],
     tokenizer: Tokenizer | None = None,
 ) -> list[Baseline]:
-    """The baselines of a task, each with predictions for dev and every test split; deterministic, no seeds.
+    """The baselines of a task, each with predictions for dev and every test split; deterministic."""
+    given = Given(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer)
+    methods = methods_of(kind, pairs=getattr(train, "text_pairs", None) is not None)
+    return [baseline for method in methods.values() for baseline in method(given)]
 
-    `tokenizer` is the encoder's, for tasks that count its pieces; without it such a task has no baseline.
-    """
-    match kind:
-        case Classification():
-            return classification_baselines(kind, train, dev, tests)
-        case MultiLabel():
-            return multi_label_baselines(kind, train, dev, tests)
-        case Regression():
-            return regression_baselines(kind, train, dev, tests)
-        case TokenClassification():
-            return tagging_baselines(kind, train, dev, tests)
-        case QuestionAnswering():
-            return answer_baselines(train, dev, tests)
-        case Retrieval():
-            return retrieval_baselines(kind, dev, tests)
-        case Reranking():
-            return reranking_baselines(kind, dev, tests)
-        case Summarisation():
-            return summary_baselines(dev, tests)
-        case FillMask():
-            return [] if tokenizer is None else fill_mask_baselines(kind, train, dev, tests, tokenizer)
-        case _:
-            return []
+
+def _units(pairs: bool) -> tuple[Unit, ...]:
+    """Of pairs the words alone: what each text says by itself tells little, however it is cut."""
+    return ("word",) if pairs else UNITS
+
+
+def _one(make: Callable[..., Baseline]) -> Method:
+    return lambda given: [make(given.kind, given.train, given.dev, given.tests)]
+
+
+def _ngrams(kind: Any, train: Any, dev: Any, tests: Any, *, unit: Any) -> Baseline:
+    return ngram_baseline(kind, unit, train, dev, tests)
+
+
+def _ngram_ridge(kind: Any, train: Any, dev: Any, tests: Any, *, unit: Any) -> Baseline:
+    return ngram_ridge(kind, unit, train, dev, tests)
+
+
+def _unigram(given: Given) -> list[Baseline]:
+    if given.tokenizer is None:
+        return []
+    assert isinstance(given.kind, FillMask)
+    return fill_mask_baselines(given.kind, given.train, given.dev, given.tests, given.tokenizer)

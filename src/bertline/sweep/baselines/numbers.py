@@ -1,8 +1,8 @@
-"""Baselines of regression: always the mean of train, and ridge regression on TF-IDF."""
+"""Baselines of regression: always the mean of train, and ridge regression on n-grams and on what a pair shares."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,58 +10,90 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import Ridge
 
 from bertline.finetuning.kinds.regression import Regression
-from bertline.sweep.baselines.base import Baseline
-from bertline.sweep.baselines.tfidf import TfidfCosine, TfidfFeatures
+from bertline.sweep.baselines.base import Baseline, best_on_dev
+from bertline.sweep.baselines.linear import Features, one_thread
+from bertline.sweep.baselines.ngrams import NgramFeatures, Unit, num_rows_read
+from bertline.sweep.baselines.overlap import PairOverlap, Standardised
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import NumberRows
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
 """Strengths of the penalty among which dev chooses."""
-# The one column that says how alike two texts are stands against thousands of words: so much larger, the penalty
-# hardly holds it back.
-_COSINE_WEIGHT = 10.0
+_MOST_PAIRS = 100_000
+_TITLES: dict[Unit, str] = {
+    "word": "word n-grams, ridge regression",
+    "char": "character n-grams, ridge regression",
+    "word_and_char": "word and character n-grams, ridge regression",
+}
 
 
-def regression_baselines(
-    kind: Regression, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]
-) -> list[Baseline]:
-    """The mean, and ridge on words and word pairs; for pairs, with the cosine of the texts' TF-IDF vectors."""
-    scored = {"dev": dev, **tests}
-    return [_mean(train, scored), _ridge(kind, train, scored)]
-
-
-def _mean(train: NumberRows, scored: Mapping[SplitName, NumberRows]) -> Baseline:
+def mean_baseline(train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
+    """The mean of train, for every row."""
     mean = float(train.numbers.mean())
     return Baseline(
         name="mean",
         title="mean of train",
-        predictions={split: np.full(len(rows), mean) for split, rows in scored.items()},
+        predictions={split: np.full(len(rows), mean) for split, rows in {"dev": dev, **tests}.items()},
     )
 
 
-def _ridge(kind: Regression, train: NumberRows, scored: Mapping[SplitName, NumberRows]) -> Baseline:
-    words = TfidfFeatures(train)
-    cosine = None if train.text_pairs is None else TfidfCosine(train)
+def ngram_ridge(
+    kind: Regression, unit: Unit, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]
+) -> Baseline:
+    """Ridge regression on n-grams."""
+    read = train.first(num_rows_read(train, unit))
+    features = NgramFeatures(read, unit)
+    return ridge(kind, f"{unit}_ngrams", _TITLES[unit], read, dev, tests, {"": features})
 
-    def features(rows: NumberRows) -> csr_matrix:
-        if cosine is None:
-            return words(rows)
-        return hstack([words(rows), csr_matrix(_COSINE_WEIGHT * cosine(rows)[:, None])]).tocsr()
 
-    train_features, dev_features = features(train), features(scored["dev"])
-    models = {penalty: Ridge(alpha=penalty).fit(train_features, train.numbers) for penalty in PENALTIES}
+def pair_ridge(kind: Regression, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
+    """Ridge regression on what two texts share, alone or beside the words of each."""
+    read = train.first(_MOST_PAIRS)
+    words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*_pair(read)), *_pair(read))
 
-    def predictions(penalty: float, found: csr_matrix) -> NDArray[np.float64]:
-        return models[penalty].predict(found).clip(kind.config.low, kind.config.high)
+    def with_words(rows: NumberRows) -> csr_matrix:
+        return hstack([words(rows), csr_matrix(overlap(*_pair(rows)))]).tocsr()
 
-    def dev_score(penalty: float) -> float:
-        statistics = kind.statistics(scored["dev"], predictions(penalty, dev_features), {})
-        return kind.scores(statistics)[kind.config.metric]
+    features: dict[str, Callable[[NumberRows], Features]] = {
+        "overlap": lambda rows: overlap(*_pair(rows)),
+        "overlap and words": with_words,
+    }
+    title = "what the two texts share, ridge regression"
+    return ridge(kind, "pair_features", title, read, dev, tests, features)
 
-    best = max(PENALTIES, key=dev_score)
+
+def ridge(
+    kind: Regression,
+    name: str,
+    title: str,
+    train: NumberRows,
+    dev: NumberRows,
+    tests: Mapping[SplitName, NumberRows],
+    features: Mapping[str, Callable[[NumberRows], Features]],
+) -> Baseline:
+    """Ridge regression with the features and the penalty that dev chooses."""
+    models, of_dev = {}, {}
+    for kind_of_features, compute in features.items():
+        found, of_dev[kind_of_features] = compute(train), compute(dev)
+        for penalty in PENALTIES:
+            with one_thread():
+                models[kind_of_features, penalty] = Ridge(alpha=penalty).fit(found, train.numbers)
+
+    def predictions(choice: tuple[str, float], found: Features) -> NDArray[np.float64]:
+        with one_thread():
+            return models[choice].predict(found).clip(kind.config.low, kind.config.high)
+
+    best = best_on_dev(kind, dev, models, lambda choice: predictions(choice, of_dev[choice[0]]))
     return Baseline(
-        name="tfidf_ridge",
-        title="TF-IDF, ridge regression" if cosine is None else "TF-IDF and its cosine, ridge regression",
-        predictions={split: predictions(best, features(rows)) for split, rows in scored.items()},
-        settings={"penalty": best},
+        name=name,
+        title=title,
+        predictions={
+            split: predictions(best, features[best[0]](rows)) for split, rows in {"dev": dev, **tests}.items()
+        },
+        settings={**({"features": best[0]} if best[0] else {}), "penalty": best[1]},
     )
+
+
+def _pair(rows: NumberRows) -> tuple[list[str], list[str]]:
+    assert rows.text_pairs is not None
+    return rows.texts, rows.text_pairs

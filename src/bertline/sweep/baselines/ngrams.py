@@ -1,0 +1,92 @@
+"""TF-IDF features of passages and pairs: n-grams of words and of characters, which the linear baselines read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from scipy.sparse import csr_matrix, hstack
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+
+TextsRows = TextRows | MultiLabelRows | NumberRows
+Unit = Literal["word", "char", "word_and_char"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+TITLES: dict[Unit, str] = {
+    "word": "word n-grams, linear model",
+    "char": "character n-grams, linear model",
+    "word_and_char": "word and character n-grams, linear model",
+}
+# \w+ keeps words of one letter; identifiers are cut at underscores and dots, as the encoder's tokenizer does.
+WORD = r"[^\W_]+"
+_CHARACTERS = (2, 5)
+MOST_FEATURES = 500_000
+"""Of each column of texts; the n-grams that are most frequent in train stay."""
+MOST_CHARACTERS = {"word": 40_000_000, "char": 8_000_000}
+"""Of train that are read, from its first rows on, which are a sample: beyond that a linear model gains little."""
+
+
+class NgramFeatures:
+    """TF-IDF of n-grams, fitted on train; of a pair, each text has its own.
+
+    Args:
+        train: The rows to fit on.
+        unit: `word`: one and two words; `char`: 2 to 5 characters inside words, their edges included;
+            `word_and_char`: both, each of length 1.
+    """
+
+    def __init__(self, train: TextsRows, unit: Unit) -> None:
+        kinds: tuple[Literal["word", "char"], ...] = ("word", "char") if unit == "word_and_char" else (unit,)
+        self._by_column = [[_fitted(texts, kind) for kind in kinds] for texts in columns(train)]
+
+    def __call__(self, rows: TextsRows) -> csr_matrix:
+        """[N, n-grams]; the columns of the second texts after those of the first."""
+        return hstack(
+            [
+                vectorizer.transform(texts)
+                for vectorizers, texts in zip(self._by_column, columns(rows), strict=True)
+                for vectorizer in vectorizers
+            ]
+        ).tocsr()
+
+
+def columns(rows: TextsRows) -> list[list[str]]:
+    """The texts of passages; of pairs the first ones, then the second ones."""
+    return [rows.texts] if rows.text_pairs is None else [rows.texts, rows.text_pairs]
+
+
+def num_rows_read(rows: TextsRows, unit: Unit) -> int:
+    """How many of the first rows of train a model of n-grams is fitted on."""
+    budget = MOST_CHARACTERS["word" if unit == "word" else "char"]
+    for number, texts in enumerate(zip(*columns(rows), strict=True)):
+        budget -= sum(map(len, texts))
+        if budget < 0 and number > 0:
+            return number
+    return len(rows)
+
+
+def word_vectorizer(texts: Sequence[str], *, longest: int) -> TfidfVectorizer:
+    """TF-IDF of up to `longest` words in a row, fitted on texts."""
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, longest), sublinear_tf=True, token_pattern=WORD, max_features=MOST_FEATURES
+    )
+    return _fitted_or_characters(vectorizer, texts)
+
+
+def _fitted(texts: Sequence[str], unit: Literal["word", "char"]) -> TfidfVectorizer:
+    if unit == "word":
+        return word_vectorizer(texts, longest=2)
+    vectorizer = TfidfVectorizer(
+        analyzer="char_wb", ngram_range=_CHARACTERS, sublinear_tf=True, max_features=MOST_FEATURES
+    )
+    return _fitted_or_characters(vectorizer, texts)
+
+
+def _fitted_or_characters(vectorizer: TfidfVectorizer, texts: Sequence[str]) -> TfidfVectorizer:
+    try:
+        return vectorizer.fit(texts)
+    except ValueError:
+        # No letter and no digit in any text (marks, emoji, nothing at all): then the characters are the words.
+        characters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True)
+        return characters.fit([f"{text} " for text in texts])
