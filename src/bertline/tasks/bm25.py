@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from typing import Literal, assert_never, get_args
 
 import bm25s
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 K1, B = 1.5, 0.75
 """bm25s's own values; the literature recommends k1 from 1.2 to 2 and b at 0.5 to 0.8 (Robertson and Zaragoza 2009, "The
@@ -18,10 +20,61 @@ _WORD = re.compile(r"[^\W_]{2,}")
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
+_PREFIX, _RUN, _SHORTEST_STEM = 5, 4, 3
+Analysis = Literal["words", "words_no_stop", "stems", "stems_no_stop", "prefixes", "characters"]
+ANALYSES: tuple[Analysis, ...] = get_args(Analysis)
+
+
+def terms_of(text: str, analysis: Analysis) -> list[str]:
+    """The terms that a text is indexed by.
+
+    `words` are those of `words_of`. `stems` lack an English plural, `ed` or `ing`; `no_stop` leaves out English
+    function words. `prefixes` are the first 5 characters of each word, and `characters` the runs of 4 inside words:
+    both do without any knowledge of the language (McNamee and Mayfield 2004, "Character N-Gram Tokenization for
+    European Language Text Retrieval", sections 2 and 4).
+
+    >>> terms_of("the indices of sorted classes", "stems_no_stop"), terms_of("reading it", "characters")
+    (['indice', 'sort', 'class'], ['read', 'eadi', 'adin', 'ding', 'it'])
+    """
+    words = words_of(text)
+    if analysis.endswith("no_stop"):
+        words = [word for word in words if word not in ENGLISH_STOP_WORDS]
+    match analysis:
+        case "words" | "words_no_stop":
+            return words
+        case "stems" | "stems_no_stop":
+            return [_stem(word) for word in words]
+        case "prefixes":
+            return [word[:_PREFIX] for word in words]
+        case "characters":
+            return [word[i : i + _RUN] for word in words for i in range(max(len(word) - _RUN, 0) + 1)]
+        case _:
+            assert_never(analysis)
+
+
+def _stem(word: str) -> str:
+    """A plural's s as Harman's S-stemmer takes it off (1991, "How effective is suffixing?", figure 1), then ed or ing.
+
+    >>> [_stem(word) for word in ("queries", "classes", "values", "class", "status", "sorted", "mapping", "ring")]
+    ['query', 'class', 'value', 'class', 'status', 'sort', 'map', 'ring']
+    """
+    if word.endswith("ies") and not word.endswith(("eies", "aies")) and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    if word.endswith("s") and not word.endswith(("us", "ss")) and len(word) > 3:
+        word = word[:-1]
+    for ending in ("ing", "ed"):
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) >= _SHORTEST_STEM:
+            return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem
+    return word
+
+
 def words_of(text: str) -> list[str]:
     """Lower-cased words of two characters or more; identifiers are cut at underscores, as the encoder's tokenizer does.
 
-    Nothing here knows a language: no stop words, no stems. (English stems raise Cranfield's nDCG@10 by 0.026.)
+    Nothing here knows a language: no stop words, no stems. (For those see `terms_of`.)
 
     >>> words_of("Ströme in read_csv(), 2 Achsen")
     ['ströme', 'in', 'read', 'csv', 'achsen']
@@ -39,11 +92,13 @@ class Bm25:
         texts: The collection.
         k1: How fast repetitions of a word lose their worth.
         b: How much long texts are marked down, 0 to 1.
+        analysis: What counts as a word, see `terms_of`.
     """
 
-    def __init__(self, texts: Sequence[str], *, k1: float = K1, b: float = B) -> None:
+    def __init__(self, texts: Sequence[str], *, k1: float = K1, b: float = B, analysis: Analysis = "words") -> None:
         self.num_texts = len(texts)
-        corpus = [words_of(text) for text in texts]
+        self._analysis: Analysis = analysis
+        corpus = [terms_of(text, analysis) for text in texts]
         self._vocabulary = {word for words in corpus for word in words}
         self._index = bm25s.BM25(k1=k1, b=b, method="lucene")
         if self._vocabulary:
@@ -51,7 +106,7 @@ class Bm25:
 
     def scores(self, query: str) -> NDArray[np.float32]:
         """The score of every text, [N], 0 where no word is shared; a word that the query repeats counts again."""
-        words = [word for word in words_of(query) if word in self._vocabulary]
+        words = [word for word in terms_of(query, self._analysis) if word in self._vocabulary]
         if not words:
             return np.zeros(self.num_texts, dtype=np.float32)
         return self._index.get_scores(words)

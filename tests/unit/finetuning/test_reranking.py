@@ -139,8 +139,29 @@ def test_what_the_first_stage_missed_counts():
         {"id": "q", "query": "x", "gold": "B", "predicted": "B", "score": pytest.approx(0.7109, abs=1e-4),
          "correct": pytest.approx(1 / 3)}
     ]  # fmt: skip
-    (baseline,) = baselines_of(kind, some, some, {"test": some})
-    assert kind.scores(kind.statistics(some, baseline.predictions["test"], {})) == pytest.approx(before)
+    first, learnt = baselines_of(kind, some, some, {"test": some})
+    assert kind.scores(kind.statistics(some, first.predictions["test"], {})) == pytest.approx(before)
+    assert (first.name, learnt.name) == ("bm25", "pair_features")
+
+
+def test_the_pair_baseline_orders_candidates_by_what_they_share_with_the_query():
+    random = np.random.default_rng(0)
+
+    def made(num_queries):
+        """The first stage puts the right candidate, which has two words of the query, last."""
+        words = [["".join(random.choice(list("abcdefghij"), 6)) for _ in range(9)] for _ in range(num_queries)]
+        ids = [str(query) for query in range(num_queries)]
+        candidates = [[" ".join(row[4:6]), " ".join(row[6:8]), " ".join([row[8], *row[:2]])] for row in words]
+        return CandidateRows(
+            ids, [" ".join(row[:4]) for row in words], [["a", "b", "c"]] * num_queries, candidates,
+            [[0, 0, 1]] * num_queries, [[3.0, 2.0, 1.0]] * num_queries, [[0, 0, 1]] * num_queries,
+        )  # fmt: skip
+
+    kind, train, test = kind_of(), made(40), made(20)
+    first, learnt = baselines_of(kind, train, made(20), {"test": test})
+    before, after = (kind.scores(kind.statistics(test, one.predictions["test"], {}))["mrr"] for one in (first, learnt))
+    assert before == pytest.approx(1 / 3)
+    assert after == 1.0
 
 
 def test_equal_candidates_and_none_at_all_do_no_harm():

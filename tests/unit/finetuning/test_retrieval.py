@@ -20,6 +20,7 @@ from bertline.finetuning.kinds.retrieval import Found, Retrieval
 from bertline.finetuning.search_pairs import EncodedSearch, PairBatches, contrastive_loss
 from bertline.foundation.errors import ArtifactError
 from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.baselines.search import found_by, tuned_bm25
 from bertline.tasks.storage import COLLECTION, write_rows
 from bertline.tasks.stored_rows import Documents, QueryRows
 
@@ -222,7 +223,18 @@ class TestScoring:
         (baseline,) = baselines_of(kind, self.queries, self.queries, {"test": self.queries})
         assert baseline.name == "bm25"
         assert baseline.predictions["test"].documents[:, 0].tolist() == [0, 1]
-        assert baseline.predictions["dev"].documents[:, 1].tolist() == [-1, -1]
+        assert found_by(kind.bm25, self.queries).documents[:, 1].tolist() == [-1, -1]
+
+    def test_dev_chooses_what_counts_as_a_term_of_bm25(self):
+        """Queries have other forms of the documents' words: whole words find nothing."""
+        kind = kind_of(Documents(["a", "b", "c"], [""] * 3, ["mapping functions", "sorted arrays", "frames"]))
+        queries = QueryRows(
+            ["q", "r"], ["map the function", "sort an array"], [["a"], ["b"]], [[1], [1]]
+        )  # fmt: skip
+        baseline = tuned_bm25(kind, queries, {"test": queries})
+        assert baseline.settings["terms"] != "words"
+        assert kind.scores(kind.statistics(queries, baseline.predictions["test"], {}))["ndcg@10"] == 1.0
+        assert kind.scores(kind.statistics(queries, found_by(kind.bm25, queries), {}))["ndcg@10"] == 0.0
 
 
 class TestFolders:

@@ -13,6 +13,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
 from bertline.sweep.baselines.tags import tagging_baselines
+from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.stored_rows import TaggedRows
@@ -272,3 +273,50 @@ class TestMostFrequentTag:
         train = TaggedRows(["a"], ["a"], [["x", "x"]], [["B-PER", "B-LOC"]])
         (baseline,) = tagging_baselines(kind(), train, train, {})
         assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]
+
+
+class TestWindowTagger:
+    def test_what_a_word_continues_is_read_from_its_neighbours(self):
+        """A word's own tag is not enough here: continuations are of whatever stands before them."""
+        tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
+        found = {}
+        for make in (tagging_baselines, window_tagger):
+            (baseline,) = make(tagging, splits[0], splits[1], {"test": splits[2]})
+            statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
+            found[baseline.name] = tagging.scores(statistics)["entity_f1"]
+        assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
+
+    def test_words_that_train_does_not_have_are_known_by_their_shape(self):
+        random = np.random.default_rng(0)
+
+        def made(num_rows, alphabet):
+            def drawn():
+                return "".join(random.choice(list(alphabet), 5))
+
+            words = [["the", f"{drawn()}_{drawn()}", "is", drawn()] for _ in range(num_rows)]
+            names = [str(row) for row in range(num_rows)]
+            return TaggedRows(names, names, words, [["O", "B-PER", "O", "O"]] * num_rows)
+
+        (tagger,) = window_tagger(kind(), made(40, "abcde"), made(20, "fghij"), {"test": made(20, "klmno")})
+        assert all(labels.tolist() == [0, 3, 0, 0] for labels in tagger.predictions["test"].labels)
+
+    def test_dev_decides_how_readily_a_tag_is_given(self):
+        """Half of the same words are names in train and nearly all are in dev: without a threshold they are O."""
+
+        def made(num_rows, names_of):
+            ids = [str(row) for row in range(num_rows)]
+            tags = [["O", "B-PER" if row % names_of else "O"] for row in range(num_rows)]
+            return TaggedRows(ids, ids, [["see", "x"]] * num_rows, tags)
+
+        train = made(60, 2).take([*range(0, 60, 2), *range(1, 40, 2)])
+        (tagger,) = window_tagger(kind(), train, made(40, 20), {})
+        assert tagger.settings["threshold"] > 0
+        assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
+
+    def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
+        plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
+        assert window_tagger(kind(), plain, plain, {}) == []
+        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["x", "y"], []], [[], ["B-PER", "O"], []])
+        (tagger,) = window_tagger(kind(), some, some, {"test": some})
+        assert [len(labels) for labels in tagger.predictions["test"].labels] == [0, 2, 0]
+        assert tagger.predictions["test"].confidences[0] == 1.0

@@ -22,10 +22,11 @@ from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.fill_mask import fill_mask_baselines
 from bertline.sweep.baselines.ngrams import UNITS, Unit
 from bertline.sweep.baselines.numbers import mean_baseline, ngram_ridge, pair_ridge
-from bertline.sweep.baselines.search import reranking_baselines, retrieval_baselines
+from bertline.sweep.baselines.search import candidate_overlap, first_stage, tuned_bm25
 from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.text import majority, ngram_baseline, pair_baseline
+from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -62,13 +63,19 @@ def methods_of(kind: TaskKind[Any, Any, Any], *, pairs: bool) -> dict[str, Metho
             methods |= {f"{unit}_ngrams": _one(partial(_ngram_ridge, unit=unit)) for unit in _units(pairs)}
             return methods | ({"pair_features": _one(pair_ridge)} if pairs else {})
         case TokenClassification():
-            return {"tags": lambda given: tagging_baselines(kind, given.train, given.dev, given.tests)}
+            return {
+                "most_frequent_tag": lambda given: tagging_baselines(kind, given.train, given.dev, given.tests),
+                "window_tagger": lambda given: window_tagger(kind, given.train, given.dev, given.tests),
+            }
         case QuestionAnswering():
             return {"answers": lambda given: answer_baselines(given.train, given.dev, given.tests)}
         case Retrieval():
-            return {"bm25": lambda given: retrieval_baselines(kind, given.dev, given.tests)}
+            return {"bm25": lambda given: [tuned_bm25(kind, given.dev, given.tests)]}
         case Reranking():
-            return {"bm25": lambda given: reranking_baselines(kind, given.dev, given.tests)}
+            return {
+                "bm25": lambda given: [first_stage(kind, given.dev, given.tests)],
+                "pair_features": lambda given: candidate_overlap(kind, given.train, given.dev, given.tests),
+            }
         case Summarisation():
             return {"first_sentences": lambda given: summary_baselines(given.dev, given.tests)}
         case FillMask():

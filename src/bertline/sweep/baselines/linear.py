@@ -22,6 +22,7 @@ Features = Any
 Probabilities = Callable[[Features], NDArray[np.float32]]
 """From features [N, F] to [N, labels]."""
 _MAX_ITERATIONS = 300
+_NEVER = -1e9
 _SEED = 0  # of liblinear's order of rows
 
 
@@ -63,6 +64,22 @@ def of_many_labels(model: LinearModel, features: Features, labels: NDArray[np.in
     """A model for each label of [N, L]; one that all rows of train have, or none, keeps its share."""
     columns = [_of_column(model, features, labels[:, label]) for label in range(labels.shape[1])]
     return lambda found: np.stack([column(found) for column in columns], axis=1).astype(np.float32)
+
+
+def margins_of(
+    model: LinearModel, features: Features, labels: NDArray[np.int64], num_labels: int
+) -> Callable[[Features], NDArray[np.float64]]:
+    """From features to how far each label is on its side, [N, labels]; one that train does not have is never best."""
+    fitted = _fitted(model, features, labels)
+
+    def margins(found: Features) -> NDArray[np.float64]:
+        given = np.full((found.shape[0], num_labels), _NEVER)
+        with one_thread():
+            known = fitted.decision_function(found)
+        given[:, fitted.classes_] = np.stack([-known, known], axis=1) if known.ndim == 1 else known
+        return given
+
+    return margins
 
 
 @contextmanager

@@ -1,0 +1,140 @@
+"""Baseline of token classification: a linear tagger over a window of words, with a threshold that dev chooses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from scipy.special import softmax
+from sklearn.feature_extraction import FeatureHasher
+
+from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.sweep.baselines.base import Baseline, dev_score
+from bertline.sweep.baselines.linear import LinearModel, margins_of
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import TaggedRows
+
+MOST_WORDS = 400_000
+"""Of train that are read, in whole sentences from the first on."""
+_STRENGTHS = (0.01, 0.03, 0.1, 0.3)
+# What is taken from the margin of O: above 0, more entities are given.
+_THRESHOLDS = tuple(sorted((step / 20 for step in range(-12, 25)), key=lambda value: (abs(value), value)))
+_BUCKETS = 2**20
+_REACH = 2
+_LONGEST_AFFIX = 4
+
+
+def window_tagger(
+    kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
+) -> list[Baseline]:
+    """The word, its affixes and shape, its neighbours and facts of the sentence, under linear support vector machines.
+
+    Dev chooses the strength of the penalty and how much surer of O than of a tag the tagger has to be. None where all
+    words of train have one tag.
+    """
+    read = train.first(_num_rows_read(train))
+    numbers = {label: number for number, label in enumerate(kind.labels)}
+    gold = np.array([numbers[tag] for tags in read.tags for tag in tags], dtype=np.int64)
+    if len(np.unique(gold)) < 2:
+        return []
+    hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
+
+    def features(rows: TaggedRows) -> csr_matrix:
+        return hasher.transform(of_word for words in rows.words for of_word in word_features(words))
+
+    train_features, dev_features = features(read), features(dev)
+    best, best_score = None, -np.inf
+    for strength in _STRENGTHS:
+        margins = margins_of(LinearModel("linear_svm", strength), train_features, gold, len(kind.labels))
+        on_dev = margins(dev_features)
+        for threshold in _THRESHOLDS:
+            score = dev_score(kind, dev, _tags(dev, on_dev, threshold))
+            if score > best_score:
+                best, best_score = (strength, threshold, margins), score
+    assert best is not None
+    strength, threshold, margins = best
+    return [
+        Baseline(
+            name="window_tagger",
+            title="linear tagger over a window of words",
+            predictions={
+                split: _tags(rows, margins(features(rows)), threshold) for split, rows in {"dev": dev, **tests}.items()
+            },
+            settings={"c": strength, "threshold": threshold},
+        )
+    ]
+
+
+def word_features(words: Sequence[str]) -> Iterator[list[str]]:
+    """What a linear tagger may know of each word of a sentence, as names of yes-or-no features.
+
+    >>> next(word_features(["n_jobs", "is"]))[:8]
+    ['always', 'word=n_jobs', 'lower=n_jobs', 'shape=x_x', '-2=<-1>', '-1=<-1>', '+1=is', '+2=<1>']
+    """
+    lower, shapes = [word.casefold() for word in words], [shape_of(word) for word in words]
+    counts = Counter(lower)
+    first, length = (lower[0] if lower else ""), min(len(words) // 8, 4)
+    for place, word in enumerate(words):
+        own, shape = lower[place], shapes[place]
+        around = {
+            offset: lower[place + offset] if 0 <= place + offset < len(words) else f"<{np.sign(offset)}>"
+            for offset in range(-_REACH, _REACH + 1)
+            if offset
+        }
+        yield [
+            "always",
+            f"word={word}",
+            f"lower={own}",
+            f"shape={shape}",
+            *(f"{offset:+d}={other}" for offset, other in around.items()),
+            *(f"shape{offset:+d}={shapes[place + offset]}" for offset in (-1, 1) if 0 <= place + offset < len(words)),
+            f"-1,0={around[-1]} {own}",
+            f"0,+1={own} {around[1]}",
+            f"-1,+1={around[-1]} {around[1]}",
+            f"-2,-1={around[-2]} {around[-1]}",
+            f"+1,+2={around[1]} {around[2]}",
+            *(f"begins={own[:size]}" for size in range(1, min(_LONGEST_AFFIX, len(own)) + 1)),
+            *(f"ends={own[-size:]}" for size in range(1, min(_LONGEST_AFFIX, len(own)) + 1)),
+            f"length={min(len(own), 12)}",
+            f"place={min(place, 4)}",
+            f"shape,place={shape} {min(place, 2)}",
+            f"shape,-1={shape} {around[-1]}",
+            f"shape,+1={shape} {around[1]}",
+            f"sentence begins={first}",
+            f"sentence begins, shape={first} {shape}",
+            f"sentence length={length}",
+            f"times={min(counts[own], 3)} {shape}",
+        ]
+
+
+def shape_of(word: str) -> str:
+    """Runs of characters of a class, a mark each: X upper case, x other letters, 0 digits, others as they are.
+
+    >>> shape_of("DataFrame2"), shape_of("n_jobs"), shape_of("x")
+    ('XxXx0', 'x_x', 'x.')
+    """
+    shape = ""
+    for character in word:
+        mark = "X" if character.isupper() else "x" if character.isalpha() else "0" if character.isdigit() else character
+        if not shape.endswith(mark):
+            shape += mark
+    return f"{shape}." if len(word) == 1 else shape
+
+
+def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:
+    """From margins of all words, [W, L]; the first label is O."""
+    shifted = margins.copy()
+    shifted[:, 0] -= threshold
+    labels = shifted.argmax(axis=1)
+    of_words = softmax(2 * shifted, axis=1)[np.arange(len(labels)), labels]
+    ends = np.cumsum([len(words) for words in rows.words])
+    by_row, sure = np.split(labels, ends)[: len(rows)], np.split(of_words, ends)[: len(rows)]
+    return TagPredictions(by_row, np.array([float(np.prod(one)) for one in sure]), sure)
+
+
+def _num_rows_read(train: TaggedRows) -> int:
+    reached = np.cumsum([len(words) for words in train.words])
+    return max(1, int(np.searchsorted(reached, MOST_WORDS, side="right")))
