@@ -38,13 +38,13 @@ def tuned_bm25(kind: Retrieval, dev: QueryRows, tests: Mapping[SplitName, QueryR
         index = Bm25(texts, k1=settings.k1, b=settings.b, analysis=settings.analysis)
         return [found_by(index, rows) for rows in several]
 
+    def better(settings: _Bm25Settings, options: list[_Bm25Settings]) -> _Bm25Settings:
+        return best_on_dev(kind, dev, [settings, *options], lambda one: found(one, dev)[0])
+
     best = _Bm25Settings()
-    for options in (
-        lambda: [replace(best, analysis=analysis) for analysis in ANALYSES],
-        lambda: [replace(best, k1=k1) for k1 in _K1S],
-        lambda: [replace(best, b=b) for b in _BS],
-    ):
-        best = best_on_dev(kind, dev, [best, *options()], lambda settings: found(settings, dev)[0])
+    best = better(best, [replace(best, analysis=analysis) for analysis in ANALYSES])
+    best = better(best, [replace(best, k1=k1) for k1 in _K1S])
+    best = better(best, [replace(best, b=b) for b in _BS])
     return Baseline(
         name="bm25",
         title="BM25",
