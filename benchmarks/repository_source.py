@@ -1,4 +1,7 @@
-"""Import this before bertline: where bertline is not installed, the source of this repository is put on the path."""
+"""Import this first: where bertline is not installed, the source of this repository is put on the path.
+
+It imports bertline, which turns the telemetry of other libraries off before they are imported.
+"""
 
 from __future__ import annotations
 
@@ -13,3 +16,5 @@ if importlib.util.find_spec("bertline") is None:
     sys.path.insert(0, str(SOURCE))
     # Processes that this one starts find it too.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH")]))
+
+import bertline  # noqa: E402, F401

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -21,11 +22,11 @@ from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.progress import say
 from bertline.line.choices import choices_at_stake, described, differences, header, lasting_choices
-from bertline.line.config import SECTIONS, LineConfig, line_config
+from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
 from bertline.line.fingerprints import code_fingerprint
 from bertline.line.stages import CODE, STAGES
 from bertline.line.user_data import link_user_data
-from composition import CONF, plain
+from composition import CONF, loaded, plain, unreadable_yaml
 
 PARAMS = Path("params.yaml")
 LOCAL = CONF / "local" / "default.yaml"
@@ -66,6 +67,8 @@ def composed(overrides: list[str]) -> dict[str, Any]:
             mapping = plain(compose("config", overrides=overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(f"conf/ does not compose: {error}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(unreadable_yaml(error, str(CONF))) from error
     return {key: mapping[key] for key in mapping if key != "task_name"}
 
 
@@ -88,7 +91,7 @@ def write_line(mapping: dict[str, Any]) -> None:
 def save(groups: dict[str, str], values: dict[str, Any]) -> None:
     """Write lasting choices, and the line they give; if that is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
-    saved = OmegaConf.to_container(OmegaConf.load(LOCAL)) if before else {}
+    saved = OmegaConf.to_container(loaded(LOCAL)) if before else {}
     content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))  # type: ignore[arg-type]
     write_atomically(
         LOCAL, f"# @package _global_\n# Lasting choices (python pipelines/configure.py ... --save)\n{content}"
@@ -153,16 +156,17 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _check_tasks(config: LineConfig) -> None:
-    listed = list(OmegaConf.load(CONF / "tasks.yaml").task_names)
+    listed = list(loaded(CONF / "tasks.yaml").task_names)
     if sorted(listed) != sorted(config.tasks):
         raise ConfigError(
             f"conf/tasks.yaml lists {listed}, but the configuration has the tasks {list(config.tasks)}. Name the same "
             "tasks in both: `task_names` in conf/tasks.yaml, and a line `- task@tasks.NAME: NAME` in conf/config.yaml."
+            + "".join(how_to_register(name) for name in sorted({*listed} ^ {*config.tasks}))
         )
 
 
 def _present() -> dict[str, Any]:
-    present: Any = OmegaConf.to_container(OmegaConf.load(PARAMS), resolve=True)
+    present: Any = OmegaConf.to_container(loaded(PARAMS), resolve=True)
     return {key: value for key, value in present.items() if key != "task_name"}
 
 

@@ -25,7 +25,6 @@ def main(arguments: list[str]) -> None:
         say(f"runs are recorded by the server at {tracking.uri}; open that address")
         return
     # MLflow 3 opens on its page for language-model traces; training runs are a click further.
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     say("open http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning   (Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1"]
     os.execv(sys.executable, [*command, *arguments])

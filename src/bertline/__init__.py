@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bertline.inference.model import LoadedModel
 
+# Nothing phones home. Libraries read these when they are imported, and every entry point imports bertline before them;
+# processes that it starts inherit them. What a user has set stays.
+NO_TELEMETRY = {
+    "DO_NOT_TRACK": "1",
+    "DVC_NO_ANALYTICS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+for _name, _value in NO_TELEMETRY.items():
+    os.environ.setdefault(_name, _value)
+
 __version__ = "0.1.0"
-__all__ = ["__version__", "load"]
+__all__ = ["NO_TELEMETRY", "__version__", "load"]
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:

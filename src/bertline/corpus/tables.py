@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -192,8 +191,7 @@ def _read_parquet(
 
 
 def _datasets() -> Any:
-    """The datasets library, which takes over a second to import, with its telemetry and bars off."""
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    """The datasets library, which takes over a second to import, with its bars off."""
     import datasets
 
     datasets.disable_progress_bars()

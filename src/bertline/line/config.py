@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bertline.corpus.config import (
@@ -50,6 +52,7 @@ class LineConfig:
     tracking: TrackingConfig
 
 
+_TASK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 SECTIONS = tuple(field.name for field in dataclasses.fields(LineConfig))
 
 
@@ -96,7 +99,29 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
             f"tokenizer.path={config.pretrain.start_from}."
         )
     for name, task in config.tasks.items():
+        if not _TASK_NAME.fullmatch(name):
+            yield (
+                f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
+                "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
+                f"{_allowed_name(name)!r}."
+            )
         yield from _broken_task_rules(config, name, task)
+
+
+def how_to_register(task: str | None) -> str:
+    """For the end of a message: the two lines that make a task of `conf/task/TASK.yaml`, where there is one."""
+    if task is None or not _TASK_NAME.fullmatch(task) or not Path("conf/task", f"{task}.yaml").is_file():
+        return ""
+    return (
+        f"\nThe file conf/task/{task}.yaml is not registered. Two lines register it:\n"
+        f"  in conf/config.yaml, under `defaults:`      - task@tasks.{task}: {task}\n"
+        f"  in conf/tasks.yaml, under `task_names:`     - {task}"
+    )
+
+
+def _allowed_name(name: str) -> str:
+    """The nearest name that is allowed."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
 
 
 def _broken_decay_rule(schedule: WarmupStableDecayScheduleConfig, num_steps: int) -> Iterator[str]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
+from bertline.line.last_words import COULD_NOT_WRITE, listening
 from bertline.line.log_view import LogView
 from bertline.line.status import Status, is_locked, read_status, time_of_status
 from bertline.training.config import RuntimeConfig
@@ -57,7 +58,13 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
         status = _join(folder, command, node)
     else:
         # torchrun has one exit status for all failures, so the lock says whether another worker is at it.
-        if is_locked(folder) or (_start(folder, command) != 0 and is_locked(folder)):
+        exit_status = None if is_locked(folder) else _start(folder, command)
+        if exit_status == COULD_NOT_WRITE:
+            raise BertlineError(
+                f"the worker at {folder} ended and could not write how; its last words are above. Free space there, "
+                "then run the same command again to go on where it was"
+            )
+        if exit_status != 0 and is_locked(folder):
             _attach(folder)
         status = read_status(folder)
     match status.state:
@@ -68,7 +75,8 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
         case "stopped":
             raise BertlineError(f"{status.message}; run the same command again to go on where it was")
         case _:
-            raise BertlineError(f"{status.message}\n(log: {folder / 'log'})")
+            why = status.message or "the worker ended before it wrote a status"
+            raise BertlineError(f"{why}\n(log: {folder / 'log'})")
 
 
 def _command(folder: Path, runtime: RuntimeConfig, several_devices: bool, node: Node) -> list[str]:
@@ -116,14 +124,23 @@ def _join(folder: Path, command: list[str], node: Node) -> Status:
 
 def _start(folder: Path, command: list[str], log: Path | None = None) -> int:
     log = log or folder / "log"
-    with log.open("a", encoding="utf-8") as handle, LogView(log) as view:
+    with log.open("a", encoding="utf-8") as handle, LogView(log) as view, listening() as listener:
         # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
         environment = environment_for_training({**_TIME_TO_SAVE, **outside_step(os.environ)})
-        process = subprocess.Popen(command, stdout=handle, stderr=handle, env=environment, start_new_session=True)
+        process = subprocess.Popen(
+            command,
+            stdout=handle,
+            stderr=handle,
+            env=listener.environment(environment),
+            pass_fds=(listener.write,),
+            start_new_session=True,
+        )
         with _signals_passed_on(process):
             while process.poll() is None:
                 view.show()
                 time.sleep(_POLL_S)
+        if last_words := listener.heard():
+            print(f"worker: {last_words}", file=sys.stderr, flush=True)
     return process.returncode
 
 

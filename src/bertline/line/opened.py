@@ -35,7 +35,7 @@ from bertline.foundation.files import (
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
-from bertline.line.config import SECTIONS, LineConfig, line_config
+from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
 from bertline.line.fingerprints import code_fingerprint
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
@@ -188,6 +188,7 @@ def _task_of(stage: Stage, task: str | None, config: LineConfig) -> str | None:
         raise ConfigError(
             f"task_name is {task!r}; stage {stage.name} works on one task of {', '.join(config.tasks) or '(none)'}. "
             f"For example: python pipelines/{stage.name}.py task_name={next(iter(config.tasks), 'NAME')}"
+            + how_to_register(task)
         )
     return task
 

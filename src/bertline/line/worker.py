@@ -17,7 +17,8 @@ from typing import Any
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.line.config import LineConfig, line_config
-from bertline.line.status import ALREADY_RUNNING, FAILED, FINISHED, STOPPED, Status, hold_lock, write_status
+from bertline.line.last_words import COULD_NOT_WRITE, give_up_streams, say_last
+from bertline.line.status import ALREADY_RUNNING, FAILED, FINISHED, STOPPED, Ending, Status, hold_lock, write_status
 from bertline.training.nodes import adopt_srun_ranks
 
 
@@ -37,23 +38,31 @@ def main(folder: Path) -> int:
             return ALREADY_RUNNING
         # Under the lock: until then another run may still take this folder over, checkpoints and all.
         frozen, config = _frozen(folder)
-        write_status(folder, Status(state="running", pid=os.getpid()))
         try:
+            write_status(folder, Status(state="running", pid=os.getpid()))
             metrics = _work(frozen, config, folder)
         except BertlineError as error:
-            write_status(folder, Status(state="failed", message=str(error)))
-            return FAILED.exit_status
+            return _end(folder, FAILED, Status(state="failed", message=str(error) or type(error).__name__))
         except (KeyboardInterrupt, SystemExit) as error:
             # A bare exit status, or nothing, says no more than that a signal came.
             message = str(error) if str(error).strip("-0123456789") else "stopped by a signal"
-            write_status(folder, Status(state="stopped", message=message))
-            return STOPPED.exit_status
+            return _end(folder, STOPPED, Status(state="stopped", message=message))
         except Exception as error:
-            traceback.print_exc()
-            write_status(folder, Status(state="failed", message=f"{type(error).__name__}: {error}"))
-            return FAILED.exit_status
-        write_status(folder, Status(state="finished", metrics=metrics))
-        return FINISHED.exit_status
+            with suppress(OSError):
+                traceback.print_exc()
+            return _end(folder, FAILED, Status(state="failed", message=f"{type(error).__name__}: {error}"))
+        return _end(folder, FINISHED, Status(state="finished", metrics=metrics))
+
+
+def _end(folder: Path, ending: Ending, status: Status) -> int:
+    """Write how the work ended; where that cannot be written, say it, and return the exit status that tells so."""
+    try:
+        write_status(folder, status)
+    except (BertlineError, OSError) as error:
+        why = f"{status.message}\n" if status.message else ""
+        say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
+        return COULD_NOT_WRITE
+    return ending.exit_status
 
 
 def _frozen(folder: Path) -> tuple[dict[str, Any], LineConfig]:
@@ -82,5 +91,8 @@ def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str,
 if __name__ == "__main__":
     # A terminal's Ctrl-C and a scheduler's TERM mean the same: stop at the next safe point.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    say(f"worker {os.getpid()} at {sys.argv[1]}")
-    sys.exit(main(Path(sys.argv[1])))
+    with suppress(OSError):  # a full disk; main says so
+        say(f"worker {os.getpid()} at {sys.argv[1]}")
+    exit_status = main(Path(sys.argv[1]))
+    give_up_streams()
+    sys.exit(exit_status)

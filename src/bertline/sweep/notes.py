@@ -58,7 +58,7 @@ def _lowered_lengths(plan: PlannedSweep) -> list[str]:
 
 def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
     sizes = split_sizes(plan.job)
-    arms_of: dict[str, list[str]] = {}
+    arms_of: dict[tuple[str, str], list[str]] = {}
     for arm, seeds in winners.items():
         listed = []
         counts = seeds[0].cut_rows(plan.job)
@@ -70,5 +70,18 @@ def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -
                     f"{count:,} {words}" if name == DOCUMENTS else f"{count:,} of {sizes[name]:,} {words} rows"
                 )
         if listed:
-            arms_of.setdefault(", ".join(listed), []).append(_WORDS[arm])
-    return [f"Longer than {' and '.join(arms)} can read, and so cut: {listed}." for listed, arms in arms_of.items()]
+            arms_of.setdefault((_limit(plan, arm), ", ".join(listed)), []).append(_WORDS[arm])
+    return [
+        f"Longer than {limit}, and so cut for {' and '.join(arms)}: {listed}."
+        for (limit, listed), arms in arms_of.items()
+    ]
+
+
+def _limit(plan: PlannedSweep, arm: Arm) -> str:
+    """What cut the rows: the encoder's positions where they are fewer than the task asks for, else the task's own."""
+    asked, found = plan.job.task, kind_of(plan.job, plan.starts[arm]).config
+    names = [name for name in LENGTHS if hasattr(asked, name)]
+    if any(getattr(found, name) != getattr(asked, name) for name in names):
+        return f"the {found.max_length} tokens that it has positions for"
+    said = " or ".join(f"{name} ({getattr(asked, name)} tokens)" for name in names)
+    return f"the task's {said}"

@@ -10,6 +10,8 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
+# A random forest over fewer trials gives shares that are an accident.
+_FEWEST_FOR_IMPORTANCE = 10
 _FOREST_SEED = 0
 
 
@@ -33,7 +35,9 @@ def write_plots(folder: Path, study: optuna.Study, metric: str) -> dict[str, str
     folder.mkdir(parents=True, exist_ok=True)
     missing: dict[str, str] = {}
     for name, draw, wanted in _plots(metric):
-        if len(finished) < 2:
+        if name == "importance" and len(finished) < _FEWEST_FOR_IMPORTANCE:
+            missing[name] = f"fewer than {_FEWEST_FOR_IMPORTANCE} trials finished"
+        elif len(finished) < 2:
             missing[name] = "fewer than two trials finished"
         elif len(varied) < wanted:
             missing[name] = f"fewer than {wanted} hyperparameters vary"

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 _LOCAL_HOSTS = ("", "localhost", "127.0.0.1", "::1")
 _PASSWORD = re.compile(r"(?<=://)([^/@\s]*?):[^/@\s]*@")
-_SECRET_QUERY = re.compile(r"(?i)([?&](?:password|token|secret|key|access_token)=)[^&\s]+")
+_SECRETS = r"[\w.-]*(?:passw(?:or)?d|pwd|token|secret|key|credential|signature)[\w.-]*|auth|sig|user(?:name)?"
+_SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_SECRETS})=)[^&;\s]+")
 
 
 def masked(text: str) -> str:
@@ -19,6 +20,22 @@ def masked(text: str) -> str:
         'cannot reach https://ada:***@mlflow.example.org/api?token=***'
     """
     return _SECRET_QUERY.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
+def has_credentials(uri: str) -> bool:
+    """Whether an address has a user name or password before its host, or a secret in its query.
+
+    A database's user name alone is no secret, and its driver has no other place for it.
+
+    Example:
+        >>> has_credentials("https://ada:s3cret@mlflow.example.org"), has_credentials("https://h/?api_key=abc")
+        (True, True)
+        >>> has_credentials("https://mlflow.example.org"), has_credentials("postgresql://ada@db/mlflow")
+        (False, False)
+    """
+    parts = urlsplit(uri)
+    name_alone = parts.username if parts.scheme.startswith("http") else None
+    return bool(parts.password or name_alone or _SECRET_QUERY.search(uri))
 
 
 def is_local(uri: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
+from bertline.tracking.addresses import has_credentials
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrackingConfig:
@@ -12,7 +14,9 @@ class TrackingConfig:
 
     enabled: bool
     uri: str
-    """`sqlite:///runs/mlflow.db`, or any server's address."""
+    """`sqlite:///runs/mlflow.db`, or any server's address. No credentials stand here: configurations are written to
+    files that git tracks. MLflow reads them from the environment, MLFLOW_TRACKING_USERNAME and
+    MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
     experiment_name: str
     log_text: bool
     """Whether the user's own text (sample documents, film strip, report) may be sent to a server that is not local."""
@@ -25,6 +29,14 @@ class TrackingConfig:
     system_metrics_every_s: float
 
     def __post_init__(self) -> None:
+        if has_credentials(self.uri):
+            # The address itself is not repeated: messages are logged.
+            raise ValueError(
+                "uri has a user name, a password or a token, and configurations are written to params.yaml, which git "
+                "tracks. Leave it out here and set the environment variables that MLflow reads: "
+                "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN (for a database, give "
+                "its password to the MLflow server and the server's address here)"
+            )
         parts = urlsplit(self.studies_url)
         if parts.password is not None or "password" in parse_qs(parts.query):
             raise ValueError(

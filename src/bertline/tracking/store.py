@@ -13,8 +13,6 @@ from typing import Any, Literal
 
 # Read by MLflow when it is imported. The outbox itself tries again, so a request fails soon; what is already in the
 # environment wins.
-os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-os.environ["DO_NOT_TRACK"] = "true"
 os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # two lines for every trial
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")

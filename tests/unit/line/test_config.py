@@ -161,3 +161,48 @@ def test_every_preset_takes_another_optimizer_and_schedule(composed: Composed, e
     given = ["pretrain.start_from=some/model"] if experiment == "continued" else []
     config = line_config(composed(f"experiment={experiment}", "optimizer=muon", "schedule=wsd", *given))
     assert (config.optimizer.kind, config.schedule.kind) == ("muon", "wsd")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a@b", "a b", ".hidden", "", "a.b", "-a", "ä", "a\nb", ".."])
+def test_a_task_name_that_is_no_folder_and_no_stage_is_refused(composed: Composed, name: str) -> None:
+    mapping = composed()
+    mapping["tasks"][name] = next(iter(mapping["tasks"].values()))
+    with pytest.raises(ConfigError, match="cannot be a folder, a DVC stage and a name in MLflow") as error:
+        line_config(mapping)
+    assert repr(name) in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a", "docs_library", "sst-2", "_x", "2020"])
+def test_a_plain_task_name_is_valid(composed: Composed, name: str) -> None:
+    mapping = composed()
+    mapping["tasks"][name] = next(iter(mapping["tasks"].values()))
+    assert name in line_config(mapping).tasks
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://ada:s3cret@mlflow.example.org",
+        "https://s3cret@mlflow.example.org",
+        "https://mlflow.example.org/?token=s3cret",
+        "https://mlflow.example.org/?a=1&api_key=s3cret",
+        "https://mlflow.example.org/#access_token=s3cret",
+        "postgresql://ada:s3cret@db/mlflow",
+        "postgresql://db/mlflow?user=ada&password=s3cret",
+    ],
+)
+def test_a_tracking_address_with_credentials_is_refused_without_repeating_them(composed: Composed, uri: str) -> None:
+    mapping = composed()
+    mapping["tracking"]["uri"] = uri
+    with pytest.raises(ConfigError, match=r"tracking.*MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD") as error:
+        line_config(mapping)
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "uri", ["sqlite:///runs/mlflow.db", "http://10.0.0.3:5000/mlflow", "postgresql://ada@db/mlflow"]
+)
+def test_a_tracking_address_without_credentials_is_valid(composed: Composed, uri: str) -> None:
+    mapping = composed()
+    mapping["tracking"]["uri"] = uri
+    assert line_config(mapping).tracking.uri == uri

@@ -1,0 +1,72 @@
+"""How a worker says why it ended when its disk is full: status and log cannot be written then.
+
+The recipe that starts a worker hands it one end of a pipe. What the worker says last goes there, and to its standard
+error, which is the log. A recipe that has gone takes nothing away: the worker's write fails, and is not missed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+COULD_NOT_WRITE = 74  # EX_IOERR of sysexits.h: the worker ended, and its status does not say how
+_VARIABLE = "BERTLINE_LAST_WORDS"
+# A pipe takes as much at once, whoever reads.
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """The recipe's end of the pipe."""
+
+    read: int
+    write: int
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """For the worker, which must be started with `pass_fds=(write,)`."""
+        return {**environment, _VARIABLE: str(self.write)}
+
+    def heard(self) -> str:
+        """What has been said so far; nothing where the worker was killed, or had nothing to say."""
+        with suppress(BlockingIOError):
+            return os.read(self.read, _MOST_BYTES).decode("utf-8", errors="replace").strip()
+        return ""
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    """A pipe for one worker."""
+    read, write = os.pipe()
+    # A process that the worker leaves behind holds the other end: reading must not wait for it.
+    os.set_blocking(read, False)
+    try:
+        yield Listener(read, write)
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def say_last(message: str) -> None:
+    """Say why this worker ends; never fails."""
+    with suppress(OSError, ValueError):
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):
+        os.write(int(os.environ.get(_VARIABLE, "")), message.encode()[:_MOST_BYTES])
+
+
+def give_up_streams() -> None:
+    """Drop what standard output and error still hold where it cannot be written, so that the exit status is ours.
+
+    Python itself would end with 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError):
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, stream.fileno())
+                os.close(nothing)

@@ -1,0 +1,82 @@
+"""Nothing phones home: telemetry of other libraries is off in every entry point, before they are imported."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import bertline
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRY_POINTS = sorted([*(ROOT / "pipelines").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")])
+TURNS_OFF = ("bertline", "repository_source", "composition")
+REPORTING = ("mlflow", "dvc", "datasets", "transformers", "huggingface_hub", "sentence_transformers", "ray")
+
+
+def imported(path: Path) -> list[str]:
+    """Top-level names of all imports, in their order in the file."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name.split(".")[0]) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.lineno, str(node.module).split(".")[0]))
+    return [name for _, name in sorted(found, key=lambda each: each[0])]
+
+
+def without_choices(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in bertline.NO_TELEMETRY}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), **more}
+
+
+@pytest.mark.parametrize("path", ENTRY_POINTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_entry_point_imports_a_library_that_reports_before_bertline(path: Path) -> None:
+    names = imported(path)
+    reporting = [names.index(name) for name in REPORTING if name in names]
+    if reporting:
+        assert any(name in names[: min(reporting)] for name in TURNS_OFF)
+
+
+SHOWS = "import json, os, bertline; print(json.dumps([os.environ.get(name) for name in bertline.NO_TELEMETRY]))"
+
+
+@pytest.mark.parametrize("first", ["import bertline", "import bertline.line.worker", "import repository_source"])
+def test_importing_an_entry_point_turns_telemetry_off(first: str) -> None:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "benchmarks")])
+    done = subprocess.run(
+        [sys.executable, "-c", f"{first}\n{SHOWS}"],
+        env=without_choices(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == '["1", "1", "1", "true"]'
+
+
+def test_the_libraries_themselves_say_that_it_is_off() -> None:
+    code = (
+        "import bertline, bertline.tracking.store\n"
+        "from huggingface_hub import constants\n"
+        "from mlflow.telemetry.utils import is_telemetry_disabled\n"
+        "print(constants.HF_HUB_DISABLE_TELEMETRY, is_telemetry_disabled())"
+    )
+    # Continuous integration alone turns MLflow's off, and so would hide that nothing else does.
+    environment = {name: value for name, value in without_choices().items() if name not in ("CI", "GITHUB_ACTIONS")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True"]
+
+
+def test_what_a_user_has_set_stays() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SHOWS],
+        env=without_choices(HF_HUB_DISABLE_TELEMETRY="0"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert '"0"' in done.stdout
