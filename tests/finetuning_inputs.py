@@ -150,7 +150,6 @@ def sweep(**changes: Any) -> SweepConfig:
         "precision": "fp32",
         "random_weights_baseline": "always",
         "reference_encoder": None,
-        "num_bootstrap_samples": 100,
         "max_retries": 2,
     }
     return SweepConfig(**{**fields, **changes})

@@ -70,8 +70,11 @@ def test_the_card_and_the_standing_have_the_sweeps_scores(line: Path) -> None:
     result = json.loads((line / "run" / "result" / "result.json").read_text())
     card = (line / "out" / "halves" / "README.md").read_text()
     arm = result["arms"]["encoder"]
-    assert f"{arm['test_mean']:.3f} ± {arm['test_std']:.3f}" in card
+    spread = "" if arm["test_std"] is None else f" ± {arm['test_std']:.3f}"
+    assert f"{arm['test_mean']:.3f}{spread}" in card
     for baseline in result["baselines"].values():
         assert f"| {baseline['title']} | {baseline['dev']:.3f} | {baseline['test']:.3f} |" in card
     standing = standing_of(line / "run" / "result", alias="champion")
-    assert (standing.data_hash, standing.score) == (result["data_hash"], arm["test_mean"])
+    assert (standing.data_hash, standing.test_score) == (result["data_hash"], arm["test_mean"])
+    assert standing.dev.mean == pytest.approx(arm["dev_mean"])
+    assert result["conclusion"]["sentence"] in card

@@ -111,11 +111,15 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
             figures[f"{arm}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
-    if task.result.get("comparison"):
-        figures["beats_random_weights"] = int(task.result["comparison"]["beats_random_weights"])
-    if "reference_encoder" in task.result["comparisons"]:
-        figures["beats_reference_encoder"] = int(task.result["comparisons"]["reference_encoder"]["better"])
-    return figures
+    return figures | _verdict_figures(task.result)
+
+
+def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
+    """1 where something is beaten beyond noise, 0 where that is not shown; one seed shows nothing and has none."""
+    found = {f"beats_{name}": result["comparisons"].get(name, {}) for name in ("random_weights", "reference_encoder")}
+    found["beats_strongest"] = result["conclusion"].get("encoder", {})
+    found["combined_beats_strongest"] = result["conclusion"].get("combined", {})
+    return {key: int(comparison["better"]) for key, comparison in found.items() if "better" in comparison}
 
 
 def _vectors(facts: Facts, line: LineFolders, num_points: int) -> dict[str, str]:

@@ -17,7 +17,7 @@ from bertline.foundation.metrics_log import MetricsRow, read_metrics
 from bertline.tasks.storage import COLLECTION, read_task_manifest
 from bertline.tasks.stored_rows import Documents
 
-RESULT_FORMAT = 2
+RESULT_FORMAT = 3
 """Of the sweep's result.json."""
 ARMS = ("encoder", "random_weights", "reference_encoder")
 
@@ -36,6 +36,12 @@ class TaskFacts:
     def metric(self) -> str:
         """What trials were chosen by."""
         return str(self.result["metric"])
+
+    @property
+    def strongest(self) -> str | None:
+        """The baseline that was best on dev."""
+        name: str | None = self.result["conclusion"]["opponent"]
+        return name
 
     def arms(self) -> dict[str, dict[str, Any]]:
         """The encoders that were fine-tuned: `encoder`, and where they were run `random_weights` and

@@ -7,7 +7,7 @@ from typing import Any
 from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.parts import paragraph, section, table, tiles
-from bertline.evaluation.task_scores import scores_sentence, test_score
+from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
 from bertline.evaluation.wording import count, duration, escape, listing, metric_name, number_of, percent, score
 
 _FEW_TASKS = 3
@@ -19,7 +19,8 @@ _ARROW = '<span class="arrow" aria-hidden="true">→</span>'
 def summary(facts: Facts, overlaps: Overlaps) -> str:
     """The whole line in plain sentences, and its largest figures."""
     few = len(facts.tasks) <= _FEW_TASKS
-    sentences = [_what(facts), _how_good(facts), *(scores_sentence(task) for task in facts.tasks if few)]
+    sentences = [_what(facts), _how_good(facts)]
+    sentences += [f"{conclusion(task)} {scores_sentence(task)}" if few else conclusion(task) for task in facts.tasks]
     said = "".join(paragraph(sentence, "lead") for sentence in sentences)
     return said + tiles(_tiles(facts, overlaps, few)) + ("" if few else _task_table(facts, overlaps))
 
@@ -73,11 +74,11 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
     for task in facts.tasks:
         arms, baselines, titles = task.arms(), task.baselines(), task.titles()
         others = [test_score(arms[name]) if name in arms else "–" for name in ("random_weights", "reference_encoder")]
-        best = next(iter(baselines), None)
+        best = task.strongest
         strongest = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
         rows.append([task.name, metric_name(task.metric), test_score(arms["encoder"]), *others, strongest])
         rows[-1].append(_overlap_note(overlaps.get(task.name, {})) or "–")
-    head = ["task", "test score", "this encoder", "random weights", "reference encoder", "best baseline"]
+    head = ["task", "test score", "this encoder", "random weights", "reference encoder", "strongest simple opponent"]
     head.append("read in pretraining?")
     seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
     spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds."
@@ -106,11 +107,10 @@ def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str
 
 
 def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
-    """A task's score, and the best of what it is measured against in each class."""
+    """A task's score, and the strongest of what it is measured against in each class."""
     arms, baselines, titles = task.arms(), task.baselines(), task.titles()
     beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
-    if baselines:
-        strongest = next(iter(baselines))
+    if (strongest := task.strongest) is not None:
         beside.append(f"{titles[strongest]} {score(baselines[strongest]['test'])}")
     if overlap_note:
         beside.append(f"read in pretraining: {overlap_note}")

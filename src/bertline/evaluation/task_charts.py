@@ -74,7 +74,7 @@ def _label_efficiency(task: TaskFacts) -> str:
             titles.get(name, name),
             [(float(row["rows"]), row["test_mean"]) for row in rows],
             colour.get(name, "c5"),
-            [row["test_std"] for row in rows],
+            [row["test_std"] or 0.0 for row in rows],
             marked=True,
         )
         for name, rows in sorted(of_name.items(), key=lambda item: list(titles).index(item[0]))

@@ -9,7 +9,6 @@ from bertline.evaluation.facts import TaskFacts, spread_of
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.parts import folded, paragraph, table
 from bertline.evaluation.wording import (
-    by_chance,
     count,
     escape,
     listing,
@@ -54,21 +53,23 @@ def verdicts(task: TaskFacts) -> str:
     return "".join(block for block in blocks if block)
 
 
+def conclusion(task: TaskFacts) -> str:
+    """Whether the encoder beats the strongest simple opponent: the first that is said of a task."""
+    return str(task.result["conclusion"]["sentence"])
+
+
 def _pretraining(task: TaskFacts) -> str:
     comparison = task.result.get("comparison")
     if task.result["start"] == "random":
         return paragraph("It started from random weights, so nothing is said of pretraining here.", "verdict unsure")
-    if comparison and len(task.arms()["encoder"]["seeds"]) < 2:
-        return paragraph("One seed has no spread, so whether pretraining helps here is not shown.", "verdict unsure")
     if not comparison:
         return paragraph("It was not compared with the same encoder from random weights.", "verdict unsure")
-    difference, threshold = comparison["difference"], comparison["threshold"]
+    if not _is_known(comparison):
+        return paragraph(f"{_NOT_KNOWN} Whether pretraining helps here is not shown.", "verdict unsure")
     helps = comparison["beats_random_weights"]
     said = "Pretraining helps here" if helps else "Pretraining makes no clear difference here"
-    than = "more" if difference > threshold else "not more"
     return paragraph(
-        f"{said}: the difference of the means, {difference:.3f}, is {than} than the {threshold:.3f} that two standard "
-        "deviations of the seeds would give by chance.",
+        f"{said}: the difference of the means is {_with_interval(comparison)}. {_smallest(comparison)}",
         "verdict good" if helps else "verdict unsure",
     )
 
@@ -78,21 +79,31 @@ def _reference(task: TaskFacts) -> str:
     found = task.result["comparisons"].get("reference_encoder")
     if not reference or not found:
         return ""
-    name, difference = task.titles()["reference_encoder"], found["difference"]
-    chance = f"Chance alone would give so large a difference {by_chance(found['p_value'])}"
-    low, high = found["interval"]
-    interval = f"95 % interval of the difference {signed(low)} to {signed(high)}"
-    if found["better"]:
-        said = f"Your own encoder beats {name} on your task: by {difference:.3f} ({interval}). {chance}."
-    elif found["interval"][1] < 0:
-        said = f"Your own encoder does not beat {name} on your task: it is {-difference:.3f} behind ({interval}). "
-        said += f"{chance}."
+    name = task.titles()["reference_encoder"]
+    if not _is_known(found):
+        said = f"{_NOT_KNOWN} Whether your own encoder or {name} is better on your task is not shown."
+    elif found["verdict"] == "better":
+        said = f"Your own encoder beats {name} on your task: by {_with_interval(found)}."
+    elif found["verdict"] == "worse":
+        said = f"Your own encoder does not beat {name} on your task: the difference is {_with_interval(found)}."
     else:
-        said = (
-            f"Whether your own encoder or {name} is better on your task is not shown: they are {abs(difference):.3f} "
-        )
-        said += f"apart ({interval}). {chance}."
-    return paragraph(said, "verdict good" if found["better"] else "verdict unsure")
+        said = f"Whether your own encoder or {name} is better on your task is not shown: the difference is "
+        said += f"{_with_interval(found)}. {_smallest(found)}"
+    return paragraph(said, "verdict good" if found.get("better") else "verdict unsure")
+
+
+def _is_known(found: dict[str, Any]) -> bool:
+    """Whether the noise of a comparison is known: one seed has none."""
+    return "p_value" in found
+
+
+def _with_interval(found: dict[str, Any]) -> str:
+    low, high = map(signed, found["interval"])
+    return f"{signed(found['difference'])} (95 % interval {low} to {high})"
+
+
+def _smallest(found: dict[str, Any]) -> str:
+    return f"The smallest difference this sweep could have seen is {score(found['smallest_visible'])}."
 
 
 def _comparisons(task: TaskFacts) -> str:
@@ -104,18 +115,28 @@ def _comparisons(task: TaskFacts) -> str:
         rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
         if not rows:
             continue
-        head = ["measured against", "difference", "95 % interval", "chance alone gives as much", ""]
+        head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", ""]
         heading = "" if split == "test" else f"<h4>{escape(_test_name(split))}</h4>"
         rows_of_test = number_of(task.result["rows"][split], "row")
-        said = f"Paired over the same {rows_of_test} of {_test_name(split)}, resampled."
+        said = f"On the same {rows_of_test} of {_test_name(split)}; "
+        if any(_is_known(found) for found in comparisons.values()):
+            said += "the noise of seeds, of rows and of rows from one source is counted together."
+        else:
+            said += _NOT_KNOWN
         blocks.append(heading + table(head, rows) + paragraph(said, "soft"))
     return "".join(blocks)
 
 
+_WORDS = {"better": "beaten", "worse": "better", "not shown": "no clear difference"}
+_NOT_KNOWN = "How large the noise is was not measured (one seed, or one source of rows)."
+
+
 def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
-    verdict = "beaten" if found["better"] else "better" if found["interval"][1] < 0 else "no clear difference"
+    if not _is_known(found):
+        return [title, signed(found["difference"]), "–", "–", "not known"]
     interval = " to ".join(map(signed, found["interval"]))
-    return [title, signed(found["difference"]), interval, by_chance(found["p_value"]), verdict]
+    smallest = score(found["smallest_visible"])
+    return [title, signed(found["difference"]), interval, smallest, _WORDS[found["verdict"]]]
 
 
 def _test_name(split: str) -> str:

@@ -11,7 +11,7 @@ from bertline.evaluation.parts import figure, folded, paragraph, section, side_b
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_details import details_section
 from bertline.evaluation.task_errors import errors_section
-from bertline.evaluation.task_scores import overlap_notes, score_tables, scores_sentence, verdicts
+from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
 from bertline.evaluation.wording import count, listing, metric_name, number_of, score, setting, with_diverged
 
 
@@ -30,7 +30,7 @@ def task_section(
     caption = (
         f"Test {metric}. Thick bars are one standard deviation over seeds, small dots the seeds; thin brackets are "
     )
-    caption += "95 % intervals over the test rows."
+    caption += "95 % intervals over seeds and test rows."
     figures = [figure(charts[f"{task.name}_scores"], caption)]
     if f"{task.name}_label_efficiency" in charts:
         figures.append(figure(charts[f"{task.name}_label_efficiency"], f"Test {metric} by number of labelled rows."))
@@ -42,6 +42,7 @@ def task_section(
         for parameter in varied(task)
     ]
     blocks = [
+        paragraph(conclusion(task), "lead"),
         paragraph(scores_sentence(task)),
         verdicts(task),
         overlap_notes(task, overlaps, correct),

@@ -5,54 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-_METRICS = {
-    "macro_f1": "macro F1",
-    "micro_f1": "micro F1",
-    "f1": "F1",
-    "matthews": "Matthews correlation",
-    "pearson": "Pearson correlation",
-    "spearman": "Spearman correlation",
-    "entity_f1": "entity F1",
-    "entity_precision": "entity precision",
-    "entity_recall": "entity recall",
-    "exact_match": "exact match",
-    "map": "MAP",
-    "mrr": "MRR",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-    "top1_accuracy": "top-1 accuracy",
-    "topk_accuracy": "top-k accuracy",
-    "negative_log_perplexity": "negative log perplexity",
-}
-_CUT_METRICS = {"ndcg": "nDCG", "mrr": "MRR", "recall": "recall", "precision": "precision", "map": "MAP"}
-
-
-def metric_name(key: str) -> str:
-    """A score's name as people write it.
-
-    Example:
-        >>> metric_name("macro_f1"), metric_name("ndcg@10"), metric_name("recall@100"), metric_name("accuracy")
-        ('macro F1', 'nDCG@10', 'recall@100', 'accuracy')
-    """
-    name, sign, depth = key.partition("@")
-    if sign:
-        return f"{_CUT_METRICS.get(name, name)}@{depth}"
-    return _METRICS.get(key, key.replace("_", " "))
-
-
-def by_chance(p_value: float) -> str:
-    """A p-value in words.
-
-    Example:
-        >>> by_chance(0.0004), by_chance(0.02), by_chance(0.4)
-        ('less than once in 1,000 times', 'once in 50 times', '40 times in 100')
-    """
-    if p_value < 0.001:
-        return "less than once in 1,000 times"
-    if p_value <= 0.1:
-        return f"once in {round(1 / p_value):,} times"
-    return f"{round(100 * p_value)} times in 100"
+from bertline.tasks.metrics.names import metric_name as metric_name
 
 
 def signed(value: float) -> str:

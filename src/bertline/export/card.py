@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.export.card_sections import (
+    conclusion,
     data,
     fine_tuning_settings,
     formats,
@@ -37,6 +38,7 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
     """
     name = facts.export.model_name
     own_tasks = [task for task in facts.results if facts.start_of(task) is None]
+    tasks = [f"{conclusion(facts, task)}\n\n{task_scores(facts, task)}" for task in own_tasks]
     use = f"""```python
 from transformers import pipeline
 
@@ -57,7 +59,7 @@ model.embed(["One text.", "Another text."])  # one vector each
         _section("Use", use),
         _section("Data", data(facts)),
         _section("Training", training_settings(facts)),
-        _section("Scores", pretraining_scores(facts), *(task_scores(facts, task) for task in own_tasks)),
+        _section("Scores", pretraining_scores(facts), *tasks),
         _section("Formats", formats(onnx, torch_bytes)),
         _section("Limits", limits(facts)),
         _section("Where it comes from", origin(facts, _ENCODER_SECTIONS)),
@@ -80,7 +82,7 @@ def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch
         read_before, sections = ("", ""), ()
     return _card(
         _front_matter(facts, task=task, tags=tags, pipeline=usage.tag if usage.pipeline else None),
-        f"# {escaped(name)}\n\n{what}",
+        f"# {escaped(name)}\n\n{conclusion(facts, task)}\n\n{what}",
         _section("Use", use),
         _section("Data", task_data(facts, task), *(read_before if read_before[1] else ())),
         _section("Training", fine_tuning_settings(facts, task)),

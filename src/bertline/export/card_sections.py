@@ -8,6 +8,7 @@ from typing import Any
 
 from bertline.export.card_tables import column_names, interval, metric_rows, onnx_rows, score_rows, shown, table
 from bertline.export.facts import CardFacts
+from bertline.export.markdown import escaped
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
 
@@ -87,6 +88,11 @@ def pretraining_scores(facts: CardFacts) -> str:
     return f"On held-out documents with fixed masks, one run:\n\n{table(['measure', 'value'], rows)}"
 
 
+def conclusion(facts: CardFacts, task: str) -> str:
+    """Whether the encoder beats the strongest simple opponent: the first that is said of a task."""
+    return escaped(str(facts.results[task]["conclusion"]["sentence"]))
+
+
 def task_scores(facts: CardFacts, task: str) -> str:
     """A task's scores beside their baselines."""
     result = facts.results[task]
@@ -94,8 +100,10 @@ def task_scores(facts: CardFacts, task: str) -> str:
     diverged = f" ({encoder['num_diverged']} more diverged)" if encoder.get("num_diverged") else ""
     finished = [trial for trial in encoder["trials"] if trial["state"] != "FAIL"]
     choice = f"was chosen on {rows_of['dev']:,} dev rows among {len(finished)} trials" if finished else "was given"
+    seeds = len(encoder["seeds"])
+    repeated = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one run"
     intro = (
-        f"`{task}`, {result['metric']}: mean ± standard deviation over {len(encoder['seeds'])} seeds{diverged}, "
+        f"`{task}`, {result['metric']}: {repeated}{diverged}, "
         f"{rows_of['train']:,} training rows. The configuration {choice}; the {rows_of['test']:,} test rows were read "
         "once."
     )
@@ -125,19 +133,22 @@ def _comparisons(result: Mapping[str, Any]) -> str:
         **{name: shown(arm["title"]) for name, arm in result["arms"].items() if arm is not None},
         **{name: shown(baseline["title"]) for name, baseline in result["baselines"].items()},
     }
-    lines = []
-    for name, comparison in (result.get("comparisons") or {}).items():
-        verdict = "better" if comparison["better"] else "not shown to be better"
-        details = f"{interval(comparison['interval'])}, p = {comparison['p_value']:.3g}"
-        lines.append(f"- {titles.get(name, name)}: {comparison['difference']:+.3f} ({details}): {verdict}")
-    paragraphs = ["On the same test rows, against:\n\n" + "\n".join(lines)] if lines else []
-    if (pretraining := result.get("comparison")) and result["arms"].get("random_weights") is not None:
-        verdict = "more" if pretraining["beats_random_weights"] else "not more"
-        paragraphs.append(
-            f"Pretraining is worth {pretraining['difference']:+.3f} on test, {verdict} than chance would give "
-            f"(threshold {pretraining['threshold']:.3f}, two pooled standard deviations)."
-        )
-    return "\n\n".join(paragraphs)
+    lines = [_comparison(titles.get(name, name), found) for name, found in (result.get("comparisons") or {}).items()]
+    if not lines:
+        return ""
+    noise = "The noise of seeds, of rows and of rows from one source is counted together."
+    return f"On the same test rows, against:\n\n{_bullets(lines)}\n\n{noise}"
+
+
+def _comparison(title: str, found: Mapping[str, Any]) -> str:
+    if "p_value" not in found:
+        return f"{title}: {found['difference']:+.3f}; its noise was not measured"
+    words = {"better": "beaten", "worse": "better than this model", "not shown": "no clear difference"}
+    return (
+        f"{title}: {found['difference']:+.3f} ({interval(found['interval'])}, p = {found['p_value']:.3g}): "
+        f"{words[found['verdict']]}. The smallest difference that could have been seen is "
+        f"{found['smallest_visible']:.3f}."
+    )
 
 
 _AGREEMENT = {

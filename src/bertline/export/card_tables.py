@@ -42,7 +42,7 @@ def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
     rows = [
         [
             first.get(name, shown(arm["title"])),
-            *(f"{arm[f'{split}_mean']:.3f} ± {arm[f'{split}_std']:.3f}" for split in ("dev", "test")),
+            *(_spread({"mean": arm[f"{split}_mean"], "std": arm[f"{split}_std"]}) for split in ("dev", "test")),
             interval(arm.get("test_interval")),
         ]
         for name, arm in arms.items()
@@ -56,7 +56,7 @@ def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 def metric_rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Every metric of the winning configuration on every test: column names, and a row a metric."""
-    scores: Mapping[str, Mapping[str, Mapping[str, float]]] = result["arms"]["encoder"].get("scores", {})
+    scores: Mapping[str, Mapping[str, Mapping[str, float | None]]] = result["arms"]["encoder"].get("scores", {})
     splits = [split for split in result.get("test_splits", ["test"]) if split in scores]
     metrics = list(dict.fromkeys(metric for split in splits for metric in scores[split]))
     rows = [[escaped(metric), *(_spread(scores[split].get(metric)) for split in splits)] for metric in metrics]
@@ -84,8 +84,11 @@ def interval(bounds: Sequence[float] | None) -> str:
     return f"{bounds[0]:.3f} to {bounds[1]:.3f}" if bounds else ""
 
 
-def _spread(score: Mapping[str, float] | None) -> str:
-    return f"{score['mean']:.3f} ± {score['std']:.3f}" if score else ""
+def _spread(score: Mapping[str, float | None] | None) -> str:
+    """A mean with its standard deviation over seeds; one seed has none."""
+    if not score:
+        return ""
+    return f"{score['mean']:.3f}" + (f" ± {score['std']:.3f}" if score["std"] is not None else "")
 
 
 def _milliseconds(latency: Mapping[str, Mapping[str, float]], name: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
@@ -69,6 +70,8 @@ class FineTuningResult:
     """All looks at dev in order."""
     dev_scores: dict[str, float]
     """Of the finished model: that of the last epoch, or with early stopping that of the best."""
+    dev_statistics: NDArray[np.float64]
+    """Each dev row's share in these scores, [N, K]."""
 
 
 def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:
@@ -99,8 +102,14 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
         looks.look(model, step=0, share=1.0, epoch=0, at_epoch_end=True)
     else:
         _train(job, model, looks)
-    dev_scores, calibration = looks.finish(model)
-    return FineTuningResult(model=model, calibration=calibration, checks=tuple(looks.checks), dev_scores=dev_scores)
+    found = looks.finish(model)
+    return FineTuningResult(
+        model=model,
+        calibration=found.calibration,
+        checks=tuple(looks.checks),
+        dev_scores=found.scores,
+        dev_statistics=found.statistics,
+    )
 
 
 def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, varied: Collection[str] = ()) -> None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.kinds.base import Calibration, TaskKind
@@ -25,10 +27,14 @@ class DevCheck:
     scores: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+@dataclass(frozen=True, slots=True, eq=False)
+class DevOutcome:
+    """What a look at dev found."""
+
     scores: dict[str, float]
     calibration: Calibration
+    statistics: NDArray[np.float64]
+    """Each row's share in the scores, [N, K]."""
 
 
 class DevLooks:
@@ -62,8 +68,8 @@ class DevLooks:
         self._machine = machine
         self._patience = patience
         self._on_check = on_check
-        self._newest: tuple[int, _Found] | None = None
-        self._best: tuple[float, _Found, dict[str, Tensor]] | None = None
+        self._newest: tuple[int, DevOutcome] | None = None
+        self._best: tuple[float, DevOutcome, dict[str, Tensor]] | None = None
         self._epochs_without_better = 0
 
     def look(self, model: nn.Module, *, step: int, share: float, epoch: int, at_epoch_end: bool) -> None:
@@ -72,7 +78,7 @@ class DevLooks:
             predictions = self._kind.predict(model, self._encoded, self._machine)
             calibration = self._kind.calibrate(self._rows, predictions)
             statistics = self._kind.statistics(self._rows, predictions, calibration)
-            self._newest = (step, _Found(self._kind.scores(statistics), calibration))
+            self._newest = (step, DevOutcome(self._kind.scores(statistics), calibration, statistics))
         self.checks.append(DevCheck(share, epoch, at_epoch_end, self._newest[1].scores))
         if at_epoch_end and self._patience is not None:
             self._compare(model, self._newest[1])
@@ -84,16 +90,16 @@ class DevLooks:
         """Whether the patience is used up."""
         return self._patience is not None and self._epochs_without_better >= self._patience
 
-    def finish(self, model: nn.Module) -> tuple[dict[str, float], Calibration]:
-        """Scores and calibration of the finished model; with early stopping it gets the best epoch's weights back."""
+    def finish(self, model: nn.Module) -> DevOutcome:
+        """What dev says of the finished model; with early stopping it gets the best epoch's weights back."""
         if self._best is not None:
             _, found, weights = self._best
             model.load_state_dict(weights)
-            return found.scores, found.calibration
+            return found
         assert self._newest is not None  # every run ends with a look
-        return self._newest[1].scores, self._newest[1].calibration
+        return self._newest[1]
 
-    def _compare(self, model: nn.Module, found: _Found) -> None:
+    def _compare(self, model: nn.Module, found: DevOutcome) -> None:
         score = found.scores[self._kind.config.metric]
         score = -math.inf if math.isnan(score) else score
         if self._best is not None and score <= self._best[0]:

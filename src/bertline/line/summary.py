@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.folders import LineFolders
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.validation import to_mapping
+from bertline.foundation.verdicts import Measured
 from bertline.line.config import LineConfig
 from bertline.line.opened import full_name, without_untracked
 from bertline.line.provenance import git_commit
@@ -58,13 +60,21 @@ def line_facts(config: LineConfig) -> dict[str, Any]:
 
 
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
-    """How good a sweep's winner is, for the registry: the mean over its seeds on test, and the data it was read on."""
+    """How good a sweep's winner is, for the registry: on dev, by which versions are compared, and on test, to be shown.
+
+    Raises:
+        ArtifactError: The sweep is of an older bertline.
+    """
+    path = sweep_folder / "standing.json"
+    if not path.exists():
+        raise ArtifactError(f"{path} is missing; the sweep was run by an older bertline. Run it again (dvc repro).")
     result = read_json(sweep_folder / "result.json")
     arm = result["arms"]["encoder"]
     return Standing(
         alias=alias,
         data_hash=result["data_hash"],
         metric=result["metric"],
-        score=arm["test_mean"],
-        std=arm["test_std"],
+        dev=Measured.from_json(read_json(path)),
+        test_score=arm["test_mean"],
+        test_std=arm["test_std"],
     )

@@ -68,6 +68,11 @@ class Candidate:
         """Of the layers."""
         return self.forecast.targets / self.forecast.encoder_parameters
 
+    @property
+    def tokens_per_parameter(self) -> float:
+        """Of the layers; every token that is read, as often as it is read."""
+        return self.forecast.tokens / self.forecast.encoder_parameters
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestUse:

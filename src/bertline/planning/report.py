@@ -10,6 +10,7 @@ from typing import Any
 from bertline.planning.budget import BestUse, Candidate
 from bertline.planning.config import PlanConfig
 from bertline.planning.forecast import Forecast, Place, Training
+from bertline.planning.scaling import DECODER_TOKENS_PER_PARAMETER, decoder_rule, encoder_rule
 
 _WIDTH = 112
 _LABEL = 9
@@ -92,6 +93,7 @@ def candidate_as_data(candidate: Candidate) -> dict[str, Any]:
         "num_warmup_steps": candidate.num_warmup_steps,
         "micro_batch_size": training.runtime.micro_batch_size,
         "loss_by_the_law": candidate.loss,
+        "tokens_per_parameter": candidate.tokens_per_parameter,
         "text_runs_out": candidate.text_runs_out,
         "forecast": as_data(candidate.forecast),
     }
@@ -267,13 +269,14 @@ def _remarks(use: BestUse, config: PlanConfig) -> Iterator[str]:
     chosen = use.chosen
     mask_prob = chosen.training.mask_prob
     yield (
-        "> is the size to take, by a rule of thumb, for no law is known for encoders: the lowest loss by the law of "
-        "arXiv 2305.16264 (that of arXiv 2203.15556, some 20 tokens a parameter, where repeated text is worth less). "
-        f"Here a token counts when it is a target, so these are {20 / mask_prob:.0f} tokens of text for each parameter "
-        f"of the layers. At most {use.max_epochs:.3g} passes over the text (plan.max_epochs); after "
+        "> is the size to take by the rule of decoders: the lowest loss by the law of arXiv 2305.16264 (that of arXiv "
+        f"2203.15556, some {DECODER_TOKENS_PER_PARAMETER:g} tokens a parameter, where repeated text is worth less). "
+        f"Here a token counts when it is a target, so these are {decoder_rule(mask_prob):.0f} tokens of text for each "
+        f"parameter of the layers. At most {use.max_epochs:.3g} passes over the text (plan.max_epochs); after "
         f"{4 / mask_prob:.3g} every token has been a target four times. Batch and rate by arXiv 2401.02954, section "
         "3.1, half its rate because BERT's norms come after the layers."
     )
+    yield _encoder_rule(use)
     if chosen.text_runs_out:
         yield (
             f"The text is used up after {duration(chosen.forecast.hours)} of the {duration(config.hours or 0)}: more "
@@ -284,6 +287,20 @@ def _remarks(use: BestUse, config: PlanConfig) -> Iterator[str]:
     if config.lengths is None:
         lengths = ", ".join(str(length) for length in sorted({one.max_length for one in chosen.forecast.phases}))
         yield f"Sequences of {lengths} tokens; choose others with plan.lengths=[128,512]."
+
+
+def _encoder_rule(use: BestUse) -> str:
+    """The other rule, and the sizes that it would take."""
+    low, high = encoder_rule()
+    ratios = {one.size: one.tokens_per_parameter for one in use.candidates}
+    within = [f"{size} ({ratio:,.0f})" for size, ratio in ratios.items() if low <= ratio <= high]
+    chosen = f"{use.chosen.size} has {ratios[use.chosen.size]:,.0f}"
+    named = f"Within it: {', '.join(within)}." if within else "No size is within it."
+    return (
+        f"The rule of encoders (Dervishi et al., EMNLP 2025, abstract): 10 to 100 times the tokens a parameter of "
+        f"decoders, that is {low:,.0f} to {high:,.0f} tokens of text for each. {chosen}. {named} The paper's abstract "
+        "gives no more than this range, so it chooses nothing here; it favours a smaller model on more text."
+    )
 
 
 def _passes(epochs: float | None) -> str:

@@ -1,10 +1,15 @@
 """Rules of thumb: how large a model, how large a step and how high a rate suit an amount of arithmetic and of text.
 
-They were fitted on decoders. None is known for encoders with masked language modelling, so they are carried over with a
-token counted when it is a target: at 15 % targets, the 20 tokens a parameter of Hoffmann et al. (arXiv 2203.15556) are
-130 of text, and a text whose every token has been a target once has been read 6.7 times. Encoders in use agree: BERT
-saw 40 epochs (arXiv 1810.04805, A.2), and 64 passes over a text cost a denoising T5 next to nothing where 1,024 cost it
-much (arXiv 1910.10683, section 3.4.2).
+Two rules say how many tokens a parameter needs, and they disagree. Neither is an exact law for an encoder of one's own.
+
+- That of decoders, which chooses the size: the 20 tokens a parameter of Hoffmann et al. (arXiv 2203.15556), in the form
+  that knows what repeated text is worth, carried over with a token counted when it is a target: at 15 % targets 20
+  become 133 tokens of text. Encoders in use agree: BERT saw 40 epochs (arXiv 1810.04805, A.2), and 64 passes over a
+  text cost a denoising T5 next to nothing where 1,024 cost it much (arXiv 1910.10683, section 3.4.2).
+- That of encoders: Dervishi, Allauzen, Synnaeve and LeCun, "Training compute-optimal transformer encoder models", EMNLP
+  2025 (2025.emnlp-main.1804), fitted on hundreds of runs with masked language modelling: the best ratio of tokens to
+  parameters is 10 to 100 times that of decoders. Only this range, from its abstract, is used; the coefficients of its
+  fit are not built in.
 """
 
 from __future__ import annotations
@@ -18,7 +23,11 @@ _EXPONENT = 0.353
 _REPEATED_DATA = 15.39
 _SURPLUS_PARAMETERS = 5.31
 
-# The same paper, section 6: up to four epochs are as good as new text.
+DECODER_TOKENS_PER_PARAMETER = 20.0
+"""Hoffmann et al., arXiv 2203.15556, section 3.4: of a decoder, whose every token is a target."""
+_ENCODER_FACTORS = (10.0, 100.0)  # Dervishi et al., EMNLP 2025, abstract
+
+# Muennighoff et al., section 6: up to four epochs are as good as new text.
 _EPOCHS_AS_GOOD_AS_NEW = 4
 
 # DeepSeek LLM, arXiv 2401.02954, section 3.1, equation 1: tokens a step and rate, of the operations of the whole run.
@@ -51,6 +60,28 @@ def expected_loss(parameters: float, targets: float, unique_targets: float | Non
         parameters = _decayed(parameters, best, _SURPLUS_PARAMETERS)
         targets = _decayed(targets, min(targets, unique_targets), _REPEATED_DATA)
     return _E + _A / parameters**_EXPONENT + _B / targets**_EXPONENT
+
+
+def decoder_rule(mask_prob: float) -> float:
+    """Tokens of text for each parameter, where only targets count.
+
+    >>> round(decoder_rule(0.15))
+    133
+    """
+    return DECODER_TOKENS_PER_PARAMETER / mask_prob
+
+
+def encoder_rule() -> tuple[float, float]:
+    """Tokens of text for each parameter, least and most: 10 to 100 times those of decoders, targets or not.
+
+    References:
+        Dervishi et al., "Training compute-optimal transformer encoder models", EMNLP 2025, abstract.
+
+    >>> encoder_rule()
+    (200.0, 2000.0)
+    """
+    low, high = _ENCODER_FACTORS
+    return low * DECODER_TOKENS_PER_PARAMETER, high * DECODER_TOKENS_PER_PARAMETER
 
 
 def epochs_worth_taking(mask_prob: float) -> float:

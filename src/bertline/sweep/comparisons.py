@@ -1,76 +1,89 @@
-"""The encoder against everything that stands beside it, on the same rows of each test."""
+"""The encoder against everything that it is measured against, on the same rows of each test."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.base import TaskKind
+from bertline.foundation.verdicts import Difference, Measured, compared, measured
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
-from bertline.sweep.job import Arm, PlannedSweep, SweepJob
-from bertline.sweep.repetitions import Repetition
-from bertline.sweep.resampling import interval, paired_test, resampled_scores
-from bertline.sweep.summary import threshold
+from bertline.sweep.job import Arm, PlannedSweep
+from bertline.sweep.repetitions import Repetition, is_random
 from bertline.tasks.storage import SplitName
 
-_SIGNIFICANT = 0.05
-_ARMS: tuple[str, ...] = get_args(Arm)
+ENCODER, COMBINED = "encoder", "combined"
+"""`combined` is made of the encoder's runs, seed by seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """An arm or a baseline on one split."""
+
+    statistics: Sequence[NDArray[np.float64]]
+    """Row statistics [N, K] of each seed."""
+    repeatable: bool
+    """Nothing about it is random: one run is all there is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """What resampling the rows of a test gives."""
+    """What one test says of every arm and baseline."""
 
-    intervals: dict[str, tuple[float, float]]
-    """95 %, of the score of each arm (its mean over seeds) and baseline."""
-    with_encoder: dict[str, dict[str, Any]]
-    """By arm or baseline: difference, interval, p_value, better, and of an arm the threshold."""
+    measured: dict[str, Measured]
+
+    def interval(self, name: str) -> tuple[float, float] | None:
+        """95 %, of a system's mean score; None where its noise is not known (one seed)."""
+        return compared(self.measured[name]).interval
+
+    def against(self, name: str, first: str = ENCODER) -> Difference:
+        """The first system minus another."""
+        same_seeds = {name, first} == {ENCODER, COMBINED}
+        return compared(self.measured[first], self.measured[name], same_seeds=same_seeds)
+
+    def with_encoder(self) -> dict[str, dict[str, Any]]:
+        """Every comparison of the encoder, as plain data."""
+        return {name: self.against(name).to_json() for name in self.measured if name != ENCODER}
 
 
-def compared(
+def comparisons_by_split(
     plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]], baselines: Sequence[ScoredBaseline]
 ) -> dict[SplitName, Comparisons]:
-    """For every test: intervals of all, and a paired test of the encoder against each arm and baseline."""
-    # The statistics of any row mean the same in every arm; only the encoding differs.
-    kind = kind_of(plan.job, plan.starts["encoder"])
-    found = {}
+    """For every test what the encoder and everything that it is measured against reach there."""
+    found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
-        systems: dict[str, list[NDArray[np.float64]]] = {
-            arm: [seed.test_statistics(plan.job, split) for seed in seeds] for arm, seeds in winners.items()
+        systems = {
+            str(arm): System(
+                [seed.test_statistics(plan.job, split) for seed in seeds], not is_random(plan, arm, seeds[0].params)
+            )
+            for arm, seeds in winners.items()
         }
-        systems |= {baseline.name: [baseline.test_statistics[split]] for baseline in baselines}
-        found[split] = _of_split(plan.job, kind, systems)
+        systems |= {one.name: System([one.test_statistics[split]], repeatable=True) for one in baselines}
+        found[split] = Comparisons(_measured(plan, split, systems))
     return found
 
 
-def _of_split(
-    job: SweepJob, kind: TaskKind[Any, Any, Any], systems: Mapping[str, Sequence[NDArray[np.float64]]]
-) -> Comparisons:
-    """Of the row statistics of every system's seeds, on one test."""
+def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
+    """The winner on dev, by which versions of a model are compared later."""
+    system = System(
+        [seed.dev_statistics(plan.job) for seed in seeds], not is_random(plan, seeds[0].arm, seeds[0].params)
+    )
+    return _measured(plan, "dev", {ENCODER: system})[ENCODER]
+
+
+def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, Measured]:
+    # The statistics of any row mean the same in every arm; only the encoding differs.
+    kind, metric = kind_of(plan.job, plan.starts["encoder"]), plan.job.task.metric
+    sources = kind.read(plan.job.task_folder, split).sources()
 
     def score(statistics: NDArray[np.float64]) -> float:
-        return kind.scores(statistics)[job.task.metric]
+        return kind.scores(statistics)[metric]
 
-    samples = resampled_scores(systems, score, num_samples=job.sweep.num_bootstrap_samples, seed=job.sweep.seed)
-    found = {name: [score(statistics) for statistics in of_seeds] for name, of_seeds in systems.items()}
-    with_encoder: dict[str, dict[str, Any]] = {}
-    for name in systems:
-        if name == "encoder":
-            continue
-        test = paired_test(
-            float(np.mean(found["encoder"])), float(np.mean(found[name])), samples["encoder"], samples[name]
-        )
-        with_encoder[name] = {
-            "difference": test.difference,
-            "interval": test.interval,
-            "p_value": test.p_value,
-            "better": test.difference > 0 and test.p_value < _SIGNIFICANT,
-        }
-        if name in _ARMS:
-            with_encoder[name]["threshold"] = threshold(found["encoder"], found[name])
-    return Comparisons({name: interval(of_system) for name, of_system in samples.items()}, with_encoder)
+    return {
+        name: measured(system.statistics, sources, score, repeatable=system.repeatable)
+        for name, system in systems.items()
+    }

@@ -92,8 +92,6 @@ class SweepConfig:
     reference_encoder: str | None
     """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) under the same trials and
     seeds, to answer whether one's own encoder is better on one's own task. None: none."""
-    num_bootstrap_samples: int
-    """Resamples of the test rows for intervals and paired tests."""
     max_retries: int
     """How often a trial that died with its process is tried again."""
 
@@ -102,6 +100,6 @@ class SweepConfig:
         for name in self.space:
             if name not in known:
                 raise ValueError(f"space.{name} is not a field of fine_tuning; known: {', '.join(sorted(known))}")
-        for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds", "num_bootstrap_samples"):
+        for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")

@@ -38,7 +38,7 @@ from bertline.sweep.space import Params, with_params
 from bertline.sweep.workers import Work, Workers
 from bertline.tasks.storage import SplitName, read_task_manifest
 
-_OUTCOME, _READING = "outcome.json", "reading.json"
+_OUTCOME, _READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
 MODEL, TEST = "model", "test"
 DOCUMENTS = "documents"
 """What `cut_rows` calls a collection beside the splits."""
@@ -81,6 +81,10 @@ class Repetition:
         """How many rows lost tokens, by split; `DOCUMENTS` are those of a collection."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
 
+    def dev_statistics(self, job: SweepJob) -> NDArray[np.float64]:
+        """Each row's share in the scores of dev, [N, K]."""
+        return np.load(self.folder(job) / _DEV_STATISTICS, allow_pickle=False)
+
     def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
         """Each row's share in the scores of a test split, [N, K]."""
         return np.load(self.folder(job) / TEST / _statistics_file(split), allow_pickle=False)
@@ -92,7 +96,7 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
     planned: list[Repetition] = []
     for arm, points in candidates.items():
         for place, params in enumerate(points):
-            num_seeds = job.sweep.num_seeds if _is_random(plan, arm, params) else 1
+            num_seeds = job.sweep.num_seeds if is_random(plan, arm, params) else 1
             planned += [
                 Repetition(arm, params, "seed", place * num_seeds + seed, place, seed, job.task.num_train_rows)
                 for seed in range(num_seeds)
@@ -218,7 +222,7 @@ class _Pieces:
         self._waiting.append(work)
 
 
-def _is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
+def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     """Whether seeds can differ: not where a pretrained encoder is scored as it is."""
     return plan.starts[arm].weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
 
@@ -253,6 +257,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         if repetition.kind == "seed":
             (folder / MODEL).mkdir()
             arm.kind.save_model(result.model, folder / MODEL)
+            np.save(folder / _DEV_STATISTICS, result.dev_statistics)
         else:
             outcome["test"] = _test_scores(bench, arm, result)
             shown = f"{outcome['test'][job.task.metric]:.3f} on test"

@@ -20,19 +20,22 @@ from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
-from bertline.sweep.comparisons import Comparisons, compared
+from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons, comparisons_by_split, on_dev
+from bertline.sweep.conclusion import conclusion
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.plots import write_plots
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, diverged_beside, predictions_file
 from bertline.sweep.study import curve_of, last_dev
-from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, comparison, confident_errors, means, spread
+from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, confident_errors, means, spread
 from bertline.sweep.trial_tables import write_trials_csv
 from bertline.tasks.storage import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "sweep"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
+STANDING = "standing.json"
+"""The winner on dev, seed by seed and block of rows by block: what later versions are compared with."""
 _NUM_ERRORS_ON_PAGE = 100
 
 
@@ -55,7 +58,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     job = plan.job
     manifest = read_task_manifest(job.task_folder)
     best = best_seed(plan, outcomes.winners["encoder"])
-    comparisons = compared(plan, outcomes.winners, outcomes.baselines)
+    comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
     predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
     rows = split_sizes(job)
     reading = best.reading(job)
@@ -72,9 +75,9 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "start": plan.starts["encoder"].start,
         "arms": {arm: _arm(plan, arm, outcomes, comparisons) for arm in outcomes.winners},
         "baselines": {baseline.name: _baseline(job, baseline, comparisons) for baseline in outcomes.baselines},
-        "comparisons": comparisons["test"].with_encoder,
-        "comparisons_by_split": {split: of_split.with_encoder for split, of_split in comparisons.items()},
-        "comparison": _comparison(job, outcomes.winners),
+        "comparisons": comparisons["test"].with_encoder(),
+        "comparisons_by_split": {split: of_split.with_encoder() for split, of_split in comparisons.items()},
+        "comparison": _pretraining(comparisons["test"]),
         "label_efficiency": _label_efficiency(job, outcomes, rows["train"]),
         "best": {
             "seed": best.seed,
@@ -88,8 +91,10 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "workers_matter": workers_matter,
         "note": note,
     }
+    result["conclusion"] = conclusion(result, comparisons["test"])
     with folder_written_atomically(job.run_folder / "result") as folder:
         write_json(folder / "result.json", result)
+        write_json(folder / STANDING, on_dev(plan, outcomes.winners["encoder"]).to_json())
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
@@ -118,16 +123,26 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     for arm, scores in arms.items():
         prefix = "" if arm == "encoder" else f"{arm}/"
         for split in result["test_splits"]:
-            figures[f"{prefix}{split}/{metric}_mean"] = scores["scores"][split][metric]["mean"]
-            figures[f"{prefix}{split}/{metric}_std"] = scores["scores"][split][metric]["std"]
+            found = scores["scores"][split][metric]
+            figures[f"{prefix}{split}/{metric}_mean"] = found["mean"]
+            if found["std"] is not None:
+                figures[f"{prefix}{split}/{metric}_std"] = found["std"]
     for name, scores in result["baselines"].items():
         figures[f"{name}/test/{metric}"] = scores["test"]
-    if result["comparison"] is not None:
-        figures |= {
-            "difference": result["comparison"]["difference"],
-            "threshold": result["comparison"]["threshold"],
-            "beats_random_weights": int(result["comparison"]["beats_random_weights"]),
-        }
+    pretraining = result["comparison"]
+    if pretraining is not None and "p_value" in pretraining:
+        figures["beats_random_weights"] = int(pretraining["beats_random_weights"])
+    return figures | verdict_figures(result["conclusion"])
+
+
+def verdict_figures(found: Mapping[str, Any]) -> dict[str, float]:
+    """Of a conclusion: each system's difference from the strongest simple opponent, and whether it beats it."""
+    figures: dict[str, float] = {}
+    for system in (ENCODER, COMBINED):
+        if "p_value" in found.get(system, {}):
+            figures[f"{system}/difference_from_strongest"] = found[system]["difference"]
+            figures[f"{system}/smallest_visible_difference"] = found[system]["smallest_visible"]
+            figures[f"{system}/beats_strongest"] = int(found[system]["better"])
     return figures
 
 
@@ -178,7 +193,7 @@ def _arm(
 
 
 def _intervals(comparisons: Mapping[SplitName, Comparisons], system: str) -> dict[str, Any]:
-    by_split = {split: of_split.intervals[system] for split, of_split in comparisons.items()}
+    by_split = {split: of_split.interval(system) for split, of_split in comparisons.items()}
     return {"test_interval": by_split["test"], "intervals": by_split}
 
 
@@ -222,12 +237,13 @@ def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[Spli
     }
 
 
-def _comparison(job: SweepJob, winners: Mapping[Arm, Sequence[Repetition]]) -> dict[str, Any] | None:
-    if "random_weights" not in winners:
+def _pretraining(comparisons: Comparisons) -> dict[str, Any] | None:
+    """The encoder against the same from random weights; None where that was not run."""
+    if "random_weights" not in comparisons.measured:
         return None
-    metric = job.task.metric
-    scores = {arm: [seed.reading(job)["scores"]["test"][metric] for seed in seeds] for arm, seeds in winners.items()}
-    return comparison(scores["encoder"], scores["random_weights"])
+    found = comparisons.against("random_weights")
+    known = {} if found.verdict is None else {"beats_random_weights": found.verdict == "better"}
+    return {**found.to_json(), **known}
 
 
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:

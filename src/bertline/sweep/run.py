@@ -22,6 +22,7 @@ from bertline.sweep.repetitions import (
 )
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of
+from bertline.sweep.summary import with_spread
 from bertline.sweep.trials import opened_studies, run_trials, workers_matter
 from bertline.sweep.workers import started_workers
 
@@ -83,14 +84,16 @@ def _say_all(job: SweepJob, sentences: list[str]) -> None:
 
 
 def _summary(result: dict[str, Any]) -> str:
-    """The result in a line, with its spread and everything that it is measured against."""
+    """The result in a line or two: the verdict, then everything that the encoder is measured against."""
     encoder = result["arms"]["encoder"]
     beside = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
     beside += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
-    score = f"{result['task']}: test {result['metric']} {_mean(encoder)} over {len(encoder['seeds'])} seeds"
-    return "; ".join([score, ", ".join(beside)]) if beside else score
+    num_seeds = len(encoder["seeds"])
+    runs = f"over {num_seeds} seeds" if num_seeds > 1 else "in one run"
+    score = f"{result['task']}: test {result['metric']} {_mean(encoder)} {runs}"
+    return "\n".join(["; ".join([score, ", ".join(beside)]) if beside else score, result["conclusion"]["sentence"]])
 
 
 def _mean(arm: dict[str, Any]) -> str:
     diverged = f" (diverged seeds left out: {arm['num_diverged']})" if arm["num_diverged"] else ""
-    return f"{arm['test_mean']:.3f} ± {arm['test_std']:.3f}{diverged}"
+    return f"{with_spread(arm['test_mean'], arm['test_std'])}{diverged}"

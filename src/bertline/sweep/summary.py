@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,44 +18,26 @@ _RIGHT_FROM = 0.5
 _RIGHT_FROM_OF = {"token_classification": 1.0}
 
 
-def spread(scores: Sequence[float]) -> float:
-    """Sample standard deviation (n - 1); 0 for a single score, whose spread is not known.
+def spread(scores: Sequence[float]) -> float | None:
+    """Sample standard deviation (n - 1); None for a single score, whose spread is not known.
 
     >>> spread([0.4, 0.5, 0.6]), spread([0.4])
-    (0.1, 0.0)
+    (0.1, None)
     """
-    return round(statistics.stdev(scores), 12) if len(scores) > 1 else 0.0
+    return round(statistics.stdev(scores), 12) if len(scores) > 1 else None
 
 
-def threshold(scores: Sequence[float], others: Sequence[float]) -> float:
-    """Two pooled standard deviations: a difference of means below it may be the luck of the seeds.
+def with_spread(mean: float, std: float | None) -> str:
+    """A score for the terminal.
 
-    >>> round(threshold([0.42, 0.40], [0.28, 0.30]), 4)
-    0.0283
+    >>> with_spread(0.42, 0.01), with_spread(0.42, None)
+    ('0.420 ± 0.010', '0.420')
     """
-    return 2 * math.sqrt((spread(scores) ** 2 + spread(others) ** 2) / 2)
+    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
 
 
-def comparison(encoder: Sequence[float], random_weights: Sequence[float]) -> dict[str, Any]:
-    """Whether the pretrained encoder beats the random one by more than chance would give.
-
-    One seed has no spread, and so proves nothing.
-
-    >>> comparison([0.42, 0.40], [0.28, 0.30])["beats_random_weights"]
-    True
-    """
-    least = threshold(encoder, random_weights)
-    difference = statistics.fmean(encoder) - statistics.fmean(random_weights)
-    enough_seeds = min(len(encoder), len(random_weights)) > 1
-    return {
-        "difference": difference,
-        "threshold": least,
-        "beats_random_weights": enough_seeds and difference > least,
-    }
-
-
-def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Mean and spread over seeds of each score.
+def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+    """Mean over seeds of each score, and its spread, None for a single seed.
 
     >>> means([{"f1": 0.4}, {"f1": 0.6}])
     {'f1': {'mean': 0.5, 'std': 0.141421356237}}

@@ -51,6 +51,22 @@ class StoredRows(ABC):
     def texts_read(self) -> list[str]:
         """One text a row: all that the model reads of it, which overlap with the corpus is measured on."""
 
+    def sources(self) -> list[str]:
+        """What each row is made from; rows with one source are not independent of each other.
+
+        By the id: `numpy.linalg:norm#match` and `numpy.linalg:norm#mismatch` are two rows of one function.
+        """
+        return [_source(identity) for identity in self.ids]
+
+
+def _source(identity: str) -> str:
+    """The id up to its last `#`.
+
+    >>> _source("numpy:norm#match"), _source("train.tsv:17"), _source("#3")
+    ('numpy:norm', 'train.tsv:17', '#3')
+    """
+    return identity.rpartition("#")[0] or identity
+
 
 def _taken(values: Any, indices: Sequence[int] | NDArray[np.integer]) -> Any:
     if isinstance(values, list):
@@ -148,6 +164,10 @@ class TaggedRows(StoredRows):
     def texts_read(self) -> list[str]:
         return [" ".join(words) for words in self.words]
 
+    def sources(self) -> list[str]:
+        """The documents."""
+        return list(self.documents)
+
 
 @dataclass(frozen=True, slots=True)
 class QuestionRows(StoredRows):
@@ -175,6 +195,10 @@ class QuestionRows(StoredRows):
 
     def texts_read(self) -> list[str]:
         return _joined(self.contexts, self.questions)
+
+    def sources(self) -> list[str]:
+        """The articles."""
+        return list(self.titles)
 
 
 @dataclass(frozen=True, slots=True)

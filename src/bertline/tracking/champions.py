@@ -1,18 +1,22 @@
-"""Which version of a task's model is the best so far: a new one takes the title by beating the old on the same data.
+"""Which version of a task's model is the best so far: a new one takes the title by beating the old beyond noise.
 
-Nothing else moves the title. Where scores cannot be compared, which model is better is for people to say.
+They are compared on dev, on the same rows: test is read once, and a choice by it would make it a second dev. Nothing
+else moves the title by itself. Where scores cannot be compared, which model is better is for people to say (`promote`).
 """
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-_TAGS = ("data_hash", "metric", "score", "std")
+from bertline.foundation.verdicts import Measured, compared
+
+_BY_HAND = 'python pipelines/promote.py task_name=TASK version=N reason="WHY"'
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Standing:
     """How good a version is, and on what."""
 
@@ -21,13 +25,28 @@ class Standing:
     data_hash: str
     """Of the task's rows: scores on other rows cannot be compared."""
     metric: str
-    score: float
-    """Mean over the seeds on test; higher is better."""
-    std: float
+    """Higher is better."""
+    dev: Measured
+    """Scores on dev over the seeds, and what blocks of dev rows contribute."""
+    test_score: float
+    """Mean over the seeds on test. Shown, never compared."""
+    test_std: float | None
+    """None: a single seed."""
 
     def tags(self) -> dict[str, str]:
-        """For the version, so that the next one can be held to it."""
-        return {name: str(getattr(self, name)) for name in _TAGS}
+        """For the version, to be read by people."""
+        dev_std = statistics.stdev(self.dev.scores) if len(self.dev.scores) > 1 else None
+        found = {"dev_std": dev_std, "test_score": self.test_score, "test_std": self.test_std}
+        return {
+            "data_hash": self.data_hash,
+            "metric": self.metric,
+            "dev_score": str(self.dev.mean),
+            **{name: str(value) for name, value in found.items() if value is not None},
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """What a later version is compared with."""
+        return {"data_hash": self.data_hash, "metric": self.metric, "dev": self.dev.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,52 +58,63 @@ class Verdict:
     """For the log; begins after the version's name."""
 
 
-def challenged(new: Standing, champion: Mapping[str, str] | None) -> Verdict:
-    """Hold a new version to the champion: it wins where there is none, or by a higher score on the same rows.
+def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
+    """Compare a new version with the champion on dev: it wins beyond noise, or where there is no champion.
 
     Args:
         new: The challenger.
-        champion: Tags of the champion's version; None where there is none.
+        champion: What `Standing.to_json` gave of the champion, empty where that is not known; None: there is none.
 
     Example:
-        >>> new = Standing(alias="champion", data_hash="d", metric="accuracy", score=0.81, std=0.01)
-        >>> challenged(new, {"data_hash": "d", "metric": "accuracy", "score": "0.84", "std": "0.0"}).reason
-        'stays behind the champion by 0.0300 (accuracy 0.8100 ± 0.0100 against 0.8400 ± 0.0000)'
+        >>> import numpy as np
+        >>> dev = Measured(scores=np.array([0.81]), blocks=np.array([[0.80, 0.82]]), repeatable=False)
+        >>> new = Standing(
+        ...     alias="champion", data_hash="d", metric="accuracy", dev=dev, test_score=0.8, test_std=None
+        ... )
+        >>> challenged(new, None)
+        Verdict(wins=True, reason='is the first champion (accuracy on dev 0.8100; on test 0.8000)')
     """
+    shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {_with_spread(new.test_score, new.test_std)}"
     if champion is None:
-        return Verdict(True, "is the first champion")
+        return Verdict(True, f"is the first champion ({shown})")
     reason = _cannot_be_compared(new, champion)
     if reason is not None:
         return Verdict(
             False,
-            f"does not take the title: {reason}. The alias {new.alias!r} stays where it is. To move it by hand, set it "
-            "on this version in MLflow (the model's page, or MlflowClient().set_registered_model_alias), or delete it "
-            "there and run the stage export again.",
+            f"does not take the title: {reason}. The alias {new.alias!r} stays where it is. To move it by hand: "
+            f"{_BY_HAND}",
         )
-    old_score, old_std = float(champion["score"]), float(champion["std"])
-    difference = new.score - old_score
-    scores = f"({new.metric} {new.score:.4f} ± {new.std:.4f} against {old_score:.4f} ± {old_std:.4f})"
-    if difference > 0:
-        return Verdict(True, f"beats the champion by {difference:.4f} {scores}")
-    by = f"by {-difference:.4f} " if difference else "with the same score "
-    return Verdict(False, f"stays behind the champion {by}{scores}")
+    found = compared(new.dev, Measured.from_json(champion["dev"]))
+    if found.interval is None or found.smallest_visible is None:
+        return Verdict(
+            False,
+            f"does not take the title: {found.difference:+.4f} on dev, and the noise is not known (one seed, or one "
+            f"source of rows). The alias {new.alias!r} stays where it is. To move it by hand: {_BY_HAND}",
+        )
+    low, high = found.interval
+    details = f"{found.difference:+.4f} on dev, 95 % interval {low:+.4f} to {high:+.4f}; {shown}"
+    match found.verdict:
+        case "better":
+            return Verdict(True, f"beats the champion beyond noise ({details})")
+        case "worse":
+            return Verdict(False, f"stays behind the champion ({details})")
+        case _:
+            seen = f"a difference of {found.smallest_visible:.4f} would have been seen"
+            return Verdict(False, f"is not shown to be better than the champion, which stays ({details}; {seen})")
 
 
-def _cannot_be_compared(new: Standing, champion: Mapping[str, str]) -> str | None:
+def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | None:
     """Why the two scores say nothing of each other; None where they do."""
-    if not all(math.isfinite(_number(champion.get(name))) for name in ("score", "std")):
-        return "no score of the champion is known"
+    if "dev" not in champion:
+        return "no scores of the champion on dev are known"
     if champion.get("data_hash") != new.data_hash:
         return "the champion was scored on other rows (the task's data changed)"
     if champion.get("metric") != new.metric:
         return f"the champion was scored by {champion.get('metric')}, this version by {new.metric}"
-    if not math.isfinite(new.score):
-        return "it has no score"
+    if Measured.from_json(champion["dev"]).blocks.shape[1] != new.dev.blocks.shape[1]:
+        return "the champion's rows were grouped in another way"
     return None
 
 
-def _number(text: str | None) -> float:
-    try:
-        return math.nan if text is None else float(text)
-    except ValueError:
-        return math.nan
+def _with_spread(score: float, std: float | None) -> str:
+    return f"{score:.4f}" if std is None else f"{score:.4f} ± {std:.4f}"

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
-from bertline.foundation.files import sha256_of_path
-from bertline.foundation.progress import say
+from bertline.foundation.files import read_json, sha256_of_path
+from bertline.foundation.progress import say, warn
 from bertline.tracking.champions import Standing, Verdict, challenged
 from bertline.tracking.store import Store
 
-_CONTENT_TAG = "bertline.content"
+_CONTENT_TAG, _STANDING_TAG = "bertline.content", "bertline.standing"
 # The card has measured latencies, which are others each time.
 _CARD = "README.md"
 
@@ -64,7 +66,9 @@ def register_folder(
     client.set_registered_model_alias(name, alias, version)
     if standing is not None:
         verdict = _challenge(client, name, version, standing)
-        for tag, value in standing.tags().items():
+        place = f"standings/{name}-{version}.json"
+        client.log_dict(run_id, standing.to_json(), place)
+        for tag, value in {**standing.tags(), _STANDING_TAG: f"{run_id}/{place}"}.items():
             client.set_model_version_tag(name, version, tag, value)
         if verdict.wins:
             client.set_registered_model_alias(name, standing.alias, version)
@@ -78,7 +82,21 @@ def _challenge(client: MlflowClient, name: str, version: str, standing: Standing
         return challenged(standing, None)
     if str(champion) == version:
         return Verdict(True, "is the champion already")
-    return challenged(standing, client.get_model_version(name, str(champion)).tags)
+    return challenged(standing, _standing_of(client, client.get_model_version(name, str(champion)).tags))
+
+
+def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any]:
+    """What was stored with a version; empty where that is not known or cannot be read any more."""
+    run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
+    if not place:
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            content: dict[str, Any] = read_json(Path(client.download_artifacts(run_id, place, folder)))
+        except (MlflowException, OSError, ValueError) as error:
+            warn(f"what is known of the champion cannot be read ({error})")
+            return {}
+    return content
 
 
 def _content_of(folder: Path) -> str:

@@ -207,7 +207,7 @@ def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(line: LineFo
 def test_a_result_of_another_format_is_refused(line: LineFolders, tmp_path: Path) -> None:
     result = read_json(line.sweeps["match"] / "result.json")
     write_json(line.sweeps["match"] / "result.json", {**result, "format_version": 1})
-    with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 2"):
+    with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 3"):
         build_evaluation(CONFIG, line, tmp_path / "out")
 
 

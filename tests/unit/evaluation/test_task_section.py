@@ -58,36 +58,57 @@ def test_every_kind_names_its_score_its_baselines_and_what_was_wrong(name: str) 
 
 def test_a_difference_within_the_spread_is_not_called_a_win() -> None:
     assert "Pretraining helps here" in page(facts("library"))
-    comparison = {"difference": 0.01, "threshold": 0.05, "beats_random_weights": False}
-    said = page(facts("library", comparison=comparison))
-    assert "no clear difference" in said
-    assert "is not more than the 0.050" in said
+    comparison = {**noise(0.01, 0.4), "beats_random_weights": False}
+    said = words(page(facts("library", comparison=comparison)))
+    assert "Pretraining makes no clear difference here" in said
+    assert "+0.010 (95 % interval −0.030 to +0.050)" in said
+    assert "The smallest difference this sweep could have seen is 0.070." in said
+
+
+def noise(difference: float, p_value: float) -> dict[str, Any]:
+    verdict = "not shown" if p_value >= 0.05 else "better" if difference > 0 else "worse"
+    return {
+        "difference": difference,
+        "interval": [difference - 0.04, difference + 0.04],
+        "p_value": p_value,
+        "smallest_visible": 0.07,
+        "verdict": verdict,
+        "better": verdict == "better",
+    }
 
 
 @pytest.mark.parametrize(
-    ("difference", "p_value", "better", "said"),
+    ("difference", "p_value", "said"),
     [
-        (0.05, 0.004, True, "Your own encoder beats models/general-encoder on your task: by 0.050"),
-        (-0.05, 0.004, False, "Your own encoder does not beat models/general-encoder on your task: it is 0.050 behind"),
-        (0.005, 0.4, False, "Whether your own encoder or models/general-encoder is better on your task is not shown"),
+        (0.05, 0.004, "Your own encoder beats models/general-encoder on your task: by +0.050"),
+        (-0.05, 0.004, "Your own encoder does not beat models/general-encoder on your task: the difference is −0.050"),
+        (0.005, 0.4, "Whether your own encoder or models/general-encoder is better on your task is not shown"),
     ],
 )
-def test_whether_the_own_encoder_beats_a_general_one_is_answered(
-    difference: float, p_value: float, better: bool, said: str
-) -> None:
+def test_whether_the_own_encoder_beats_a_general_one_is_answered(difference: float, p_value: float, said: str) -> None:
     task = facts("library")
-    interval = [difference - 0.02, difference + 0.02]
-    found = {"difference": difference, "interval": interval, "p_value": p_value, "better": better}
-    task.result["comparisons"]["reference_encoder"] = found
+    task.result["comparisons"]["reference_encoder"] = noise(difference, p_value)
     assert said in words(page(task))
-    assert ("once in 250 times" in page(task)) is (p_value == 0.004)
+
+
+def test_the_first_sentence_about_a_task_says_whether_the_encoder_wins() -> None:
+    task = facts("library")
+    said = words(page(task))
+    assert said.index(task.result["conclusion"]["sentence"]) < said.index("it reaches accuracy")
 
 
 def test_one_seed_proves_nothing() -> None:
     task = facts("library")
     for arm in task.result["arms"].values():
         arm["seeds"] = arm["seeds"][:1]
-    assert "One seed has no spread" in page(task)
+    task.result["comparison"] = {"difference": 0.14}
+    task.result["comparisons"] = {name: {"difference": 0.1} for name in task.result["comparisons"]}
+    task.result["comparisons_by_split"] = {"test": task.result["comparisons"]}
+    said = words(page(task))
+    assert "Whether pretraining helps here is not shown" in said
+    assert "Whether your own encoder or models/general-encoder is better on your task is not shown" in said
+    assert "+0.100 – – not known" in said
+    assert not any(word in said for word in ("beaten", "beats", "helps here:", "no clear difference"))
 
 
 def test_a_start_other_than_the_lines_own_is_named() -> None:
@@ -121,15 +142,15 @@ def test_diverged_seeds_stand_beside_the_scores_that_lack_them() -> None:
 def test_every_test_has_its_own_comparisons() -> None:
     task = facts("topics")
     mismatched = {
-        "majority": {"difference": 0.011, "interval": [-0.02, 0.04], "p_value": 0.5, "better": False},
+        "majority": noise(0.011, 0.5),
     }
     task.result["comparisons_by_split"] = {"test": task.result["comparisons"], "test_mismatched": mismatched}
     said = words(page(task))
-    assert "Paired over the same 300 rows of test, resampled." in said
-    own = said.split("Paired over the same 300 rows of test, resampled.")[1]
+    assert "On the same 300 rows of test; the noise of seeds" in said
+    own = said.split("On the same 300 rows of test; the noise of seeds")[1]
     assert "test (mismatched) measured against" in own
-    assert "most frequent label +0.011 −0.020 to +0.040 50 times in 100 no clear difference" in own
-    assert "Paired over the same 300 rows of test (mismatched), resampled." in own
+    assert "most frequent label +0.011 −0.029 to +0.051 0.070 no clear difference" in own
+    assert "On the same 300 rows of test (mismatched); the noise of seeds" in own
 
 
 def test_an_arm_that_was_left_out_is_missing_without_harm() -> None:

@@ -5,15 +5,32 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from mlflow import MlflowClient
 
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.verdicts import Measured
 from bertline.tracking.champions import Standing, challenged
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.promotion import promote
 from bertline.tracking.tracker import open_tracker
 
-FIRST = Standing(alias="champion", data_hash="d1", metric="accuracy", score=0.80, std=0.01)
+ROWS = np.linspace(-0.4, 0.4, 40)
+
+
+def standing(score: float, *, num_seeds: int = 5, data_hash: str = "d1", metric: str = "accuracy") -> Standing:
+    """Of a version whose seeds lie 0.002 apart and agree on which rows are hard."""
+    scores = score + 0.002 * (np.arange(num_seeds) - (num_seeds - 1) / 2)
+    dev = Measured(scores=scores, blocks=scores[:, None] + ROWS, repeatable=False)
+    return Standing(
+        alias="champion", data_hash=data_hash, metric=metric, dev=dev, test_score=score - 0.01, test_std=0.01
+    )
+
+
+FIRST = standing(0.80)
 
 
 def register(config: TrackingConfig, folder: Path, standing: Standing, *, content: str, card: str = "") -> str | None:
@@ -40,15 +57,19 @@ def test_the_title_goes_to_who_beats_the_champion_on_the_same_data(
     assert register(config, folder, FIRST, content="a") == "1"
     assert "version 1 is the first champion" in capsys.readouterr().out
 
-    worse = dataclasses.replace(FIRST, score=0.78)
-    assert register(config, folder, worse, content="b") == "2"
+    assert register(config, folder, standing(0.78), content="b") == "2"
     assert aliases(config) == {"current": "2", "champion": "1"}
-    assert "version 2 stays behind the champion by 0.0200" in capsys.readouterr().out
+    assert "version 2 stays behind the champion (-0.0200 on dev" in capsys.readouterr().out
 
-    better = dataclasses.replace(FIRST, score=0.81)
-    assert register(config, folder, better, content="c") == "3"
-    assert aliases(config) == {"current": "3", "champion": "3"}
-    assert "beats the champion by 0.0100" in capsys.readouterr().out
+    # Higher on dev, by less than the seeds differ, and far higher on test, which has no say.
+    on_test = dataclasses.replace(standing(0.8005), test_score=0.99)
+    assert register(config, folder, on_test, content="n") == "3"
+    assert aliases(config) == {"current": "3", "champion": "1"}
+    assert "version 3 is not shown to be better than the champion, which stays" in capsys.readouterr().out
+
+    assert register(config, folder, standing(0.81), content="c") == "4"
+    assert aliases(config) == {"current": "4", "champion": "4"}
+    assert "beats the champion beyond noise (+0.0100 on dev" in capsys.readouterr().out
 
 
 def test_on_other_data_the_title_stays_until_somebody_moves_it(
@@ -56,15 +77,16 @@ def test_on_other_data_the_title_stays_until_somebody_moves_it(
 ) -> None:
     folder = tmp_path / "model"
     register(config, folder, FIRST, content="a")
-    other_data = dataclasses.replace(FIRST, score=0.99, data_hash="d2")
+    other_data = standing(0.99, data_hash="d2")
     assert register(config, folder, other_data, content="b") == "2"
     assert aliases(config) == {"current": "2", "champion": "1"}
     said = capsys.readouterr().out
     assert "the task's data changed" in said
-    assert "set_registered_model_alias" in said
+    assert "pipelines/promote.py" in said
     client = MlflowClient(config.uri)
     tags = client.get_model_version(model_name(config), "2").tags
-    assert {"data_hash": "d2", "metric": "accuracy", "score": "0.99", "std": "0.01", "a": "b"}.items() <= tags.items()
+    shown = {"data_hash": "d2", "metric": "accuracy", "dev_score": "0.99", "test_score": "0.98", "a": "b"}
+    assert shown.items() <= tags.items()
 
     client.delete_registered_model_alias(model_name(config), "champion")
     assert register(config, folder, other_data, content="b") == "2"
@@ -84,29 +106,71 @@ def test_the_same_model_with_another_card_is_the_same_version_and_stays_champion
 def test_an_old_version_that_comes_back_has_to_beat_the_champion_again(config: TrackingConfig, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     register(config, folder, FIRST, content="a")
-    register(config, folder, dataclasses.replace(FIRST, score=0.9), content="b")
+    register(config, folder, standing(0.9), content="b")
     assert register(config, folder, FIRST, content="a") == "1"
     assert aliases(config) == {"current": "1", "champion": "2"}
 
 
 @pytest.mark.parametrize("score", [0.80, math.nan])
 def test_the_champion_keeps_the_title_against_its_equal_and_against_nan(score: float) -> None:
-    verdict = challenged(dataclasses.replace(FIRST, score=score), FIRST.tags())
-    assert not verdict.wins
+    assert not challenged(standing(score), FIRST.to_json()).wins
+
+
+def test_one_seed_takes_no_title() -> None:
+    for new, old in ((standing(0.99, num_seeds=1), FIRST), (standing(0.99), standing(0.80, num_seeds=1))):
+        verdict = challenged(new, old.to_json())
+        assert not verdict.wins
+        assert "one seed" in verdict.reason
 
 
 @pytest.mark.parametrize(
-    ("tags", "why"),
+    ("known", "why"),
     [
-        ({}, "no score of the champion is known"),
+        ({}, "no scores of the champion on dev are known"),
         ({"data_hash": "d2"}, "other rows"),
         ({"metric": "macro_f1"}, "scored by macro_f1, this version by accuracy"),
-        ({"score": "high"}, "no score of the champion is known"),
-        ({"score": "nan"}, "no score of the champion is known"),
+        ({"dev": Measured(scores=np.ones(2), blocks=np.ones((2, 7)), repeatable=False).to_json()}, "another way"),
     ],
 )
-def test_a_champion_that_cannot_be_compared_with_keeps_the_title(tags: dict[str, str], why: str) -> None:
-    verdict = challenged(dataclasses.replace(FIRST, score=1.0), {**FIRST.tags(), **tags} if tags else {})
+def test_a_champion_that_cannot_be_compared_with_keeps_the_title(known: dict[str, Any], why: str) -> None:
+    verdict = challenged(standing(1.0), {**FIRST.to_json(), **known} if known else {})
     assert not verdict.wins
     assert why in verdict.reason
     assert "alias 'champion' stays" in verdict.reason
+
+
+def test_a_version_is_promoted_by_hand_with_a_reason_that_is_stored(config: TrackingConfig, tmp_path: Path) -> None:
+    folder, name = tmp_path / "model", model_name(config)
+    register(config, folder, FIRST, content="a")
+    register(config, folder, standing(0.78), content="b")
+    moved = promote(config, name, version="2", alias="champion", reason=" half the size ")
+    assert (moved.before, moved.after) == ("1", "2")
+    assert "dev score 0.7800" in moved.scores_after
+    assert "test score 0.7900" in moved.scores_before
+    assert aliases(config)["champion"] == "2"
+    tags = MlflowClient(config.uri).get_model_version(name, "2").tags
+    assert tags["bertline.promoted.reason"] == "half the size"
+    assert tags["bertline.promoted.before"] == "1"
+    # From then on it is the champion that newer versions are compared with.
+    register(config, folder, standing(0.79), content="c")
+    assert aliases(config)["champion"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"reason": "  "}, "reason is empty"),
+        ({"version": "9"}, "has no version '9'; it has 1"),
+        ({"name": "nobody's"}, "no registered model"),
+    ],
+    ids=["empty_reason", "unknown_version", "unknown_model"],
+)
+def test_a_promotion_that_makes_no_sense_changes_nothing(
+    config: TrackingConfig, tmp_path: Path, changes: dict[str, str], why: str
+) -> None:
+    register(config, tmp_path / "model", FIRST, content="a")
+    asked = {"name": model_name(config), "version": "1", "reason": "why not", **changes}
+    with pytest.raises(ConfigError, match=why):
+        promote(config, asked["name"], version=asked["version"], alias="champion", reason=asked["reason"])
+    tags = MlflowClient(config.uri).get_model_version(model_name(config), "1").tags
+    assert not [tag for tag in tags if "promoted" in tag]

@@ -1,0 +1,38 @@
+"""promote: make a version of a task's model the champion by hand, with a reason that is stored with it.
+
+python pipelines/promote.py task_name=docs_library version=3 reason="better on rare labels, see the report of 3 May"
+python pipelines/promote.py task_name=encoder version=2 reason="the first one trained on the whole corpus"
+"""
+
+from typing import Any
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.progress import say
+from bertline.line.config import SECTIONS, line_config
+from bertline.tracking.promotion import promote
+from composition import recipe
+
+
+def main(asked: dict[str, Any]) -> None:
+    """Move the alias and say what was and what is."""
+    config = line_config({key: asked[key] for key in SECTIONS})
+    task = asked["task_name"]
+    if task != "encoder" and task not in config.tasks:
+        raise ConfigError(f"task_name is {task!r}; expected encoder or one of {', '.join(config.tasks)}")
+    name = config.export.model_name if task == "encoder" else f"{config.export.model_name}-{task}"
+    reason = "" if asked["reason"] is None else str(asked["reason"])
+    moved = promote(
+        config.tracking, name, version=str(asked["version"]), alias=config.export.champion_alias, reason=reason
+    )
+    was = "none" if moved.before is None else f"version {moved.before}{_in_brackets(moved.scores_before)}"
+    say(f"{moved.name}, {moved.alias}: was {was}")
+    say(f"{moved.name}, {moved.alias}: is version {moved.after}{_in_brackets(moved.scores_after)}")
+    say(f"reason: {reason.strip()}")
+
+
+def _in_brackets(scores: str) -> str:
+    return f" ({scores})" if scores else ""
+
+
+if __name__ == "__main__":
+    recipe(main, config="promote")()

@@ -1,0 +1,252 @@
+"""Whether one system is better than another beyond noise: seeds, rows and clusters of rows counted together.
+
+A score has two sources of noise. With other seeds training ends elsewhere; on other rows of the same kind the score is
+another. The difference of two means over seeds has the variance
+
+    clusters(A - B) + max(0, seeds(A) + seeds(B) - cells(A) - cells(B))
+
+`clusters` is the variance over clusters of rows of the difference of the means over seeds: shared difficulty cancels,
+and what each seed does by chance on each row is in it. `seeds` is the variance of the seeds' scores divided by their
+number. It also holds what each seed does by chance on each row (`cells`, the interaction of seeds and clusters), which
+must not count twice. The difference divided by its standard error is compared with Student's t; the degrees of freedom
+are Satterthwaite's.
+
+References:
+    Two-way clustered variance: Cameron, Gelbach and Miller, "Robust Inference With Multiway Clustering", 2011, section
+    2.2. Degrees of freedom: Satterthwaite, "An Approximate Distribution of Estimates of Variance Components", 1946.
+    Scores that are no means of rows: the jackknife over groups of clusters, Efron and Tibshirani, "An Introduction to
+    the Bootstrap", 1993, chapter 11.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+
+Verdict = Literal["better", "worse", "not shown"]
+
+SIGNIFICANT = 0.05
+POWER = 0.9
+"""The share of repetitions in which the smallest visible difference would be found."""
+MOST_BLOCKS = 200
+"""More clusters than these are put together into so many groups: 199 degrees of freedom cost 0.6 % of an interval."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Measured:
+    """The scores of a system over its seeds, and what the blocks of rows contribute to them."""
+
+    scores: NDArray[np.float64]
+    """[S], one for each seed."""
+    blocks: NDArray[np.float64]
+    """[S, B] jackknife pseudo-values: their mean over blocks is about the score, their spread its noise over rows."""
+    repeatable: bool
+    """Nothing about it is random, so that one run is all there is; else a single run has no known spread."""
+
+    @property
+    def mean(self) -> float:
+        """Mean over the seeds."""
+        return float(np.mean(self.scores))
+
+    @property
+    def is_testable(self) -> bool:
+        """Whether its noise is known: several seeds or none at all, several blocks, and a score of each."""
+        seeds_known = self.repeatable or len(self.scores) > 1
+        finite = np.isfinite(self.scores).all() and np.isfinite(self.blocks).all()
+        return bool(seeds_known and self.blocks.shape[1] > 1 and finite)
+
+    def minus(self, other: Measured) -> Measured:
+        """Seed by seed, of two systems whose seeds belong together (one is made of the other's runs)."""
+        return Measured(
+            scores=self.scores - other.scores,
+            blocks=self.blocks - other.blocks,
+            repeatable=self.repeatable and other.repeatable,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; eight digits are kept."""
+        return {
+            "scores": np.round(self.scores, 8).tolist(),
+            "blocks": np.round(self.blocks, 8).tolist(),
+            "repeatable": self.repeatable,
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Measured:
+        """What `to_json` gave."""
+        return Measured(
+            scores=np.asarray(content["scores"], dtype=np.float64),
+            blocks=np.asarray(content["blocks"], dtype=np.float64),
+            repeatable=bool(content["repeatable"]),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """The score of one system minus that of another; all but the difference is None where the noise is not known."""
+
+    difference: float
+    standard_error: float | None = None
+    degrees_of_freedom: float | None = None
+    p_value: float | None = None
+    """Two-sided: how often noise alone would give a difference as large if there were none."""
+    interval: tuple[float, float] | None = None
+    """95 %."""
+    smallest_visible: float | None = None
+    """A true difference of this size would be found in nine of ten repetitions."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Of the first system; None where nothing can be said, as from one seed."""
+        if self.p_value is None:
+            return None
+        if self.p_value >= SIGNIFICANT:
+            return "not shown"
+        return "better" if self.difference > 0 else "worse"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; what is not known is absent."""
+        if self.p_value is None:
+            return {"difference": self.difference}
+        return {
+            "difference": self.difference,
+            "interval": list(self.interval or ()),
+            "p_value": self.p_value,
+            "standard_error": self.standard_error,
+            "degrees_of_freedom": self.degrees_of_freedom,
+            "smallest_visible": self.smallest_visible,
+            "verdict": self.verdict,
+            "better": self.verdict == "better",
+        }
+
+
+def measured(
+    statistics: Sequence[NDArray[np.float64]],
+    clusters: Sequence[str],
+    score: Callable[[NDArray[np.float64]], float],
+    *,
+    repeatable: bool,
+) -> Measured:
+    """Scores and what blocks of clusters contribute, by leaving each block out.
+
+    Args:
+        statistics: The row statistics [N, K] of each seed, the rows in the same order.
+        clusters: [N], which source each row is from; rows of one source are not independent.
+        score: The score of any rows from their statistics.
+        repeatable: See `Measured`.
+
+    Example:
+        >>> rows = np.array([[1.0], [0.0], [1.0], [1.0]])
+        >>> found = measured([rows], ["a", "a", "b", "b"], lambda kept: float(kept.mean()), repeatable=True)
+        >>> found.scores.tolist(), found.blocks.tolist()
+        ([0.75], [[0.5, 1.0]])
+    """
+    block = _blocks(clusters)
+    num_blocks = int(block.max(initial=-1)) + 1
+    kept = [np.flatnonzero(block != number) for number in range(num_blocks)] if num_blocks > 1 else []
+    scores = np.array([score(rows) for rows in statistics])
+    without = np.array([[score(rows[others]) for others in kept] for rows in statistics])
+    pseudo = num_blocks * scores[:, None] - (num_blocks - 1) * without.reshape(len(scores), len(kept))
+    return Measured(scores=scores, blocks=pseudo, repeatable=repeatable)
+
+
+def compared(first: Measured, second: Measured | None = None, *, same_seeds: bool = False) -> Difference:
+    """The first system minus the second, on the same rows, with the noise of seeds and rows.
+
+    Args:
+        first: A system.
+        second: Another on the same rows; None compares with 0, which gives the interval of a score.
+        same_seeds: Their seeds belong together, one for one.
+
+    Raises:
+        ValueError: They were measured on other blocks of rows.
+    """
+    if second is not None and first.blocks.shape[1] != second.blocks.shape[1]:
+        raise ValueError(f"{first.blocks.shape[1]} and {second.blocks.shape[1]} blocks of rows cannot be compared")
+    if second is not None and same_seeds:
+        return compared(first.minus(second))
+    systems = [first] if second is None else [first, second]
+    difference = first.mean - (0.0 if second is None else second.mean)
+    if not all(system.is_testable for system in systems):
+        return Difference(difference=difference)
+    rows = first.blocks.mean(axis=0) - (0.0 if second is None else second.blocks.mean(axis=0))
+    num_blocks = len(rows)
+    of_rows = float(rows.var(ddof=1)) / num_blocks
+    of_seeds = [_seed_variance(system) for system in systems]
+    of_cells = sum(_cell_variance(system) for system in systems)
+    beyond_rows = max(0.0, sum(of_seeds) - of_cells)
+    return _tested(difference, of_rows, beyond_rows, _degrees(of_rows, num_blocks, beyond_rows, of_seeds, systems))
+
+
+def _tested(difference: float, of_rows: float, beyond_rows: float, degrees: float) -> Difference:
+    error = math.sqrt(of_rows + beyond_rows)
+    # A rounding error must not make two equal systems different.
+    if error <= 1e-12:
+        statistic = 0.0 if abs(difference) <= 1e-12 else math.inf
+    else:
+        statistic = abs(difference) / error
+    reach = float(stdtrit(degrees, 1 - SIGNIFICANT / 2)) * error
+    return Difference(
+        difference=difference,
+        standard_error=error,
+        degrees_of_freedom=degrees,
+        p_value=min(1.0, 2 * float(stdtr(degrees, -statistic))),
+        interval=(difference - reach, difference + reach),
+        smallest_visible=reach + float(stdtrit(degrees, POWER)) * error,
+    )
+
+
+def _degrees(
+    of_rows: float, num_blocks: int, beyond_rows: float, of_seeds: Sequence[float], systems: Sequence[Measured]
+) -> float:
+    """Satterthwaite's; where the seeds add nothing to the noise of the rows, that of the rows alone.
+
+    Estimated variances of few seeds are more unequal than the true ones. The degrees of the seeds' part count that: a
+    square of an estimate with f degrees is (f + 2) / f times too large.
+    """
+    total = of_rows + beyond_rows
+    if total <= 0 or beyond_rows <= 0:
+        return float(num_blocks - 1)
+    parts = [
+        (variance, len(system.scores) - 1)
+        for variance, system in zip(of_seeds, systems, strict=True)
+        if len(system.scores) > 1
+    ]
+    seeds = sum(variance for variance, _ in parts)
+    degrees = seeds**2 / sum(variance**2 / (known + 2) for variance, known in parts) - 2
+    degrees = min(degrees, sum(known for _, known in parts))
+    return min(total**2 / (of_rows**2 / (num_blocks - 1) + seeds**2 / degrees), float(num_blocks - 1))
+
+
+def _seed_variance(system: Measured) -> float:
+    """Of the mean over seeds."""
+    count = len(system.scores)
+    return float(system.scores.var(ddof=1)) / count if count > 1 else 0.0
+
+
+def _cell_variance(system: Measured) -> float:
+    """The part of `_seed_variance` that comes from what each seed does by chance on each block."""
+    num_seeds, num_blocks = system.blocks.shape
+    if num_seeds < 2:
+        return 0.0
+    blocks = system.blocks
+    left = blocks - blocks.mean(axis=0) - blocks.mean(axis=1, keepdims=True) + blocks.mean()
+    return float((left**2).sum()) / ((num_seeds - 1) * (num_blocks - 1)) / num_blocks / num_seeds
+
+
+def _blocks(clusters: Sequence[str]) -> NDArray[np.int64]:
+    """The block of each row: clusters, dealt out in the order in which they first appear.
+
+    >>> _blocks(["a", "b", "a", "c"]).tolist()
+    [0, 1, 0, 2]
+    """
+    number: dict[str, int] = {}
+    for cluster in clusters:
+        number.setdefault(cluster, len(number))
+    return np.array([number[cluster] % MOST_BLOCKS for cluster in clusters], dtype=np.int64)

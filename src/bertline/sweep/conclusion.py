@@ -1,0 +1,88 @@
+"""What a sweep means for its task, in one sentence: does the encoder beat the strongest simple opponent?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertline.foundation.verdicts import Difference
+from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons
+from bertline.tasks.metrics.names import metric_name
+
+
+def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """The baseline with the best score on dev, of equal ones the first; a combination with the encoder is none.
+
+    Args:
+        baselines: Those of result.json, each with its score on `dev`.
+
+    >>> strongest_opponent({"majority": {"dev": 0.1}, "bm25": {"dev": 0.4}, "combined": {"dev": 0.5}})
+    'bm25'
+    """
+    simple = {name: float(one["dev"]) for name, one in baselines.items() if name != COMBINED}
+    # A score that is no number is the weakest.
+    return max(simple, key=lambda name: (simple[name] == simple[name], simple[name]), default=None)
+
+
+def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
+    """The part `conclusion` of result.json.
+
+    Args:
+        result: Its `task`, `metric`, `arms` and `baselines`.
+        comparisons: Those of `test`.
+
+    Returns:
+        `opponent` (name; None where there is no baseline), `title`, the comparison of the encoder with it and where
+        there is one that of `combined`, and `sentence`, which report, model card and terminal begin with.
+    """
+    name = strongest_opponent(result["baselines"])
+    if name is None:
+        mean = _mean(result, ENCODER)
+        said = (
+            f"On {result['task']} the encoder has {metric_name(result['metric'])} {mean}; no simple method was tried."
+        )
+        return {"opponent": None, "title": None, "sentence": said}
+    systems = [system for system in (ENCODER, COMBINED) if system in comparisons.measured]
+    found = {system: comparisons.against(name, first=system) for system in systems}
+    return {
+        "opponent": name,
+        "title": result["baselines"][name]["title"],
+        **{system: difference.to_json() for system, difference in found.items()},
+        "sentence": _sentence(result, name, found),
+    }
+
+
+def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Difference]) -> str:
+    opponent = result["baselines"][name]
+    who = "the encoder alone" if COMBINED in found else "the encoder"
+    against = f"{opponent['test']:.3f} for {opponent['title']}, the strongest simple opponent"
+    score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)} against {against}"
+    said = f"On {result['task']} {_clause(who, score, found[ENCODER])}"
+    if COMBINED in found:
+        both = f"{_mean(result, COMBINED)} against the same"
+        said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED])}"
+    return f"{said}."
+
+
+def _clause(who: str, score: str, found: Difference) -> str:
+    if found.interval is None or found.smallest_visible is None:
+        return f"{who} has {score}, and how large the noise is was not measured (one seed, or one source of rows)"
+    low, high = found.interval
+    details = f"difference {found.difference:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
+    match found.verdict:
+        case "better":
+            return f"{who} wins: {score} ({details})"
+        case "worse":
+            return f"{who} does not win: {score} ({details})"
+        case _:
+            # Nothing varied where all runs got the same rows right.
+            seen = f"the smallest difference this sweep could have seen is {found.smallest_visible:.3f}"
+            return f"it cannot be told whether {who} wins: {score} ({details}; {seen})"
+
+
+def _mean(result: Mapping[str, Any], system: str) -> str:
+    one = (result["arms"].get(system) or result["baselines"].get(system)) or {}
+    if "test_mean" not in one:
+        return f"{one['test']:.3f}"
+    std = one.get("test_std")
+    return f"{one['test_mean']:.3f}" if std is None else f"{one['test_mean']:.3f} ± {std:.3f}"

@@ -1,0 +1,181 @@
+"""Seeds, rows and clusters count together: equal systems are seldom called different, and what is there is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bertline.foundation.verdicts import MOST_BLOCKS, Difference, Measured, compared, measured
+
+NUM_CLUSTERS, NUM_SEEDS = 40, 5
+
+
+def accuracy(statistics):
+    return float(statistics[:, 0].mean())
+
+
+def alone(num_rows):
+    """Every row is its own source."""
+    return [str(row) for row in range(num_rows)]
+
+
+def system(statistics, sources=None, *, repeatable=False, score=accuracy):
+    return measured(statistics, sources or alone(len(statistics[0])), score, repeatable=repeatable)
+
+
+def runs(random, difficulty, *, seed_std=0.0, num_seeds=NUM_SEEDS, shift=0.0):
+    """Row statistics of a system's seeds: right with a probability by row, all of it moved by a seed."""
+    moved = difficulty + shift + seed_std * random.normal(size=(num_seeds, 1))
+    return [(random.random(len(difficulty)) < seed).astype(float)[:, None] for seed in moved]
+
+
+def pairs(random):
+    """Difficulties of two rows of each source, alike."""
+    return np.repeat(0.3 + 0.7 * random.random(NUM_CLUSTERS), 2), np.repeat(np.arange(NUM_CLUSTERS), 2).astype(str)
+
+
+@pytest.mark.parametrize("seed_std", [0.0, 0.03, 0.08])
+def test_equal_systems_are_called_different_in_about_five_of_a_hundred_cases(seed_std):
+    random = np.random.default_rng(0)
+    num_trials, false = 300, 0
+    for _ in range(num_trials):
+        difficulty, sources = pairs(random)
+        first, second = (system(runs(random, difficulty, seed_std=seed_std), list(sources)) for _ in range(2))
+        false += compared(first, second).verdict != "not shown"
+    assert false / num_trials <= 0.08
+
+
+def test_rows_of_one_source_are_not_counted_as_independent():
+    random = np.random.default_rng(1)
+    false = {"clusters": 0, "rows": 0}
+    for _ in range(300):
+        # What a system gets right it gets right in both rows of a source: half as much is known as it seems.
+        rows = [np.repeat(random.random(NUM_CLUSTERS) < 0.6, 2).astype(float)[:, None] for _ in range(2)]
+        sources = [str(row // 2) for row in range(2 * NUM_CLUSTERS)]
+        for name, of_name in (("clusters", sources), ("rows", alone(2 * NUM_CLUSTERS))):
+            first, second = (system([one], of_name, repeatable=True) for one in rows)
+            false[name] += compared(first, second).verdict != "not shown"
+    assert false["clusters"] / 300 <= 0.08
+    assert false["rows"] / 300 >= 0.12
+
+
+def test_a_difference_of_the_size_named_as_visible_is_found_in_nine_of_ten_repetitions():
+    random = np.random.default_rng(2)
+    differences = [
+        compared(*(system(runs(random, pairs(random)[0], seed_std=0.02)) for _ in range(2))) for _ in range(40)
+    ]
+    visible = float(np.median([found.smallest_visible for found in differences]))
+    found = 0
+    for _ in range(150):
+        difficulty, sources = pairs(random)
+        better, worse = (
+            system(runs(random, np.clip(difficulty - 0.2, 0, 1), seed_std=0.02, shift=shift), list(sources))
+            for shift in (visible, 0.0)
+        )
+        found += compared(better, worse).verdict == "better"
+    assert 0.8 <= found / 150 <= 0.99
+
+
+def test_the_interval_leaves_out_zero_where_there_is_a_verdict_and_turns_with_the_order():
+    random = np.random.default_rng(3)
+    rows = random.random(400)
+    first, second = (system(runs(random, np.clip(rows + shift, 0, 1), seed_std=0.01)) for shift in (0.2, -0.2))
+    found, turned = compared(first, second), compared(second, first)
+    assert (found.verdict, turned.verdict) == ("better", "worse")
+    assert 0 < found.interval[0] < found.difference < found.interval[1]
+    assert turned.interval == pytest.approx([-found.interval[1], -found.interval[0]])
+    assert turned.p_value == found.p_value < 0.05
+
+
+def test_without_seeds_it_is_the_paired_t_test_over_rows():
+    random = np.random.default_rng(4)
+    first, second = (random.random((90, 1)) for _ in range(2))
+    found = compared(system([first], repeatable=True), system([second], repeatable=True))
+    reference = stats.ttest_rel(first[:, 0], second[:, 0])
+    assert found.p_value == pytest.approx(reference.pvalue)
+    assert found.interval == pytest.approx(tuple(reference.confidence_interval()))
+
+
+def test_where_rows_say_nothing_it_is_the_t_test_over_seeds():
+    random = np.random.default_rng(5)
+    seeds = random.normal(size=6)
+    rows = [np.full((50, 1), value) for value in seeds]
+    found = compared(system(rows))
+    reference = stats.ttest_1samp(seeds, 0)
+    assert found.p_value == pytest.approx(reference.pvalue)
+    assert found.degrees_of_freedom == pytest.approx(5)
+
+
+def test_equal_systems_do_not_differ():
+    rows = [np.array([[1.0], [0.0], [1.0]])]
+    found = compared(system(rows, repeatable=True), system(rows, repeatable=True))
+    assert (found.difference, found.interval, found.p_value, found.verdict) == (0, (0, 0), 1, "not shown")
+
+
+@pytest.mark.parametrize("num_seeds", [(1, 5), (5, 1), (1, 1)])
+def test_one_seed_gives_no_verdict(num_seeds):
+    random = np.random.default_rng(6)
+    first, second = (
+        system(runs(random, np.full(200, share), num_seeds=num))
+        for share, num in zip((0.9, 0.1), num_seeds, strict=True)
+    )
+    found = compared(first, second)
+    assert found.verdict is None
+    assert set(found.to_json()) == {"difference"}
+
+
+def test_rows_of_a_single_source_give_no_verdict():
+    found = compared(system([np.array([[1.0], [1.0]])], ["a", "a"], repeatable=True))
+    assert found == Difference(difference=1.0)
+
+
+def test_a_score_that_is_no_number_gives_no_verdict():
+    found = compared(system([np.array([[np.nan], [1.0]])], repeatable=True))
+    assert found.verdict is None
+
+
+def test_seeds_that_belong_together_are_compared_one_by_one():
+    random = np.random.default_rng(7)
+    rows = random.random(300)
+    encoder = runs(random, rows, seed_std=0.1)
+    # A system made of the encoder's own runs is right wherever these are, and in ten rows more.
+    combined = [np.where(np.arange(300)[:, None] < 10, 1.0, one) for one in encoder]
+    first, second = system(combined), system(encoder)
+    assert compared(first, second, same_seeds=True).verdict == "better"
+    assert compared(first, second).verdict == "not shown"
+
+
+def test_a_score_that_is_no_mean_of_rows_has_the_noise_that_theory_gives():
+    random = np.random.default_rng(8)
+    correlations = []
+    for _ in range(40):
+        x = random.normal(size=(300, 2))
+        x[:, 1] += x[:, 0]
+        found = system([x], repeatable=True, score=lambda rows: float(np.corrcoef(rows.T)[0, 1]))
+        correlations.append(compared(found).standard_error)
+    # Of a correlation r of normal variables: (1 - r²) / sqrt(n); here r² = 1/2.
+    assert np.mean(correlations) == pytest.approx(0.5 / np.sqrt(300), rel=0.1)
+
+
+def test_many_clusters_are_grouped_and_none_is_torn_apart():
+    sources = [str(row // 3) for row in range(3000)]
+    values = np.random.default_rng(9).random((3000, 1))
+    found = system([values], sources, repeatable=True)
+    assert found.blocks.shape == (1, MOST_BLOCKS)
+    assert found.blocks.mean() == pytest.approx(values.mean())
+    first_block = [row for row in range(3000) if (row // 3) % MOST_BLOCKS == 0]
+    assert found.blocks[0, 0] == pytest.approx(values[first_block].mean())
+
+
+def test_it_comes_back_from_json_as_it_was():
+    found = system([np.random.default_rng(10).random((20, 1)) for _ in range(2)])
+    again = Measured.from_json(found.to_json())
+    np.testing.assert_allclose(again.scores, found.scores, atol=1e-8)
+    np.testing.assert_allclose(again.blocks, found.blocks, atol=1e-8)
+    assert again.repeatable == found.repeatable
+
+
+def test_systems_on_other_rows_are_not_compared():
+    with pytest.raises(ValueError, match="4 and 5 blocks"):
+        compared(system([np.ones((4, 1))], repeatable=True), system([np.ones((5, 1))], repeatable=True))

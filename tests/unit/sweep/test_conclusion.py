@@ -1,0 +1,73 @@
+"""One sentence for a task: won, not won, or not to be told; alone, and combined where there is such an arm."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bertline.foundation.verdicts import Measured
+from bertline.sweep.comparisons import Comparisons
+from bertline.sweep.conclusion import conclusion, strongest_opponent
+
+ROWS = np.linspace(-0.2, 0.2, 30)
+
+
+def of(score, num_seeds=3, *, repeatable=False):
+    scores = score + 0.004 * (np.arange(num_seeds) - (num_seeds - 1) / 2)
+    return Measured(scores=scores, blocks=scores[:, None] + ROWS, repeatable=repeatable)
+
+
+def concluded(encoder, *, bm25=0.5, combined=None, num_seeds=3):
+    systems = {"encoder": of(encoder, num_seeds), "bm25": of(bm25, 1, repeatable=True)}
+    arms = {"encoder": {"test_mean": encoder, "test_std": 0.004 if num_seeds > 1 else None}}
+    if combined is not None:
+        systems["combined"] = of(combined, num_seeds)
+        arms["combined"] = {"test_mean": combined, "test_std": 0.004}
+    result = {
+        "task": "docs_search",
+        "metric": "ndcg@10",
+        "arms": arms,
+        "baselines": {
+            "bm25": {"title": "BM25", "dev": 0.6, "test": bm25},
+            "weak": {"title": "weak", "dev": 0.1, "test": 0.9},
+        },
+    }
+    return conclusion(result, Comparisons(systems))
+
+
+@pytest.mark.parametrize(
+    ("encoder", "said"),
+    [
+        (0.6, "On docs_search the encoder wins: nDCG@10 0.600 ± 0.004 against 0.500 for BM25, the strongest simple"),
+        (0.4, "On docs_search the encoder does not win: nDCG@10 0.400 ± 0.004 against 0.500 for BM25"),
+        (0.501, "On docs_search it cannot be told whether the encoder wins: nDCG@10 0.501"),
+    ],
+)
+def test_the_sentence_says_whether_the_encoder_beats_the_opponent_that_is_strongest_on_dev(encoder, said):
+    found = concluded(encoder)
+    assert found["opponent"] == "bm25"
+    assert found["sentence"].startswith(said)
+    assert ("could have seen" in found["sentence"]) is (encoder == 0.501)
+
+
+def test_the_encoder_is_judged_alone_and_combined():
+    said = concluded(0.4, combined=0.6)["sentence"]
+    assert "the encoder alone does not win: nDCG@10 0.400" in said
+    assert "the encoder combined with BM25 wins: 0.600 ± 0.004" in said
+
+
+def test_one_seed_says_neither():
+    found = concluded(0.9, num_seeds=1)
+    assert "one seed" in found["sentence"]
+    assert " win" not in found["sentence"]
+    assert set(found["encoder"]) == {"difference"}
+
+
+def test_without_baselines_there_is_no_opponent():
+    assert strongest_opponent({}) is None
+    result = {"task": "t", "metric": "f1", "arms": {"encoder": {"test_mean": 0.4, "test_std": None}}, "baselines": {}}
+    assert conclusion(result, Comparisons({"encoder": of(0.4)}))["opponent"] is None
+
+
+def test_a_combination_or_a_score_that_is_no_number_is_not_the_strongest_opponent():
+    assert strongest_opponent({"combined": {"dev": 0.9}, "a": {"dev": float("nan")}, "b": {"dev": -2.0}}) == "b"
