@@ -100,8 +100,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
         errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, task_kind=job.task.kind)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
-        for name, reason in write_plots(folder / "plots", outcomes.studies["encoder"], job.task.metric).items():
-            say(f"{job.task_name}: no plot of the {name.replace('_', ' ')}, as {reason}")
+        _write_plots(job, outcomes, folder / "plots")
         _write_best(plan, best, folder / "best")
         content = {
             "task": job.task_name,
@@ -272,6 +271,11 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
         }
         for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0])
     ]
+
+
+def _write_plots(job: SweepJob, outcomes: Outcomes, folder: Path) -> None:
+    for name, reason in write_plots(folder, outcomes.studies["encoder"], job.task.metric).items():
+        say(f"{job.task_name}: no plot of the {name.replace('_', ' ')}, as {reason}")
 
 
 def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:

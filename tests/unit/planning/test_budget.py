@@ -11,6 +11,7 @@ import pytest
 from bertline.foundation.errors import ConfigError
 from bertline.planning.budget import BestUse, as_override, best_use, overrides_for, stretches_of
 from bertline.planning.forecast import forecast
+from bertline.planning.report import best_use_text
 from bertline.planning.scaling import batch_tokens, expected_loss, learning_rate
 from planning_inputs import SIZES, asked, model, place, training
 
@@ -208,3 +209,17 @@ def test_overrides_are_in_the_grammar_of_hydra() -> None:
     values = {"a.b": [{"steps": 3, "max_length": 8}], "c": None, "d": 0.00034, "e": [128, 512], "f": "on"}
     read = OverridesParser.create().parse_overrides([as_override(key, value) for key, value in values.items()])
     assert {one.key_or_group: one.value() for one in read} == values
+
+
+def test_both_rules_are_printed_with_the_ratio_of_the_chosen_size() -> None:
+    use = use_of(24, tokens=4e9)
+    where = place("a100", tokens=4e9, precision="bf16")
+    said = " ".join(best_use_text(use, where, asked(hours=24), command=["plan"]).split())
+    assert "some 20 tokens a parameter" in said and "these are 133 tokens of text for each parameter" in said
+    assert "10 to 100 times the tokens a parameter of decoders, that is 200 to 2,000 tokens of text" in said
+    assert "(Dervishi et al., EMNLP 2025, abstract)" in said
+    ratio = use.chosen.forecast.tokens / use.chosen.forecast.encoder_parameters
+    assert f"{use.chosen.size} has {ratio:,.0f}" in said
+    within = {one.size for one in use.candidates if 200 <= one.tokens_per_parameter <= 2000}
+    named = said.partition("Within it: ")[2].partition(". The paper")[0]
+    assert {part.split(" (")[0] for part in named.split(", ")} == within

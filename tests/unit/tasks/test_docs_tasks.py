@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from bertline.tasks.docs_library import docs_library_rows
@@ -12,6 +13,7 @@ from bertline.tasks.docs_rows import balanced_order, dev_or_test, held_out_sides
 from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.source_config import DocsLibrarySourceConfig, DocsMatchSourceConfig
+from bertline.tasks.stored_rows import TextRows
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
 MATCHING = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=30, num_test_rows=60)
@@ -94,6 +96,17 @@ def test_a_mismatch_has_the_summary_of_another_function_of_the_same_module(modul
         function = row.id.partition("#")[0]
         assert (own[function] == row.text_pair) == (row.label == MATCH)
         assert by_summary[row.text_pair] == function.partition(":")[0]
+
+
+def test_both_rows_of_a_function_have_one_source(modules):
+    train = make("match", modules).train
+    rows = TextRows(
+        [row.id for row in train], [row.text for row in train], [row.text_pair for row in train], np.zeros(len(train))
+    )
+    counts = Counter(rows.sources())
+    assert set(counts.values()) == {2}
+    for source in counts:
+        assert len({row.text for row in train if row.id.startswith(f"{source}#")}) == 1
 
 
 def test_no_summary_names_its_function(modules):
