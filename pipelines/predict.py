@@ -16,7 +16,7 @@ from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
-from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
+from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
 from bertline.line.stages import stage_named
 from bertline.tasks.table_files import TableLayout
 from composition import recipe
@@ -27,7 +27,7 @@ LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_field
 
 
 def main(asked: dict[str, Any]) -> None:
-    """Stream the input through the model."""
+    """Stream the input through the model; started again after a kill, continue behind the rows in place."""
     check(asked)
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
     done = predict_file(
@@ -43,19 +43,19 @@ def main(asked: dict[str, Any]) -> None:
             candidates=asked["candidates_column"],
         ),
         layout=layout_of(asked),
-        batch_size=asked["batch_size"],
+        how=how_of(asked),
         output="vectors" if asked["task_name"] == "embed" else "predictions",
         documents=documents_of(asked),
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
     documents_cut = f"; {done.num_documents_truncated:,} documents were cut" if done.num_documents_truncated else ""
-    say(f"{asked['output']}: {done.num_rows:,} rows{cut}{documents_cut}")
+    resumed = f" ({done.num_resumed:,} of an earlier start)" if done.num_resumed else ""
+    say(f"{asked['output']}: {done.num_rows:,} rows{resumed}{cut}{documents_cut}")
 
 
 def check(asked: dict[str, Any]) -> None:
     """Find what would fail, or mean nothing, before the model is loaded."""
-    if asked["batch_size"] < 1:
-        raise ConfigError(f"batch_size must be at least 1, found {asked['batch_size']}")
+    how_of(asked)
     try:
         codecs.lookup(asked["encoding"])
     except LookupError:
@@ -69,6 +69,21 @@ def check(asked: dict[str, Any]) -> None:
         if pairs is not None and pairs != (asked["text_pair_column"] is not None):
             wanted = "pairs: name the second text with text_pair_column=COLUMN" if pairs else "single texts"
             raise ConfigError(f"task {asked['task_name']} takes {wanted}")
+
+
+def how_of(asked: dict[str, Any]) -> Predicting:
+    """How the rows are predicted."""
+    for name, least in (("batch_size", 1), ("num_threads", 1)):
+        if asked[name] is not None and asked[name] < least:
+            raise ConfigError(f"{name} must be at least {least}, found {asked[name]}")
+    wanted = asked["probabilities"]
+    if wanted != "all" and (not isinstance(wanted, int) or wanted < 0):
+        raise ConfigError(f"probabilities is {wanted!r}; expected all, or how many labels are listed (0 for none)")
+    return Predicting(
+        batch_size=asked["batch_size"],
+        num_threads=asked["num_threads"],
+        num_probabilities=None if wanted == "all" else wanted,
+    )
 
 
 def layout_of(asked: dict[str, Any]) -> TableLayout:

@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-import itertools
-import json
+import copy
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.foundation.progress import progress
+from bertline.foundation.files import sha256_of_file
+from bertline.foundation.progress import progress, say
+from bertline.inference.blocks import Block, RowsDigest, blocks_of
+from bertline.inference.cells import cell
+from bertline.inference.documents_file import DocumentsFile, searching
+from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
-from bertline.inference.row_files import (
-    PLAIN_LAYOUT,
-    Row,
-    format_of,
-    format_read,
-    read_rows,
-    rows_written_atomically,
-)
-from bertline.inference.served.base import FileColumns, InputColumn
-from bertline.inference.served.rankings import SearchedDocuments, ServedRetrieval
-from bertline.tasks.bad_rows import BadRow
-from bertline.tasks.json_lines import require_whole_characters
-from bertline.tasks.search_files import one_line
-from bertline.tasks.stored_rows import Documents
+from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
+from bertline.inference.row_files import PLAIN_LAYOUT, Row, format_of, format_read, read_rows
+from bertline.inference.served.base import FileColumns, InputColumn, ServedTask
+from bertline.inference.served.rankings import ServedRetrieval
+from bertline.modeling.packed_linears import packed_linears
 from bertline.tasks.table_files import Record, TableLayout
+from bertline.tokenization.tokenizer import Tokenizer
 
-__all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "predict_file"]
+__all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
 
 VECTOR_COLUMN = "vector"
 
-# Rows that are in memory at once: enough to sort by length within, a few megabytes.
-_ROWS_TOGETHER = 1024
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocumentsFile:
-    """The documents that a retrieval model searches; their vectors are held in memory.
+class Predicting:
+    """How rows are predicted."""
 
-    The format is told by the ending; in all else the file is read as the input is.
-    """
-
-    path: Path
-    id_column: str | int = "id"
-    """A text or a number; where the file has no such column (as a `.txt`), documents are numbered from 0."""
-    text_column: str | int = "text"
-    title_column: str | int = "title"
-    """Read before a text that does not begin with it, where the file has it."""
-    top_k: int = 10
+    batch_size: int = 32
+    """Texts that go through the model at once, for vectors; a task takes as many as suit the machine."""
+    num_threads: int | None = None
+    """On a CPU; None takes all cores (or OMP_NUM_THREADS)."""
+    num_probabilities: int | None = None
+    """Of a classifier, how many labels are listed with their probabilities, the likeliest first; None lists all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +55,12 @@ class PredictedFile:
     """Inputs that lost tokens because they are longer than the model reads."""
     num_documents_truncated: int
     """The same of the documents that were searched."""
+    num_resumed: int
+    """Rows that an earlier start had put in place."""
+
+
+Fill = Callable[..., tuple[list[Row], int]]
+"""From the columns of some rows to what is added to each row, and how many inputs lost tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +69,7 @@ class _Filling:
 
     inputs: list[InputColumn]
     schema: pa.Schema
-    fill: Callable[..., tuple[list[Row], int]]
+    workers: list[Fill]
     num_documents_truncated: int = 0
 
 
@@ -84,19 +80,23 @@ def predict_file(
     *,
     columns: FileColumns | None = None,
     layout: TableLayout = PLAIN_LAYOUT,
-    batch_size: int = 32,
+    how: Predicting | None = None,
     output: Literal["predictions", "vectors"] = "predictions",
     documents: DocumentsFile | None = None,
 ) -> PredictedFile:
     """Read rows, add what the model says of each, and write them, in constant memory.
 
-    All columns of the input stay. Added are, by the kind of task: `predicted` and `probability` (classification;
-    lists with several labels), `predicted` (regression), `entities` (token classification: a list of type, text,
-    start, end, score), `answer`, `answer_start` and `score` (question answering), `document_ids` and `scores`
-    (retrieval), `order` and `scores` (re-ranking), `summary` and `sentences` (summarisation). `vectors` adds
-    `vector`. Lists stand in .csv and .tsv as JSON. The formats are told by the endings: .txt (a line is a text),
-    .csv, .tsv, .jsonl, each also with .gz, and .parquet; that of the input may be named. The output appears under its
-    name when it is complete, and not before.
+    All columns of the input stay, and rows keep their order. Added are, by the kind of task: `predicted`,
+    `probability` and `probabilities` (classification; with several labels lists), `predicted` (regression),
+    `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
+    (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
+    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings stand in .csv and .tsv as JSON. The formats
+    are told by the endings: .txt (a line is a text), .csv, .tsv, .jsonl, each also with .gz, and .parquet; that of the
+    input may be named.
+
+    The output grows as rows are predicted. After a kill, or an error in the input, the same call continues behind the
+    rows that are in place, after it has compared what they were made from (`growing_file`). What a row gets depends
+    neither on that nor on the number of threads.
 
     Args:
         model: With a task, or any for `vectors`.
@@ -104,51 +104,90 @@ def predict_file(
         target: The output.
         columns: Which columns are read.
         layout: How the bytes of the input, and of the documents, are read.
-        batch_size: Texts that go through the model at once, for `vectors`; a task has its own.
+        how: How rows are predicted.
         output: What is added.
         documents: What a retrieval model searches.
 
     Raises:
         DataError: No rows, a missing column, a text that is no string, a malformed or undecodable line: named by
-            file and line. An output column that the input already has.
+            file and line. An output column that the input already has. An unfinished output of something else.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
-    columns = columns or FileColumns()
+    columns, how = columns or FileColumns(), how or Predicting()
     if target.exists() and source.exists() and target.samefile(source):
         raise DataError(f"{target} is the input itself. Choose another name for the output.")
-    if output == "vectors":
-        filling = _vectors(model, columns, batch_size)
-    else:
-        filling = _task_filling(model, columns, layout, documents)
-    num_rows = num_truncated = 0
-    records = progress(read_rows(source, layout), description=f"{target.name}: rows")
-    with rows_written_atomically(target, schema=_schema(source, layout, target, filling.schema)) as append:
-        for chunk in _chunks(records):
-            rows, truncated = _with_output(chunk, filling)
-            append(rows)
-            num_rows += len(rows)
-            num_truncated += truncated
-        if not num_rows:
-            raise DataError(f"{source} has no rows. Give a file with at least one text.")
+    made_from = {"model": _digest_of(model), "options": repr((output, columns, how.num_probabilities))}
+    if documents is not None:
+        made_from["options"] += repr(replace(documents, path=Path()))
+        made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
+    num_threads = num_threads_for(model.device, how.num_threads)
+    with one_thread_each(model.device), packed_linears(model.model):
+        if output == "vectors":
+            filling = _vectors(model, columns, how, num_threads)
+        else:
+            filling = _task_filling(model, columns, layout, documents, how, num_threads)
+        schema = _schema(source, layout, target)
+        growing = GrowingFile(target, made_from=made_from, added=filling.schema, schema=schema)
+        return _write(source, layout, growing, filling, target.name)
+
+
+def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Filling, name: str) -> PredictedFile:
+    records, digest = read_rows(source, layout), RowsDigest()
+    num_resumed = growing.num_rows
+    if num_resumed:
+        for _, record in zip(range(num_resumed), records, strict=False):
+            digest.add(record)
+        if digest.hexdigest() != growing.rows_digest:
+            raise growing.begun_anew(f"the first {num_resumed:,} rows of {source} are not those that it was made from")
+        say(f"{name}: {num_resumed:,} rows are in place from an earlier start")
+
+    def work(fill: Fill) -> Callable[[Block], tuple[Block, list[Row], int]]:
+        return lambda block: (block, *_with_output(block.records, filling, fill))
+
+    def written() -> Iterator[None]:
+        for block, rows, truncated in map_in_threads(
+            [work(fill) for fill in filling.workers], blocks_of(records, digest)
+        ):
+            growing.append(rows, num_truncated=truncated, rows_digest=block.digest)
+            yield from (None for _ in rows)
+
+    for _ in progress(written(), description=f"{name}: rows"):
+        pass
+    if not growing.num_rows:
+        raise DataError(f"{source} has no rows. Give a file with at least one text.")
+    growing.finish()
     return PredictedFile(
-        num_rows=num_rows,
-        num_truncated=num_truncated,
+        num_rows=growing.num_rows,
+        num_truncated=growing.num_truncated,
         num_documents_truncated=filling.num_documents_truncated,
+        num_resumed=num_resumed,
     )
 
 
-def _vectors(model: LoadedModel, columns: FileColumns, batch_size: int) -> _Filling:
-    def fill(texts: list[str]) -> tuple[list[Row], int]:
-        vectors, truncated = model.text_vectors(texts, batch_size=batch_size)
-        return [{VECTOR_COLUMN: vector.tolist()} for vector in vectors], truncated
+def _vectors(model: LoadedModel, columns: FileColumns, how: Predicting, num_threads: int) -> _Filling:
+    def filler() -> Fill:
+        of_thread = copy.copy(model)
+        # Encoding sets a switch of the tokenizer for the time, so each thread has its own.
+        of_thread.tokenizer = Tokenizer(model.tokenizer.vocabulary)
+
+        def fill(texts: list[str]) -> tuple[list[Row], int]:
+            vectors, truncated = of_thread.text_vectors(texts, batch_size=how.batch_size)
+            return [{VECTOR_COLUMN: vector.tolist()} for vector in vectors], truncated
+
+        return fill
 
     schema = pa.schema([(VECTOR_COLUMN, pa.list_(pa.float32()))])
-    return _Filling([InputColumn(columns.text, "text")], schema, fill)
+    return _Filling([InputColumn(columns.text, "text")], schema, [filler() for _ in range(num_threads)])
 
 
 def _task_filling(
-    model: LoadedModel, columns: FileColumns, layout: TableLayout, documents: DocumentsFile | None
+    model: LoadedModel,
+    columns: FileColumns,
+    layout: TableLayout,
+    documents: DocumentsFile | None,
+    how: Predicting,
+    num_threads: int,
 ) -> _Filling:
     task = model.task
     if task is None:
@@ -160,106 +199,56 @@ def _task_filling(
     if isinstance(task, ServedRetrieval):
         if documents is None:
             raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
-        task, num_documents_truncated = _searching(task, documents, replace(layout, format="auto"))
+        layout = replace(layout, format="auto")
+        task, num_documents_truncated = searching(task, documents, layout, num_threads=num_threads)
     elif documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
+    tasks = [task.for_thread() for _ in range(num_threads)]
+    for each in tasks:
+        each.num_probabilities = how.num_probabilities
+    return _Filling(
+        task.file_inputs(columns), task.output_schema(), [_filler(each) for each in tasks], num_documents_truncated
+    )
 
+
+def _filler(task: ServedTask) -> Fill:
     def fill(*inputs: list[Any]) -> tuple[list[Row], int]:
         before = task.num_cut
         return task.file_outputs(*inputs), task.num_cut - before
 
-    return _Filling(task.file_inputs(columns), task.output_schema(), fill, num_documents_truncated)
+    return fill
 
 
-def _searching(task: ServedRetrieval, documents: DocumentsFile, layout: TableLayout) -> tuple[SearchedDocuments, int]:
-    """The task with its documents, and how many of these lost tokens."""
-    ids: list[str] = []
-    vectors: list[np.ndarray] = []
-    before = task.num_documents_cut
-    records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
-    for chunk in _chunks(records):
-        of_chunk = _documents_of(chunk, documents, first_number=len(ids))
-        texts = of_chunk.texts_read()
-        ids += of_chunk.ids
-        vectors.append(task.document_vectors(texts))
-    if not ids:
-        raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
-    return SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k), task.num_documents_cut - before
-
-
-def _documents_of(chunk: list[Record], documents: DocumentsFile, *, first_number: int) -> Documents:
-    """The documents as a task's collection holds them, so that what is read of each is the same text."""
-    ids, titles, texts = [], [], []
-    for number, record in enumerate(chunk, start=first_number):
-        identity = record.values.get(documents.id_column)
-        has_title = record.values.get(documents.title_column) is not None
-        title = _cell(record, InputColumn(documents.title_column, "text")) if has_title else ""
-        ids.append(str(number if identity is None else identity))
-        titles.append(one_line(title))
-        texts.append(one_line(_cell(record, InputColumn(documents.text_column, "text"))))
-    return Documents(ids, titles, texts)
-
-
-def _with_output(chunk: list[Record], filling: _Filling) -> tuple[list[Row], int]:
+def _with_output(records: list[Record], filling: _Filling, fill: Fill) -> tuple[list[Row], int]:
     for name in filling.schema.names:
-        if taken := next((record for record in chunk if name in record.values), None):
+        if taken := next((record for record in records if name in record.values), None):
             raise DataError(f"{taken.where}: the input already has a column {name!r}. Rename it.")
-    inputs = [[_cell(record, column) for record in chunk] for column in filling.inputs]
-    added, truncated = filling.fill(*inputs)
+    inputs = [[cell(record, column) for record in records] for column in filling.inputs]
+    added, truncated = fill(*inputs)
     rows = [
         {**{str(key): value for key, value in record.values.items()}, **more}
-        for record, more in zip(chunk, added, strict=True)
+        for record, more in zip(records, added, strict=True)
     ]
     return rows, truncated
 
 
-def _chunks(records: Iterator[Record]) -> Iterator[list[Record]]:
-    while chunk := list(itertools.islice(records, _ROWS_TOGETHER)):
-        yield chunk
+def _digest_of(model: LoadedModel) -> str:
+    """Of all that decides what the model says."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((model.max_length, model.labels, model.tokenizer.vocabulary)).encode())
+    if model.task is not None:
+        digest.update(repr((model.task.kind.config, dict(model.task.calibration))).encode())
+    for name, weights in model.model.state_dict().items():
+        digest.update(f"{name} {weights.dtype}".encode())
+        digest.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
-def _cell(record: Record, column: InputColumn) -> Any:
-    if column.name not in record.values:
-        found = ", ".join(str(name) for name in record.values)
-        raise DataError(
-            f"{record.where}: no column {column.name!r}; found {found}. Name the column that has the {column.holds}."
-        )
-    value = record.values[column.name]
-    if column.holds == "texts" and isinstance(value, str):
-        value = _list_in(value, value)
-        try:
-            require_whole_characters(value)
-        except BadRow as bad:
-            raise DataError(f"{record.where}: column {column.name!r}: {bad}. Mend or drop the row.") from bad
-    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    fits = {"text": isinstance(value, str), "texts": is_list, "text or texts": is_list or isinstance(value, str)}
-    if not fits[column.holds]:
-        expected = {"text": "a text", "texts": "a list of texts (in CSV as JSON)"}.get(
-            column.holds, "a text or a list of texts"
-        )
-        raise DataError(
-            f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Mend or drop the row."
-        )
-    if not column.may_be_empty and not "".join(value).strip():
-        raise DataError(f"{record.where}: column {column.name!r} is empty. Mend or drop the row.")
-    return value
-
-
-def _list_in(text: str, otherwise: Any) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return otherwise
-
-
-def _schema(source: Path, layout: TableLayout, target: Path, added: pa.Schema) -> pa.Schema | None:
-    """The output's Parquet schema where the input has one, so that types stay as they are."""
+def _schema(source: Path, layout: TableLayout, target: Path) -> pa.Schema | None:
+    """The input's columns where input and output are Parquet, so that types stay as they are."""
     if {format_read(source, layout), format_of(target)} != {"parquet"} or not source.is_file():
         return None
     try:
-        schema = pq.read_schema(source)
+        return pq.read_schema(source)
     except pa.ArrowInvalid as error:
         raise DataError(f"{source} is not a whole Parquet file ({error}). Copy it again.") from error
-    for field in added:
-        schema = schema.append(field)
-    return schema

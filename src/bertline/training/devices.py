@@ -41,6 +41,8 @@ class Machine:
     precision: Precision
     compile: bool
     ranks: Ranks
+    scoring_tokens: int | None = None
+    """Tokens of a batch that is predicted, padding included; None: a fixed number of sequences."""
 
 
 def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "bf16"]) -> Machine:

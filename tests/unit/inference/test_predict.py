@@ -159,7 +159,14 @@ def test_types_of_a_parquet_file_stay(model: LoadedModel, tmp_path: Path) -> Non
     )
     pq.write_table(table, tmp_path / "in.parquet")
     predict_file(model, tmp_path / "in.parquet", tmp_path / "out.parquet")
-    assert pq.read_schema(tmp_path / "out.parquet").names == ["text", "when", "n", "predicted", "probability"]
+    assert pq.read_schema(tmp_path / "out.parquet").names == [
+        "text",
+        "when",
+        "n",
+        "predicted",
+        "probability",
+        "probabilities",
+    ]
     assert pq.read_table(tmp_path / "out.parquet").select(["text", "when", "n"]).equals(table)
 
 
@@ -193,7 +200,7 @@ BAD_INPUTS = {
         r"in\.jsonl:2: .*half of",
     ),
     "corrupt gzip": ("in.txt.gz", _CORRUPT, r"in\.txt\.gz is not a whole gzip file"),
-    "torn gzip": ("in.txt.gz", gzip.compress(b"the cat\n" * 999)[:-9], r"in\.txt\.gz"),
+    "torn gzip": ("in.txt.gz", gzip.compress(b"the cat\n" * 400)[:-9], r"in\.txt\.gz"),
     "taken column": ("in.csv", b"text,predicted\na,b\n", "already has a column 'predicted'"),
     "not parquet": ("in.parquet", b"PAR1", r"in\.parquet is not a whole Parquet file"),
     "unknown ending": ("in.docx", b"the cat", "the ending says no format"),

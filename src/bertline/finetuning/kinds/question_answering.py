@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import SCORING_BATCH_SIZE, LengthSortedBatches
+from bertline.finetuning.encoding import LengthSortedBatches, scoring_indices
 from bertline.finetuning.kinds.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
 from bertline.finetuning.kinds.base import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.modeling.attention import AttentionKind
@@ -107,8 +107,8 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         found = np.zeros((len(encoded.rows), 3), dtype=np.float64)
         spans = np.zeros((len(encoded.rows), 2), dtype=np.int64)
         with evaluating(model, machine) as forward:
-            for indices, batch in _scoring_batches(encoded):
-                on_device = {name: tensor.to(machine.device) for name, tensor in batch.items()}
+            for indices in scoring_indices(encoded.lengths, max_tokens=machine.scoring_tokens):
+                on_device = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
                 logits = AnswerLogits(
                     *forward(on_device["input_ids"], on_device["token_type_ids"], on_device["attention_mask"])
                 )
@@ -239,14 +239,6 @@ def _cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor, label_smooth
         return gold.mean()
     even = -log_probabilities.masked_fill(~allowed, 0.0).sum(dim=1) / allowed.sum(dim=1)
     return ((1 - label_smoothing) * gold + label_smoothing * even).mean()
-
-
-def _scoring_batches(encoded: EncodedQuestions) -> Iterator[tuple[NDArray[np.integer], Batch]]:
-    """All windows, the longest first."""
-    order = np.argsort(-encoded.lengths, kind="stable")
-    for begin in range(0, len(order), SCORING_BATCH_SIZE):
-        indices = order[begin : begin + SCORING_BATCH_SIZE]
-        yield indices, encoded.batch(indices)
 
 
 def _best_of_windows(

@@ -185,7 +185,7 @@ def _outputs(model: nn.Module, sequences: Sequences, machine: Machine) -> NDArra
     """What the model gives for each sequence, [S, 1] (a number) or [S, H] (a vector)."""
     outputs: NDArray[np.float32] | None = None
     with evaluating(model, machine) as forward:
-        for indices, batch in scoring_batches(sequences):
+        for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
             inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
             found = forward(*inputs).float().cpu().numpy()
             if outputs is None:

@@ -143,7 +143,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         """See `TaskKind.predict`."""
         scores = np.zeros(len(encoded.sequences), dtype=np.float32)
         with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences):
+            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
                 logits = forward(*(batch[name].to(machine.device) for name in _INPUTS))
                 scores[indices] = logits[:, 0].float().cpu().numpy()
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []

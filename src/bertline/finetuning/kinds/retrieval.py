@@ -191,7 +191,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         """One vector for each sequence, [N, H], of length 1 where texts are compared by cosine."""
         vectors = np.zeros((len(sequences), cast(BertModel, model.bert).config.hidden_size), dtype=np.float32)
         with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(sequences):
+            for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
                 output = forward(*(batch[name].to(machine.device) for name in _INPUTS))
                 vectors[indices] = self._comparable(output.float()).cpu().numpy()
         return vectors

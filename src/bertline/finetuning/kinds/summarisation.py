@@ -119,7 +119,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
         at_cls = encoded.labels != NO_LABEL
         probabilities = np.zeros(at_cls.shape, dtype=np.float64)
         with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences):
+            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
                 inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
                 scores = torch.sigmoid(forward(*inputs)[..., 0].float()).cpu().numpy()
                 probabilities[indices, : scores.shape[1]] = scores

@@ -142,7 +142,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
         """See `TaskKind.predict`."""
         of_windows = np.zeros((len(encoded.sequences), len(self.labels)), dtype=np.float32)
         with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences):
+            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
                 inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
                 of_windows[indices] = self.probabilities(forward(*inputs).float()).cpu().numpy()
         return self.pooled(of_windows, encoded.windows)

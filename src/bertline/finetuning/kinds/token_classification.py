@@ -149,7 +149,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """
         logits = torch.zeros(len(encoded.readable), len(self.labels))
         with evaluating(model, machine) as forward:
-            for indices, _ in scoring_batches(encoded.sequences):
+            for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
                 batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
                 of_tokens = forward(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
                 of_words = _word_logits(of_tokens, batch).cpu()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import torch
@@ -44,6 +45,11 @@ class InputColumn:
     may_be_empty: bool = True
 
 
+# Of a batch, padding included: what a core's cache holds of a layer; and what keeps a GPU busy (not measured).
+_TOKENS_ON_CPU = 512
+_TOKENS_ELSEWHERE = 1 << 14
+
+
 class ServedTask(ABC):
     """A finished model on its device, with its task.
 
@@ -63,9 +69,25 @@ class ServedTask(ABC):
         self.tokenizer = tokenizer
         # As evaluation does it, but always in fp32: what is served must not depend on the machine.
         device: torch.device = next(model.parameters()).device
-        self.machine = Machine(device=device, precision="fp32", compile=False, ranks=Ranks())
+        self.machine = Machine(
+            device=device,
+            precision="fp32",
+            compile=False,
+            ranks=Ranks(),
+            scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
+        )
         self.num_cut = 0
         """Of all rows so far, how many lost tokens because they are longer than the model reads."""
+        self.num_probabilities: int | None = None
+        """Of a classifier, how many labels a file lists with their probabilities; None lists all."""
+
+    def for_thread(self) -> Self:
+        """The same task on the same weights, for another thread, with a count of its own."""
+        task = copy.copy(self)
+        # Encoding sets a switch of the tokenizer for the time, so each thread has its own.
+        task.tokenizer = Tokenizer(self.tokenizer.vocabulary)
+        task.num_cut = 0
+        return task
 
     @abstractmethod
     def predict(self, *inputs: Any) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -98,6 +98,11 @@ class ServedRetrieval(ServedTask):
     num_documents_cut = 0
     """As `num_cut`, of documents."""
 
+    def for_thread(self) -> Self:
+        task = super().for_thread()
+        task.num_documents_cut = 0
+        return task
+
     def predict(  # type: ignore[override]
         self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
     ) -> list[list[Hit]]:
@@ -147,6 +152,11 @@ class SearchedDocuments(ServedTask):
     def __init__(self, served: ServedRetrieval, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
         super().__init__(served.kind, served.calibration, served.model, served.tokenizer)
         self._served, self._ids, self._index, self._top_k = served, ids, VectorIndex.of(vectors), top_k
+
+    def for_thread(self) -> Self:
+        task = super().for_thread()
+        task._served = self._served.for_thread()
+        return task
 
     def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
         """The best documents for each query."""

@@ -23,6 +23,8 @@ from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 
 LABEL_COLUMN = "predicted"
 PROBABILITY_COLUMN = "probability"
+PROBABILITIES_COLUMN = "probabilities"
+_PROBABILITIES = pa.list_(pa.struct([("label", pa.string()), ("probability", pa.float64())]))
 
 
 class Prediction(NamedTuple):
@@ -59,7 +61,16 @@ class _ServedTexts(ServedTask):
         return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
 
 
-class ServedClassification(_ServedTexts):
+class _ServedLabels(_ServedTexts):
+    """With labels that have probabilities."""
+
+    def listed(self, probabilities: NDArray[np.floating]) -> list[dict[str, Any]]:
+        """The labels of a row with their probabilities, the likeliest first, as many as are listed."""
+        order = np.argsort(-probabilities, kind="stable")[: self.num_probabilities]
+        return [{"label": self.kind.labels[label], "probability": float(probabilities[label])} for label in order]
+
+
+class ServedClassification(_ServedLabels):
     """One label a text."""
 
     def predict(  # type: ignore[override]
@@ -82,19 +93,25 @@ class ServedClassification(_ServedTexts):
         return self.predictions(TextRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
 
     def output_schema(self) -> pa.Schema:
-        return pa.schema([(LABEL_COLUMN, pa.string()), (PROBABILITY_COLUMN, pa.float64())])
+        return pa.schema(
+            [(LABEL_COLUMN, pa.string()), (PROBABILITY_COLUMN, pa.float64()), (PROBABILITIES_COLUMN, _PROBABILITIES)]
+        )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
         probabilities = self.probabilities(texts, pairs)
         best = probabilities.argmax(1)
         return [
-            {LABEL_COLUMN: self.kind.labels[label], PROBABILITY_COLUMN: float(row[label])}
+            {
+                LABEL_COLUMN: self.kind.labels[label],
+                PROBABILITY_COLUMN: float(row[label]),
+                PROBABILITIES_COLUMN: self.listed(row),
+            }
             for label, row in zip(best, probabilities, strict=True)
         ]
 
 
-class ServedMultiLabel(_ServedTexts):
+class ServedMultiLabel(_ServedLabels):
     """Any number of labels a text."""
 
     def predict(  # type: ignore[override]
@@ -117,12 +134,22 @@ class ServedMultiLabel(_ServedTexts):
         ]
 
     def output_schema(self) -> pa.Schema:
-        return pa.schema([(LABEL_COLUMN, pa.list_(pa.string())), (PROBABILITY_COLUMN, pa.list_(pa.float64()))])
+        return pa.schema(
+            [
+                (LABEL_COLUMN, pa.list_(pa.string())),
+                (PROBABILITY_COLUMN, pa.list_(pa.float64())),
+                (PROBABILITIES_COLUMN, _PROBABILITIES),
+            ]
+        )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
         return [
-            {LABEL_COLUMN: list(found.labels), PROBABILITY_COLUMN: [found.probabilities[x] for x in found.labels]}
+            {
+                LABEL_COLUMN: list(found.labels),
+                PROBABILITY_COLUMN: [found.probabilities[x] for x in found.labels],
+                PROBABILITIES_COLUMN: self.listed(np.array([*found.probabilities.values()])),
+            }
             for found in self.predict(texts, pairs)
         ]
 

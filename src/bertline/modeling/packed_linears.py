@@ -1,0 +1,76 @@
+"""The encoder's matrix products by oneDNN with weights laid out once: the same numbers to rounding, sooner.
+
+PyTorch gives a product in fp32 on a CPU to its BLAS, which lays the weights out anew in each call and, where that is
+MKL on a processor that is not Intel's, uses half of the vector units. oneDNN uses them all, keeps the layout, and
+applies the activation to each block of the product while it is in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from bertline.modeling.bert import EncoderLayer
+
+# Tokens that the layout is chosen for; other numbers are computed with it too.
+_TOKENS = 512
+_LINEARS = ("query_key_value", "attention_output", "intermediate", "output")
+
+
+class _PackedLinear(nn.Module):
+    """A linear layer, and what follows it, as one operation of oneDNN."""
+
+    def __init__(self, linear: nn.Linear, activation: nn.GELU | None = None) -> None:
+        super().__init__()
+        self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _TOKENS)
+        self._bias = linear.bias.detach()
+        self._operation = ("none", [], "") if activation is None else ("gelu", [], activation.approximate)
+
+    def forward(self, values: Tensor) -> Tensor:
+        return torch.ops.mkldnn._linear_pointwise(values.contiguous(), self._weight, self._bias, *self._operation)
+
+
+@contextmanager
+def packed_linears(model: nn.Module) -> Iterator[bool]:
+    """Compute a model's encoder layers so inside the block, without gradients; gives whether that can be done here.
+
+    Only in fp32 on a CPU, and where this PyTorch has the operations. The encoder's weights stand in memory twice
+    meanwhile; changes made to them inside the block are not seen.
+    """
+    layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
+    if not layers or not _works(layers[0]):
+        yield False
+        return
+    plain = [(layer, name, getattr(layer, name)) for layer in layers for name in (*_LINEARS, "activation")]
+    try:
+        for layer in layers:
+            _pack(layer)
+        yield True
+    finally:
+        for layer, name, module in plain:
+            setattr(layer, name, module)
+
+
+def _pack(layer: EncoderLayer) -> None:
+    fused = layer.activation if isinstance(layer.activation, nn.GELU) else None
+    for name in _LINEARS:
+        setattr(layer, name, _PackedLinear(getattr(layer, name), fused if name == "intermediate" else None))
+    if fused is not None:
+        layer.activation = nn.Identity()
+
+
+def _works(layer: EncoderLayer) -> bool:
+    linear = layer.attention_output
+    weight = linear.weight
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+        return False
+    try:
+        with torch.no_grad():
+            values = weight[:1]
+            return torch.allclose(_PackedLinear(linear)(values), linear(values), atol=1e-4, rtol=1e-3)
+    # The operations are not part of PyTorch's public interface: where they are missing or other ones, do without.
+    except (AttributeError, RuntimeError, TypeError):
+        return False

@@ -1,0 +1,216 @@
+"""Outputs that grow: what a stopped call leaves, and what the next one makes of it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.inference import blocks
+from bertline.inference.loading import load
+from bertline.inference.model import LoadedModel
+from bertline.inference.parallel_rows import map_in_threads
+from bertline.inference.predict import FileColumns, Predicting, predict_file
+
+WORDS = ("cat", "dog", "mat", "the cat sat on the mat", "a dog", "the", "cafe.", "sat")
+FORMATS = ("jsonl", "csv", "tsv.gz", "jsonl.gz", "parquet")
+NUM_ROWS = 11
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.fixture
+def model(classifier_folder: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedModel:
+    monkeypatch.setattr(blocks, "_ROWS_TOGETHER", 2)
+    return load(str(classifier_folder), device="cpu")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"n": n, "text": WORDS[n % len(WORDS)]}) + "\n" for n in range(NUM_ROWS)))
+    return path
+
+
+def stop_after(model: LoadedModel, num_blocks: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """End the next call after some blocks; gives the numbers of rows that were predicted."""
+    task: Any = model.task
+    predict, sizes = task.file_outputs.__func__, list[int]()
+
+    def outputs(self: Any, *inputs: list[Any]) -> list[dict[str, Any]]:
+        if len(sizes) == num_blocks:
+            raise Killed
+        sizes.append(len(inputs[0]))
+        return predict(self, *inputs)
+
+    monkeypatch.setattr(type(task), "file_outputs", outputs)
+    return sizes
+
+
+def content(path: Path) -> Any:
+    return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else path.read_bytes()
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_stopped_call_is_continued_to_the_same_output(
+    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    whole, target = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
+    predict_file(model, source, whole)
+    with monkeypatch.context() as patch:
+        stop_after(model, 3, patch)
+        with pytest.raises(Killed):
+            predict_file(model, source, target)
+    assert (tmp_path / f"out.{ending}.progress").exists()
+    with monkeypatch.context() as patch:
+        sizes = stop_after(model, 99, patch)
+        done = predict_file(model, source, target)
+    assert (done.num_rows, done.num_resumed, sum(sizes)) == (NUM_ROWS, 6, NUM_ROWS - 6)
+    assert content(target) == content(whole)
+    assert {path.name for path in tmp_path.iterdir()} == {source.name, whole.name, target.name}
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "jsonl.gz"])
+def test_rows_can_be_read_while_the_output_grows_and_a_torn_end_is_cut_off(
+    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    whole, target = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
+    predict_file(model, source, whole)
+    with monkeypatch.context() as patch:
+        stop_after(model, 2, patch)
+        with pytest.raises(Killed):
+            predict_file(model, source, target)
+    begun = target.read_bytes()
+    assert whole.read_bytes().startswith(begun)
+    lines = (gzip.decompress(begun) if ending.endswith("gz") else begun).splitlines()
+    assert len(lines) == 4 + (ending == "csv")
+    target.write_bytes(begun + b'{"n": 4, "te')
+    assert predict_file(model, source, target).num_resumed == 4
+    assert target.read_bytes() == whole.read_bytes()
+
+
+def test_an_unfinished_output_is_continued_only_with_what_it_was_begun_with(
+    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.jsonl"
+    with monkeypatch.context() as patch:
+        stop_after(model, 2, patch)
+        with pytest.raises(Killed):
+            predict_file(model, source, target)
+    begun, rows = target.read_bytes(), source.read_text().splitlines(keepends=True)
+    with pytest.raises(DataError, match=r"out\.jsonl is unfinished \(4 rows are in place\), .* another options"):
+        predict_file(model, source, target, columns=FileColumns(text="text", text_pair="text"))
+    source.write_text("".join(rows[:3] + rows[4:]))
+    with pytest.raises(DataError, match=r"the first 4 rows of .*in\.jsonl are not those .* remove .*out\.jsonl"):
+        predict_file(model, source, target)
+    source.write_text("".join(rows[:3]))
+    with pytest.raises(DataError, match="are not those"):
+        predict_file(model, source, target)
+    source.write_text("".join(rows))
+    next(iter(model.model.parameters())).data.add_(0.1)
+    with pytest.raises(DataError, match="begun with another model"):
+        predict_file(model, source, target)
+    assert target.read_bytes() == begun
+
+
+def test_rows_before_a_bad_one_are_kept_and_the_mended_input_is_continued(
+    model: LoadedModel, source: Path, tmp_path: Path
+) -> None:
+    rows = source.read_text().splitlines(keepends=True)
+    source.write_text("".join(rows[:7]) + "{torn\n" + "".join(rows[8:]))
+    target = tmp_path / "out.jsonl"
+    with pytest.raises(DataError, match=r"in\.jsonl:8"):
+        predict_file(model, source, target, how=Predicting(num_threads=3))
+    assert len(target.read_bytes().splitlines()) == 6
+    source.write_text("".join(rows))
+    assert predict_file(model, source, target).num_resumed == 6
+    assert [json.loads(line)["n"] for line in target.open()] == list(range(NUM_ROWS))
+
+
+def test_a_complete_output_stays_until_the_new_one_is_complete(
+    model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "out.jsonl"
+    target.write_text("old\n")
+    with monkeypatch.context() as patch:
+        stop_after(model, 2, patch)
+        with pytest.raises(Killed):
+            predict_file(model, source, target)
+    assert target.read_text() == "old\n"
+    assert len((tmp_path / "out.jsonl.unfinished").read_bytes().splitlines()) == 4
+    assert predict_file(model, source, target).num_resumed == 4
+    assert {path.name for path in tmp_path.iterdir()} == {"in.jsonl", "out.jsonl"}
+    assert len(target.read_bytes().splitlines()) == NUM_ROWS
+
+
+def test_what_a_row_gets_does_not_depend_on_the_number_of_threads(
+    model: LoadedModel, source: Path, tmp_path: Path
+) -> None:
+    for num_threads in (1, 3):
+        predict_file(model, source, tmp_path / f"{num_threads}.csv", how=Predicting(num_threads=num_threads))
+    assert (tmp_path / "1.csv").read_bytes() == (tmp_path / "3.csv").read_bytes()
+
+
+def test_results_of_threads_come_in_the_order_of_the_items() -> None:
+    def items() -> Iterator[int]:
+        yield from range(20)
+        raise DataError("line 21")
+
+    def slowly(number: int) -> int:
+        time.sleep(0.002 * (number % 3 == 0))
+        return number
+
+    found = []
+    with pytest.raises(DataError, match="line 21"):
+        for number in map_in_threads([slowly] * 4, items()):
+            found.append(number)
+    assert found == list(range(20))
+
+
+@pytest.mark.parametrize(("wanted", "listed"), [(None, 3), (2, 2), (0, 0)])
+def test_labels_are_listed_with_their_probabilities(
+    model: LoadedModel, source: Path, tmp_path: Path, wanted: int | None, listed: int
+) -> None:
+    for ending in ("jsonl", "parquet"):
+        target = tmp_path / f"out.{ending}"
+        predict_file(model, source, target, how=Predicting(num_probabilities=wanted))
+        rows = content(target) if ending == "parquet" else [json.loads(line) for line in target.open()]
+        for row, prediction in zip(rows, model.predict([row["text"] for row in rows]), strict=True):
+            found = {each["label"]: each["probability"] for each in row["probabilities"]}
+            assert len(found) == listed
+            assert list(found.values()) == sorted(found.values(), reverse=True)
+            assert found == pytest.approx({label: prediction.probabilities[label] for label in found}, abs=1e-5)
+            assert not found or next(iter(found)) == row["predicted"]
+
+
+def test_a_killed_recipe_continues(classifier_folder: Path, tmp_path: Path) -> None:
+    num_rows = 30_000
+    (tmp_path / "in.txt").write_text("".join(f"{WORDS[n % len(WORDS)]} {n}\n" for n in range(num_rows)))
+    recipe = Path(__file__).resolve().parents[3] / "pipelines" / "predict.py"
+    command = [sys.executable, str(recipe), f"model_folder={classifier_folder}", "input=in.txt", "output=out.jsonl"]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    progress = tmp_path / "out.jsonl.progress"
+    deadline = time.monotonic() + 120
+    while not progress.exists() and first.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    in_place = json.loads(progress.read_text())["num_rows"]
+    assert 0 < in_place < num_rows
+    second = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"{in_place:,} rows are in place from an earlier start" in second.stdout
+    rows = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").open()]
+    assert rows == (tmp_path / "in.txt").read_text().splitlines()
