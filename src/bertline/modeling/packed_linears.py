@@ -27,7 +27,9 @@ class _PackedLinear(nn.Module):
         super().__init__()
         self._weight: Tensor = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _TOKENS)
         self._bias = linear.bias.detach()
-        self._operation = ("none", [], "") if activation is None else ("gelu", [], activation.approximate)
+        self._operation: tuple[str, list[float], str] = (
+            ("none", [], "") if activation is None else ("gelu", [], activation.approximate)
+        )
 
     def forward(self, values: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(values.contiguous(), self._weight, self._bias, *self._operation)
