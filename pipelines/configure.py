@@ -25,6 +25,7 @@ from bertline.line.choices import choices_at_stake, described, differences, head
 from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
 from bertline.line.fingerprints import code_fingerprint
 from bertline.line.stages import CODE, STAGES
+from bertline.line.status import open_folders
 from bertline.line.user_data import link_user_data
 from composition import CONF, loaded, plain, unreadable_yaml
 
@@ -84,6 +85,12 @@ def write_line(mapping: dict[str, Any]) -> None:
     write_atomically(PARAMS, header(mapping, set_by_experiment) + OmegaConf.to_yaml(OmegaConf.create(content)))
     for stage in STAGES:
         write_json(CODE / stage.name, code_fingerprint(stage))
+    for running in open_folders(Path(config.runtime.runs_folder)):
+        say(
+            f"stage {running.parent.name} is running with the configuration it began with ({running}/config.yaml). "
+            "Where what it depends on has changed, DVC will not record its result: it is kept there, and the next "
+            "`dvc repro` runs the stage with the new configuration."
+        )
     for key, value in set_by_experiment.items():
         say(f"set by this experiment: {key}={value}")
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.line.last_words import COULD_NOT_WRITE, listening
 from bertline.line.log_view import LogView
-from bertline.line.status import Status, is_locked, read_status, time_of_status
+from bertline.line.status import Status, is_locked, problem_with_result, read_status, time_of_status
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.nodes import Node, outside_step, this_node
@@ -51,8 +51,13 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
     node = this_node(runtime.num_nodes if several_devices else 1, os.environ)
     status = read_status(folder)
     if status.state == "finished":
-        say(f"{folder} is finished already; taking its result")
-        return status.metrics
+        problem = problem_with_result(folder, status)
+        if problem is None:
+            say(f"{folder} is finished already; taking its result")
+            return status.metrics
+        warn(
+            f"{folder} says it is finished, but {problem}: the work is done again, from its checkpoints where they are"
+        )
     command = _command(folder, runtime, several_devices, node)
     if not node.is_first:
         status = _join(folder, command, node)

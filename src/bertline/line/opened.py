@@ -35,11 +35,14 @@ from bertline.foundation.files import (
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
+from bertline.line.changed import changed_code, changed_sections, refuse_changes, tracked_sections
+from bertline.line.choices import ABSENT, differences
 from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
 from bertline.line.fingerprints import code_fingerprint
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
 from bertline.line.stages import METRICS, Stage, stage_named
+from bertline.line.status import RESULT_NAME, mark_open
 from bertline.line.unfinished import CONFIG_NAME, take_over, went_on_from
 from bertline.line.user_data import holds_nothing
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
@@ -59,6 +62,8 @@ class OpenedStage:
     config: LineConfig
     inputs: dict[str, Path]
     """Artifact name (`examples`, `checkpoint`, ...) to folder."""
+    made_of: dict[str, Any]
+    """All that its result depends on: `sections`, `inputs`, `code`, `versions`."""
     fingerprint: str
     folder: Path
     """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
@@ -76,13 +81,19 @@ class OpenedStage:
         self.record.follow(self.folder / "metrics.jsonl")
         self.record.follow_events(self.folder / "events.jsonl")
         metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.on_several_devices)
-        if self.output != self.folder / "result":
+        self._refuse_changes(kept=self.folder / RESULT_NAME)
+        if self.output != self.folder / RESULT_NAME:
             with folder_written_atomically(self.output) as temporary:
-                shutil.copytree(self.folder / "result", temporary, dirs_exist_ok=True)
+                shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
         return metrics
 
     def finish(self, metrics: Mapping[str, float]) -> None:
-        """Record the headline figures and say where the result is."""
+        """Record the headline figures and say where the result is.
+
+        Raises:
+            ArtifactError: Under DVC, configuration, code or inputs changed since the stage was opened.
+        """
+        self._refuse_changes(kept=self.folder / RESULT_NAME if self.stage.in_worker else self.output)
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
         write_json(target, dict(metrics))
         self.record.log_metrics(dict(metrics))
@@ -90,6 +101,22 @@ class OpenedStage:
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
+
+    def _refuse_changes(self, *, kept: Path) -> None:
+        """Fail where DVC would record the result as made by something else than what was frozen."""
+        if not running_under_dvc():
+            return  # the frozen configuration is the record
+        frozen: dict[str, str] = self.made_of["inputs"]
+        now = {key: sha256_of_path(path) if path.exists() else ABSENT for key, path in self.inputs.items()}
+        sections = changed_sections(self.stage, self.task_name, self.made_of["sections"])
+        code = changed_code(self.stage, self.made_of["code"])
+        inputs = [self.inputs[key].as_posix() for key in differences(frozen, now)]
+        if (sections or code or inputs) and kept == self.output:
+            # DVC deletes the outputs of a stage before it runs it again.
+            kept = self.folder / RESULT_NAME
+            with folder_written_atomically(kept) as temporary:
+                shutil.copytree(self.output, temporary, dirs_exist_ok=True)
+        refuse_changes(self.name, sections=sections, code=code, inputs=inputs, kept=kept)
 
 
 @contextmanager
@@ -114,18 +141,21 @@ def open_stage(
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
-    sections = _tracked_sections(stage, task, to_mapping(config))
+    sections = tracked_sections(stage, task, config)
     digests = {key: sha256_of_path(path) for key, path in inputs.items()}
     made_of = _made_of(stage, sections, digests)
+    if running_under_dvc():
+        refuse_changes(full_name(stage, task), sections=[], code=changed_code(stage, made_of["code"]), inputs=[])
     fingerprint = _digest(made_of)
     folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
-    output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / "result"
+    output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / RESULT_NAME
     if stage.name == "pretrain":
         take_over(folder, made_of, asked=composed.get("go_on_with"))
     elif composed.get("go_on_with"):
         raise ConfigError(f"go_on_with names an unfinished pretraining; stage {stage.name} goes on by itself.")
     before = _freeze(folder, stage, task, config, inputs, made_of)
     with (
+        mark_open(folder),
         _tracker_of(config, stage) as tracker,
         tracker.stage(
             full_name(stage, task),
@@ -145,6 +175,7 @@ def open_stage(
             task_name=task,
             config=config,
             inputs=inputs,
+            made_of=made_of,
             fingerprint=fingerprint,
             folder=folder,
             output=output,
@@ -225,17 +256,6 @@ def _paths_named(stage: Stage, task: str | None, config: LineConfig) -> dict[str
             }
         case _:
             return {}
-
-
-def _tracked_sections(stage: Stage, task: str | None, mapping: dict[str, Any]) -> dict[str, Any]:
-    sections: dict[str, Any] = {}
-    for template in stage.sections:
-        key = template.format(task=task)
-        value: Any = mapping
-        for part in key.split("."):
-            value = value[part]
-        sections[key] = value
-    return sections
 
 
 def _made_of(stage: Stage, sections: dict[str, Any], digests: dict[str, str]) -> dict[str, Any]:

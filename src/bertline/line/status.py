@@ -10,8 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bertline.foundation.files import read_json, write_json
+from bertline.foundation.files import read_json, sha256_of_path, write_json
 
+_OPEN = "open"
+RESULT_NAME = "result"
+"""The folder, in a run folder, that the work leaves."""
 ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h: another process holds the lock
 
 
@@ -33,12 +36,24 @@ class Status:
     pid: int | None = None
     message: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
+    result_sha256: str | None = None
+    """Of the result folder of a finished run; None in the records of earlier versions."""
 
 
 def read_status(folder: Path) -> Status:
     """The status of a run folder; `new` where no worker has been."""
     path = folder / "status.json"
     return Status(**read_json(path)) if path.exists() else Status(state="new")
+
+
+def problem_with_result(folder: Path, status: Status) -> str | None:
+    """Why the result of a run that says it is finished is not to be believed; None where it is what was written."""
+    result = folder / RESULT_NAME
+    if not result.is_dir():
+        return f"{result} is missing"
+    if status.result_sha256 not in (None, sha256_of_path(result)):
+        return f"{result} is not what was written (its SHA-256 differs from the one in {folder / 'status.json'})"
+    return None
 
 
 def time_of_status(folder: Path) -> int | None:
@@ -69,3 +84,28 @@ def is_locked(folder: Path) -> bool:
     """Whether a worker is at this run folder now."""
     with hold_lock(folder) as free:
         return not free
+
+
+@contextmanager
+def mark_open(folder: Path) -> Iterator[None]:
+    """Show that a recipe has a run folder open; several may at once. The kernel drops the mark with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _OPEN).open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+
+
+def open_folders(runs: Path) -> list[Path]:
+    """Run folders (`runs/STAGE/FINGERPRINT`) that a recipe has open, or that a worker without its recipe is at."""
+    return sorted(folder for folder in runs.glob("*/*") if _is_open(folder))
+
+
+def _is_open(folder: Path) -> bool:
+    if (folder / _OPEN).exists():
+        with (folder / _OPEN).open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    # Asking for a worker's lock keeps one off that starts at that moment; one that is at work has said so.
+    return (folder / "status.json").exists() and read_status(folder).state == "running" and is_locked(folder)

@@ -15,10 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say
 from bertline.line.config import LineConfig, line_config
 from bertline.line.last_words import COULD_NOT_WRITE, give_up_streams, say_last
-from bertline.line.status import ALREADY_RUNNING, FAILED, FINISHED, STOPPED, Ending, Status, hold_lock, write_status
+from bertline.line.status import (
+    ALREADY_RUNNING,
+    FAILED,
+    FINISHED,
+    RESULT_NAME,
+    STOPPED,
+    Ending,
+    Status,
+    hold_lock,
+    write_status,
+)
 from bertline.training.nodes import adopt_srun_ranks
 
 
@@ -51,7 +62,8 @@ def main(folder: Path) -> int:
             with suppress(OSError):
                 traceback.print_exc()
             return _end(folder, FAILED, Status(state="failed", message=f"{type(error).__name__}: {error}"))
-        return _end(folder, FINISHED, Status(state="finished", metrics=metrics))
+        digest = sha256_of_path(folder / RESULT_NAME)
+        return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
 
 
 def _end(folder: Path, ending: Ending, status: Status) -> int:

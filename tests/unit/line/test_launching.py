@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from bertline.foundation.errors import BertlineError
-from bertline.line import launching
+from bertline.foundation.files import folder_written_atomically
+from bertline.line import launching, worker
 from bertline.line.launching import run_in_worker
 from bertline.line.status import is_locked, read_status
 from bertline.training.config import RuntimeConfig
@@ -52,6 +54,7 @@ with hold_lock(folder) as held:
     print("working", flush=True)
     (folder / "starts").open("a").write("x")
     time.sleep(float(sys.argv[2]))
+    (folder / "result").mkdir(exist_ok=True)
     write_status(folder, Status(state="finished", metrics={"val/mlm_loss": 4.0}))
 """
 )
@@ -79,7 +82,8 @@ import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as a terminal starts it; under nohup it would be ignored
 from pathlib import Path
 from bertline.foundation.errors import BertlineError
-from bertline.line import launching
+from bertline.foundation.files import folder_written_atomically
+from bertline.line import launching, worker
 launching._command = lambda folder, *_: [sys.executable, "-c", sys.argv[2], str(folder)]
 try:
     launching.run_in_worker(Path(sys.argv[1]), None, several_devices=False)
@@ -107,6 +111,45 @@ def test_a_finished_run_is_not_started_again(tmp_path: Path, monkeypatch: pytest
     for _ in range(2):
         assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
     assert (tmp_path / "starts").read_text() == "x"
+
+
+def damaged(result: Path, how: str) -> None:
+    if how == "deleted":
+        shutil.rmtree(result)
+    else:
+        weights = bytearray((result / "weights").read_bytes())
+        weights[100] ^= 1
+        (result / "weights").write_bytes(weights)
+
+
+@pytest.mark.parametrize("how", ["deleted", "flipped"])
+def test_a_finished_run_whose_result_is_not_what_was_written_works_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], how: str
+) -> None:
+    use(monkeypatch, "import sys; import test_launching as t; sys.exit(t.work(sys.argv[1]))")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent)]))
+    for _ in range(2):
+        assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"loss": 4.0}
+        assert (tmp_path / "starts").read_text() == "x"
+    damaged(tmp_path / "result", how)
+    assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"loss": 4.0}
+    assert (tmp_path / "result/weights").read_bytes() == bytes(1000)
+    assert (tmp_path / "starts").read_text() == "xx"
+    assert "he work is done again" in capfd.readouterr().err
+
+
+def work(folder: str) -> int:
+    """The worker, with a result of 1,000 zeros."""
+
+    def write(_: object, __: object, run: Path) -> dict[str, float]:
+        (run / "starts").open("a").write("x")
+        with folder_written_atomically(run / "result") as result:
+            (result / "weights").write_bytes(bytes(1000))
+        return {"loss": 4.0}
+
+    worker._frozen = lambda _: ({}, None)  # type: ignore[assignment,return-value]
+    worker._work = write  # type: ignore[assignment]
+    return worker.main(Path(folder))
 
 
 def test_a_second_recipe_attaches_instead_of_starting_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,7 @@ def test_nodes_that_do_not_know_their_place_start_nothing(tmp_path: Path, monkey
 
 
 def test_work_for_one_device_needs_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "result").mkdir()
     write_status(tmp_path, Status(state="finished", metrics={"dev/accuracy": 0.5}))
     assert run_in_worker(tmp_path, RuntimeConfig(**RUNTIME), several_devices=False) == {"dev/accuracy": 0.5}
 

@@ -1,0 +1,91 @@
+"""What a stage depends on, at its end as at its start: else DVC would record a result as made by what it was not.
+
+DVC reads params.yaml, the code fingerprints and the inputs when a stage has ended, and writes them to dvc.lock beside
+the result. A stage works by what it froze when it began. Where the two differ it fails, so that DVC records nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
+from bertline.foundation.files import read_json
+from bertline.foundation.validation import to_mapping
+from bertline.line.choices import differences
+from bertline.line.config import SECTIONS, LineConfig, line_config
+from bertline.line.fingerprints import code_fingerprint
+from bertline.line.stages import CODE, Stage
+
+PARAMS = Path("params.yaml")
+_MOST_NAMED = 5
+
+
+def present_config() -> LineConfig:
+    """The configuration in params.yaml, which is what DVC will record.
+
+    Raises:
+        ConfigError: It is not there, or not valid.
+    """
+    if not PARAMS.exists():
+        raise ConfigError(f"{PARAMS} is missing. Run `dvc repro configure`.")
+    mapping: dict[str, Any] = yaml.safe_load(PARAMS.read_text(encoding="utf-8")) or {}
+    return line_config({key: mapping[key] for key in SECTIONS if key in mapping})
+
+
+def tracked_sections(stage: Stage, task: str | None, config: LineConfig) -> dict[str, Any]:
+    """The part of a configuration that a stage's result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
+    sections: dict[str, Any] = {}
+    whole = to_mapping(config)
+    for template in stage.sections:
+        key = template.format(task=task)
+        value: Any = whole
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        sections[key] = value
+    return sections
+
+
+def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
+    """Keys of params.yaml that are not what they were when a stage began, in words."""
+    try:
+        now = tracked_sections(stage, task, present_config())
+    except BertlineError as error:
+        return [f"{PARAMS} ({error})"]
+    return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]
+
+
+def changed_code(stage: Stage, frozen: Mapping[str, str]) -> list[str]:
+    """Modules whose code is not what it was when a stage began, or when `configure` wrote it down for DVC."""
+    now = code_fingerprint(stage)
+    path = CODE / stage.name
+    recorded: Mapping[str, Any] = read_json(path) if path.exists() else now
+    return sorted(name for name in {*frozen, *now} if not frozen.get(name) == now.get(name) == recorded.get(name))
+
+
+def refuse_changes(
+    name: str, *, sections: list[str], code: list[str], inputs: list[str], kept: Path | None = None
+) -> None:
+    """Fail where something changed, and say what, where the work is, and what to do.
+
+    Raises:
+        ArtifactError: Something changed.
+    """
+    told = [("the configuration", sections), ("the code", code), ("what it reads", inputs)]
+    words = [f"{title}: {_shown(names)}" for title, names in told if names]
+    if not words:
+        return
+    lies = "" if kept is None else f" Its result is kept in {kept}."
+    take = "" if kept is None or code or inputs else " To take that result, set the configuration back first."
+    raise ArtifactError(
+        f"stage {name}: what it depends on is not what it began with, so DVC would record it wrongly. "
+        f"Changed: {'; '.join(words)}.{lies} Run `dvc repro` again: the stage runs with what is there now.{take}"
+    )
+
+
+def _shown(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
