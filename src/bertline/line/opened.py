@@ -137,7 +137,7 @@ def open_stage(
         MachineError: There are to be several nodes, and this one does not know its place among them.
     """
     stage = stage_named(name)
-    _tidy_artifacts(stage)
+    _tidy_artifacts(stage, composed.get("task_name"))
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
@@ -161,12 +161,7 @@ def open_stage(
             full_name(stage, task),
             key=fingerprint,
             params=sections,
-            tags={
-                **_line_tags(),
-                "bertline.fingerprint": fingerprint,
-                **({"bertline.went_on_from": ", ".join(one["fingerprint"] for one in before)} if before else {}),
-                **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
-            },
+            tags=_stage_tags(fingerprint, before, digests),
             inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
         ) as record,
     ):
@@ -184,11 +179,11 @@ def open_stage(
         )
 
 
-def _tidy_artifacts(stage: Stage) -> None:
+def _tidy_artifacts(stage: Stage, task: str | None) -> None:
     """Remove what killed stages left, or finish it: it may be an input."""
     tidy_partial(METRICS)
     if running_under_dvc():  # which runs one stage at a time; by hand nothing is written there
-        drop_leftovers(Path(stage.output))
+        drop_leftovers(Path(stage.output.format(task=task)))
 
 
 def full_name(stage: Stage, task: str | None) -> str:
@@ -302,6 +297,15 @@ def _line_tags() -> dict[str, str]:
     tags = {"git.commit": git_commit()}
     experiment = experiment_name()
     return {**tags, "dvc.experiment": experiment} if experiment else tags
+
+
+def _stage_tags(fingerprint: str, before: list[dict[str, Any]], digests: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **_line_tags(),
+        "bertline.fingerprint": fingerprint,
+        **({"bertline.went_on_from": ", ".join(one["fingerprint"] for one in before)} if before else {}),
+        **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
+    }
 
 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
