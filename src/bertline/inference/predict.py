@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import sha256_of_file
@@ -26,6 +25,7 @@ from bertline.inference.row_files import PLAIN_LAYOUT, Row, format_of, format_re
 from bertline.inference.served.base import FileColumns, InputColumn, ServedTask
 from bertline.inference.served.rankings import ServedRetrieval
 from bertline.modeling.packed_linears import packed_linears
+from bertline.modeling.weight_digest import digest_of_weights
 from bertline.tasks.table_files import Record, TableLayout
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -238,9 +238,7 @@ def _digest_of(model: LoadedModel) -> str:
     digest.update(repr((model.max_length, model.labels, model.tokenizer.vocabulary)).encode())
     if model.task is not None:
         digest.update(repr((model.task.kind.config, dict(model.task.calibration))).encode())
-    for name, weights in model.model.state_dict().items():
-        digest.update(f"{name} {weights.dtype}".encode())
-        digest.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    digest.update(digest_of_weights(model.model).encode())
     return digest.hexdigest()
 
 

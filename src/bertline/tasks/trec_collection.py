@@ -25,13 +25,20 @@ from bertline.tasks.search_files import (
 
 _TITLES = ("title", "headline", "ttl")
 _TEXTS = ("text", "abstract", "body")
+# Elements inside a text, which take nothing of it away; all others hold fields (dates, bylines, numbers).
+_MARKS_OF_TEXT = frozenset({"p", "b", "i", "em", "strong", "u", "sub", "sup", "br", "span", "div", "s", "a", "f"})
+_ELEMENT = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>", re.IGNORECASE | re.DOTALL)
 # What classic topics write before a field's content: `<num> Number: 301`, `<title> Topic: ...`.
 _NUMBER_LABEL = re.compile(r"^number\s*:\s*", re.IGNORECASE)
 _TOPIC_LABEL = re.compile(r"^(topic|description)\s*:\s*", re.IGNORECASE)
 
 
 def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
-    """Documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are left out."""
+    """Documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are left out.
+
+    A document without `<TEXT>` may have its text directly in `<DOC>`: that is what stands in no
+    element, those that mark up text (`<P>`, `<I>`) apart.
+    """
     path = existing_file(folder, name)
     for where, content in _elements(path, "doc", bad):
         identity = without_markup(_field(content, ("docno",)))
@@ -39,6 +46,8 @@ def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument
             bad.found(BadRow("malformed_line", f"{where}: a <doc> without <docno>."))
             continue
         title, text = without_markup(_field(content, _TITLES)), without_markup(_field(content, _TEXTS))
+        if not text and not _has_field(content, _TEXTS):
+            text = without_markup(_outside_fields(content))
         yield RawDocument(where, identity, title, text)
 
 
@@ -116,6 +125,15 @@ def _field(content: str, names: tuple[str, ...]) -> str:
         if found:
             return " ".join(found)
     return ""
+
+
+def _has_field(content: str, names: tuple[str, ...]) -> bool:
+    return re.search(rf"<(?:{'|'.join(names)})[\s>]", content, re.IGNORECASE) is not None
+
+
+def _outside_fields(content: str) -> str:
+    """What stands in no closed element but those that mark up text."""
+    return _ELEMENT.sub(lambda found: found[0] if found[1].lower() in _MARKS_OF_TEXT else " ", content)
 
 
 def _open_field(content: str, name: str) -> str:

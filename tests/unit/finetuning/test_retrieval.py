@@ -266,3 +266,25 @@ class TestFolders:
         first, second = (kind.encode(rows(words, range(n)), tokenizer) for n in (2, 3))
         assert first.documents is second.documents
         assert len(kind.encode(rows(words, []), tokenizer).queries) == 0
+
+    def test_the_splits_of_a_model_share_the_documents_vectors_and_other_weights_get_their_own(
+        self, encoder, tokenizer, monkeypatch
+    ):
+        words, documents = collection()
+        kind = kind_of(documents)
+        model = model_of(kind, encoder)
+        asked = []
+        vectors = kind.vectors
+        monkeypatch.setattr(
+            kind, "vectors", lambda m, texts, machine: asked.append(len(texts)) or vectors(m, texts, machine)
+        )
+        dev, test = (kind.encode(rows(words, range(n)), tokenizer) for n in (2, 3))
+        kind.predict(model, dev, tiny.machine())
+        found = kind.predict(model, test, tiny.machine())
+        assert asked == [len(documents), 2, 3]
+        fresh = kind_of(documents)
+        again = fresh.predict(model, fresh.encode(rows(words, range(3)), tokenizer), tiny.machine())
+        assert np.array_equal(found.scores, again.scores)
+        next(model.parameters()).data.mul_(1.5)  # in a way that autograd does not count
+        kind.predict(model, test, tiny.machine())
+        assert asked == [len(documents), 2, 3, len(documents), 3]

@@ -275,6 +275,18 @@ class TestTrec:
         assert task.collection.texts_read() == ["lift of a wing & drag", "Heat slabs and plates"]
         assert all_rows(task) == {"1": ("what gives lift", {"1": 1}), "2": ("heat", {"FT-2": 2, "1": 0})}
 
+    def test_text_may_stand_in_the_document_itself(self, tmp_path, built):
+        documents = (
+            "<DOC>\n<DOCNO>1</DOCNO>\n<DATE>1999</DATE>\n<TITLE>Lift</TITLE>\n"
+            "of a <P>wing</P> &amp;\n<I>drag</I>\n</DOC>\n"
+            "<DOC><DOCNO>FT-2</DOCNO>slabs</DOC>\n"
+            "<DOC><DOCNO>3</DOCNO><TITLE>Empty</TITLE>not read<TEXT></TEXT></DOC>\n"
+        )
+        task = built(inputs.trec_source(self.write(tmp_path, documents=documents)), test_fraction=1.0)
+        assert task.collection.ids == ["1", "FT-2", "3"]
+        assert task.collection.titles == ["Lift", "", "Empty"]
+        assert task.collection.texts == ["of a wing & drag", "slabs", ""]
+
     def test_queries_are_named_by_number_where_asked(self, tmp_path, built):
         self.write(tmp_path, "7 0 1 1\n9 0 1 1\n")
         assert set(all_rows(built(inputs.trec_source(tmp_path, query_ids="number"), test_fraction=1.0))) == {"7", "9"}

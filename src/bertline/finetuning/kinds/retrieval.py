@@ -22,6 +22,7 @@ from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.huggingface import load_text_encoder, save_model
+from bertline.modeling.weight_digest import digest_of_weights
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.config import RetrievalTaskConfig
 from bertline.tasks.metrics import ranking
@@ -65,6 +66,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         self._numbers: dict[str, int] = {}
         self._encoded: tuple[Tokenizer, Sequences] | None = None
         self._bm25: Bm25 | None = None
+        self._indexed: tuple[object, str, VectorIndex] | None = None
 
     def read(self, task_folder: Path, split: SplitName) -> QueryRows:
         """See `TaskKind.read`; reads the collection too, once."""
@@ -76,7 +78,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         """Search these documents from now on."""
         self._collection = documents
         self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
-        self._encoded = self._bm25 = None
+        self._encoded = self._bm25 = self._indexed = None
 
     @property
     def collection(self) -> Documents:
@@ -243,8 +245,16 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def _search(
         self, model: nn.Module, encoded: EncodedSearch, machine: Machine, k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        index = VectorIndex.of(self.vectors(model, encoded.documents, machine))
+        index = self._index(model, encoded.documents, machine)
         return index.search(self.vectors(model, encoded.queries, machine), k)
+
+    def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
+        """Of the collection by these weights; the newest one is kept, so that all splits of a model share it."""
+        weights = f"{machine.precision} {digest_of_weights(model)}"
+        if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
+            self._indexed = None  # not two in memory at once
+            self._indexed = documents, weights, VectorIndex.of(self.vectors(model, documents, machine))
+        return self._indexed[2]
 
     def _comparable(self, vectors: Tensor) -> Tensor:
         return F.normalize(vectors, dim=-1) if self.config.similarity == "cosine" else vectors
