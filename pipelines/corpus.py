@@ -7,13 +7,17 @@ from typing import Any
 
 from bertline.corpus.build import build_corpus
 from bertline.line.opened import open_stage
+from bertline.line.unused import leave_out
 from composition import recipe
 
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Read, clean, de-duplicate and split the text."""
+    if leave_out("corpus", composed):
+        return
     with open_stage("corpus", composed) as stage:
+        assert stage.config.corpus.kind != "none"  # else it was left out
         metrics = build_corpus(
             stage.config.corpus,
             stage.config.python_docs,

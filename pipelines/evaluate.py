@@ -3,6 +3,8 @@
 python pipelines/evaluate.py evaluate.title="my encoder"
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.build import build_evaluation
@@ -11,18 +13,29 @@ from bertline.line.summary import line_folders, line_metrics
 from composition import recipe
 
 
-@recipe
-def main(composed: dict[str, Any]) -> None:
-    """Collect, draw and write the report."""
-    with open_stage("evaluate", composed) as stage:
+def evaluated(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
+    """Collect, draw and write the report; returns its folder.
+
+    Args:
+        composed: The configuration.
+        places: By hand, of a single task: see `open_stage`.
+    """
+    with open_stage("evaluate", composed, places=places) as stage:
         num_workers = stage.config.runtime.num_workers
-        line = line_folders(stage.config)
+        line = line_folders(stage.config, places)
         metrics = build_evaluation(stage.config.evaluate, line, stage.output, num_workers=num_workers)
         # A stage that DVC took from its cache made no run of its own: the line's run has every stage's figures.
-        stage.tracker.log_line_metrics(line_metrics(stage.config))
+        stage.tracker.log_line_metrics(line_metrics(stage.config) if places is None else metrics)
         stage.tracker.log_line_artifact(stage.output / "report.html", contains_text=True)
         stage.tracker.log_line_artifact(stage.output / "plots", contains_text=False)
         stage.finish(metrics)
+        return stage.output
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """See `evaluated`."""
+    evaluated(composed)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ from typing import Any
 
 from bertline.examples.build import build_examples
 from bertline.line.opened import open_stage
+from bertline.line.unused import leave_out
 from composition import recipe
 
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Encode the corpus and pair its segments."""
+    if leave_out("examples", composed):
+        return
     with open_stage("examples", composed) as stage:
         metrics = build_examples(
             stage.config.examples,

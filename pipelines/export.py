@@ -3,6 +3,8 @@
 python pipelines/export.py export.model_name=my-encoder
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bertline.export.build import build_export
@@ -12,12 +14,16 @@ from bertline.line.summary import line_facts, line_folders, standing_of
 from composition import recipe
 
 
-@recipe
-def main(composed: dict[str, Any]) -> None:
-    """Export and verify; only what passed its check is registered."""
-    with open_stage("export", composed) as stage:
+def exported(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
+    """Export and verify; only what passed its check is registered. Returns the folder of all models.
+
+    Args:
+        composed: The configuration.
+        places: By hand, of a single task: see `open_stage`.
+    """
+    with open_stage("export", composed, places=places) as stage:
         config = stage.config.export
-        folders = line_folders(stage.config)
+        folders = line_folders(stage.config, places)
         metrics = build_export(
             config,
             pretrain_folder=folders.pretrain,
@@ -28,7 +34,8 @@ def main(composed: dict[str, Any]) -> None:
         stage.finish(metrics)
         if config.register:
             tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
-            stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias, tags=tags)
+            if stage.config.pretrains:
+                stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias, tags=tags)
             for task, sweep in folders.sweeps.items():
                 stage.tracker.register(
                     f"{config.model_name}-{task}",
@@ -37,6 +44,13 @@ def main(composed: dict[str, Any]) -> None:
                     tags=tags,
                     standing=standing_of(sweep, alias=config.champion_alias),
                 )
+        return stage.output
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """See `exported`."""
+    exported(composed)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,26 @@
     python pipelines/pretrain.py model=small pretrain.max_steps=500
     python pipelines/pretrain.py runtime.profile=true      # where the time of a step goes
 
-The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same command again: it goes on.
+The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same command again: it goes on. With
+experiment=finetune nothing is trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bertline.foundation.progress import warn
-from bertline.line.opened import open_stage
+from bertline.line.opened import OpenedStage, open_stage
+from bertline.line.summary import checkpoint_title
 from composition import recipe
 
 
-@recipe
-def main(composed: dict[str, Any]) -> None:
-    """Pretrain, or go on with a pretraining that was stopped."""
+def pretrained(composed: Mapping[str, Any]) -> Path:
+    """Pretrain, resume a pretraining that was stopped, or take a checkpoint as it is; returns the encoder's folder."""
     with open_stage("pretrain", composed) as stage:
+        if not stage.config.pretrains:
+            stage.finish(checkpoint_taken(stage))
+            return stage.output
         # The film strip quotes sentences of the configuration, which are the user's own (see tracking.log_text).
         stage.record.follow_artifact(stage.folder / "film_strip.txt", contains_text=True)
         stage.record.follow_artifact(stage.folder / "health.jsonl", contains_text=False)
@@ -27,6 +33,25 @@ def main(composed: dict[str, Any]) -> None:
         if stage.config.runtime.profile and not operations.exists():
             warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")
         stage.finish(metrics)
+        return stage.output
+
+
+def checkpoint_taken(stage: OpenedStage) -> dict[str, float | int]:
+    """The checkpoint that the configuration names, as the encoder."""
+    # Here, because they load torch, which a recipe does without where a worker does the work.
+    from bertline.pretraining.checkpoint import take_checkpoint
+    from bertline.tokenization.resolve import resolve_folder
+
+    config = stage.config.pretrain
+    assert config.start_from is not None  # an empty list of phases without it is not valid
+    source = resolve_folder(config.start_from, config.start_from_revision)
+    return take_checkpoint(source, stage.output, title=checkpoint_title(config))
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """See `pretrained`."""
+    pretrained(composed)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 python pipelines/task_data.py task_name=docs_library
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from bertline.line.opened import open_stage
@@ -10,14 +12,20 @@ from bertline.tasks.build import build_task
 from composition import recipe
 
 
-@recipe
-def main(composed: dict[str, Any]) -> None:
-    """Read, check, split and write the rows of one task."""
+def rows_made(composed: Mapping[str, Any]) -> Path:
+    """Read, check, split and write the rows of one task; returns their folder."""
     with open_stage("task_data", composed) as stage:
         assert stage.task_name is not None
         task = stage.config.tasks[stage.task_name]
         num_workers = stage.config.runtime.num_workers
         stage.finish(build_task(stage.task_name, task, stage.config.python_docs, stage.output, num_workers=num_workers))
+        return stage.output
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """See `rows_made`."""
+    rows_made(composed)
 
 
 if __name__ == "__main__":

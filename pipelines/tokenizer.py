@@ -6,6 +6,7 @@ python pipelines/tokenizer.py tokenizer.vocab_size=4096
 from typing import Any
 
 from bertline.line.opened import open_stage
+from bertline.line.unused import leave_out
 from bertline.tokenization.build import build_tokenizer
 from composition import recipe
 
@@ -13,7 +14,10 @@ from composition import recipe
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Count words, merge pieces, write the tokenizer."""
+    if leave_out("tokenizer", composed):
+        return
     with open_stage("tokenizer", composed) as stage:
+        assert stage.config.tokenizer.kind != "none"  # else it was left out
         metrics = build_tokenizer(
             stage.config.tokenizer,
             stage.inputs["corpus"],

@@ -111,6 +111,13 @@ class HubCorpusConfig(_CommonCorpusConfig):
     group_column: str | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoCorpusConfig:
+    """No text is read: a checkpoint is fine-tuned as it is (`experiment=finetune`)."""
+
+    kind: Literal["none"]
+
+
 CorpusConfig = (
     PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
 )

@@ -48,7 +48,7 @@ def build_evaluation(
         ArtifactError: A stage before this one has not been run.
     """
     facts = read_facts(line, config.title)
-    charts = {**pretraining_charts(facts), **data_charts(facts)}
+    charts = {} if facts.taken_from else {**pretraining_charts(facts), **data_charts(facts)}
     for task in facts.tasks:
         charts.update(task_charts(task))
     vectors = _vectors(facts, line, config.embed_plot_points)
@@ -75,8 +75,10 @@ def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, nu
         f"{task.name}/{split}": rows_of(line.tasks[task.name], task.manifest, split).texts_read()
         for task, split in places
     }
-    measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers) if texts else {}
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
+    if line.corpus is None:
+        return overlaps  # what a checkpoint has read is not known
+    measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers) if texts else {}
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]
     return overlaps
@@ -84,20 +86,23 @@ def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, nu
 
 def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
     """Pretraining's figures, and for each task the score, its spread, every baseline and the overlap."""
-    training = facts.training
-    figures: dict[str, float | int] = {
-        "val/mlm_loss": training["val/mlm_loss"],
-        "val/mlm_accuracy": training["val/mlm_accuracy"],
-        "val/nsp_accuracy": training["val/nsp_accuracy"],
-        "unigram_entropy": training["unigram_entropy"],
-        _MARGIN_KEY: training["unigram_entropy"] - training["val/mlm_loss"],
-    }
+    figures: dict[str, float | int] = {} if facts.taken_from else _pretraining_figures(facts.training)
     for task in facts.tasks:
         figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
         for split, overlap in overlaps.get(task.name, {}).items():
             figures[f"{task.name}/overlap/{split}_rows"] = overlap.share_of_rows
             figures[f"{task.name}/overlap/{split}_ngrams"] = overlap.share_of_ngrams
     return figures
+
+
+def _pretraining_figures(training: dict[str, Any]) -> dict[str, float | int]:
+    return {
+        "val/mlm_loss": training["val/mlm_loss"],
+        "val/mlm_accuracy": training["val/mlm_accuracy"],
+        "val/nsp_accuracy": training["val/nsp_accuracy"],
+        "unigram_entropy": training["unigram_entropy"],
+        _MARGIN_KEY: training["unigram_entropy"] - training["val/mlm_loss"],
+    }
 
 
 def _task_figures(task: TaskFacts) -> dict[str, float | int]:
@@ -141,13 +146,13 @@ def _page(
 ) -> str:
     sections = [
         line_picture(facts),
-        pretraining_section(facts, charts),
+        "" if facts.taken_from else pretraining_section(facts, charts),
         *(
             task_section(task, charts, overlaps[task.name], row_correctness(line.sweeps[task.name], task))
             for task in facts.tasks
         ),
         _vector_section(vectors),
-        data_section(facts, line, charts, config.num_documents),
+        "" if facts.taken_from else data_section(facts, line, charts, config.num_documents),
         _configuration(facts.params),
     ]
     folder = files("bertline.evaluation")

@@ -60,10 +60,16 @@ class TaskFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """The manifests and results of a finished line."""
+    """The manifests and results of a finished line.
+
+    Where a checkpoint was fine-tuned as it is, `corpus`, `tokenizer` and `examples` are empty, and `training` says no
+    more than what the checkpoint is.
+    """
 
     title: str
     params: dict[str, Any]
+    taken_from: str | None
+    """The checkpoint that was fine-tuned as it is; None where an encoder was trained."""
     corpus: dict[str, Any]
     tokenizer: dict[str, Any]
     examples: dict[str, Any]
@@ -97,9 +103,10 @@ def read_facts(line: LineFolders, title: str) -> Facts:
     return Facts(
         title=title,
         params=line.params,
-        corpus=read_manifest(line.corpus, kind="corpus", format_version=1),
-        tokenizer=read_manifest(line.tokenizer, kind="tokenizer", format_version=1),
-        examples=read_manifest(line.examples, kind="examples", format_version=1),
+        taken_from=pretrain.get("taken_from"),
+        corpus=_manifest_of(line.corpus, "corpus"),
+        tokenizer=_manifest_of(line.tokenizer, "tokenizer"),
+        examples=_manifest_of(line.examples, "examples"),
         training=pretrain["metrics"],
         rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
         film_strip=_read_rows(line.pretrain / "film_strip.jsonl"),
@@ -115,6 +122,10 @@ def read_facts(line: LineFolders, title: str) -> Facts:
         ],
         metrics={path.stem: read_json(path) for path in sorted(line.metrics.glob("*.json"))},
     )
+
+
+def _manifest_of(folder: Path | None, kind: str) -> dict[str, Any]:
+    return {} if folder is None else read_manifest(folder, kind=kind, format_version=1)
 
 
 def read_result(path: Path) -> dict[str, Any]:

@@ -9,11 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineFolders:
-    """The folders that the report is made from."""
+    """The folders that the report is made from.
 
-    corpus: Path
-    tokenizer: Path
-    examples: Path
+    Where nothing was pretrained, `corpus`, `tokenizer` and `examples` are None, and `pretrain` holds the checkpoint.
+    """
+
+    corpus: Path | None
+    tokenizer: Path | None
+    examples: Path | None
     pretrain: Path
     tasks: dict[str, Path]
     sweeps: dict[str, Path]

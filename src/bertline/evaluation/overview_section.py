@@ -19,7 +19,7 @@ _ARROW = '<span class="arrow" aria-hidden="true">→</span>'
 def summary(facts: Facts, overlaps: Overlaps) -> str:
     """The whole line in plain sentences, and its largest figures."""
     few = len(facts.tasks) <= _FEW_TASKS
-    sentences = [_what(facts), _how_good(facts)]
+    sentences = [_taken(facts)] if facts.taken_from else [_what(facts), _how_good(facts)]
     sentences += [f"{conclusion(task)} {scores_sentence(task)}" if few else conclusion(task) for task in facts.tasks]
     said = "".join(paragraph(sentence, "lead") for sentence in sentences)
     return said + tiles(_tiles(facts, overlaps, few)) + ("" if few else _task_table(facts, overlaps))
@@ -35,6 +35,20 @@ def line_picture(facts: Facts) -> str:
     branch = [f'<div class="branch">{"".join(tasks)}</div>'] if tasks else []
     ends = [_card("evaluate", ["this report"]), _card("export", ["Hugging Face", "folders"])]
     return section("line", "The line", f'<div class="line">{_ARROW.join([*cards, *branch, *ends])}</div>')
+
+
+def _taken(facts: Facts) -> str:
+    checkpoint = facts.training
+    size = f"{number_of(checkpoint['num_hidden_layers'], 'layer')}, hidden size {checkpoint['hidden_size']}"
+    return (
+        f"{_capitalised(facts.taken_from or '')}, a BERT encoder with {count(checkpoint['num_parameters'])} parameters "
+        f"({size}), was fine-tuned as it is; nothing was pretrained."
+    )
+
+
+def _capitalised(words: str) -> str:
+    """The name of a model on a hub stays as it is."""
+    return words[:1].upper() + words[1:] if " " in words else words
 
 
 def _what(facts: Facts) -> str:
@@ -92,8 +106,14 @@ def _overlap_note(overlaps: dict[str, Overlap]) -> str:
 
 
 def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str, str, str]]:
+    entries = [] if facts.taken_from else _pretraining_tiles(facts)
+    entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if with_tasks]
+    return entries
+
+
+def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
     training = facts.training
-    entries = [
+    return [
         (f"{training['val/mlm_loss']:.2f}", "MLM loss, nats", f"by frequency alone {training['unigram_entropy']:.2f}"),
         (
             percent(training["val/mlm_accuracy"]),
@@ -102,8 +122,6 @@ def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str
         ),
         (percent(training["val/nsp_accuracy"]), "next sentence right", f"chance {percent(facts.nsp_chance)}"),
     ]
-    entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if with_tasks]
-    return entries
 
 
 def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
@@ -118,6 +136,8 @@ def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
 
 
 def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
+    if facts.taken_from:
+        return [("checkpoint", [facts.taken_from, f"{count(facts.training['num_parameters'])} parameters"])]
     training, quality = facts.training, facts.tokenizer["quality"]
     train, held_out = facts.corpus["counts"]["train"], facts.corpus["counts"].get("validation", {})
     lengths = facts.examples["lengths"]

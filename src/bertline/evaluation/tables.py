@@ -15,7 +15,8 @@ from bertline.evaluation.folders import LineFolders
 
 def write_tables(facts: Facts, line: LineFolders, folder: Path) -> None:
     """Write `curves/*.csv` and `confusion/TASK.csv`. Without tasks, the task tables have only their head."""
-    _write(folder / "curves" / "mlm_loss.csv", ["step", "train", "validation", "unigram"], _losses(facts))
+    losses = [] if facts.taken_from else _losses(facts)
+    _write(folder / "curves" / "mlm_loss.csv", ["step", "train", "validation", "unigram"], losses)
     nsp = _joined(facts.curve("train/nsp_accuracy"), facts.curve("val/nsp_accuracy"))
     _write(folder / "curves" / "nsp_accuracy.csv", ["step", "train", "validation"], nsp)
     efficiency = (

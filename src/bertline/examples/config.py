@@ -59,7 +59,8 @@ class ExamplesConfig:
 
     seed: int
     lengths: tuple[int, ...]
-    """Most tokens of a sequence, [CLS] and both [SEP] included; one set of shards a length."""
+    """Most tokens of a sequence, [CLS] and both [SEP] included; one set of shards a length. Empty where nothing is
+    pretrained."""
     random_next_prob: float
     """Share of pairs whose second segment comes from another document (0.5)."""
     short_sequence_prob: float
@@ -69,7 +70,7 @@ class ExamplesConfig:
     masking: DynamicMaskingConfig | StaticMaskingConfig
 
     def __post_init__(self) -> None:
-        if not self.lengths or len(set(self.lengths)) != len(self.lengths) or min(self.lengths) < 8:
+        if len(set(self.lengths)) != len(self.lengths) or min(self.lengths, default=8) < 8:
             raise ValueError(f"lengths must be different numbers of at least 8, found {list(self.lengths)}")
         if not 1 <= self.shard_sequences <= _MAX_SHARD_SEQUENCES:
             raise ValueError(f"shard_sequences must be 1 to {_MAX_SHARD_SEQUENCES}, found {self.shard_sequences}")

@@ -44,6 +44,8 @@ def build_export(
 ) -> dict[str, float | int]:
     """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer, ONNX files and model card, verified.
 
+    There is no `out/encoder` where a checkpoint was fine-tuned as it is: that one is published already.
+
     Args:
         config: Names, licence, formats, tolerances.
         pretrain_folder: The encoder with its pretraining heads.
@@ -64,7 +66,8 @@ def build_export(
     facts = read_card_facts(config, pretrain_folder, sweep_folders, line_facts)
     exported: dict[str, dict[str, Any]] = {}
     with folder_written_atomically(out) as folder:
-        exported[ENCODER] = _export_encoder(facts, pretrain_folder, sweep_folders, folder / ENCODER)
+        if facts.taken_from is None:
+            exported[ENCODER] = _export_encoder(facts, pretrain_folder, sweep_folders, folder / ENCODER)
         for task, sweep_folder in sweep_folders.items():
             exported[task] = _export_task(facts, task, sweep_folder, folder / task)
         content = {

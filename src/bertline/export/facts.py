@@ -36,6 +36,8 @@ class CardFacts:
     """The corpus' manifest."""
     training: Mapping[str, Any]
     """Headline figures of pretraining."""
+    taken_from: str | None
+    """The checkpoint that was fine-tuned as it is; None where an encoder was trained."""
     precision: str | None
     """What `pretrain.precision` came to."""
     results: Mapping[str, Mapping[str, Any]]
@@ -59,12 +61,14 @@ class CardFacts:
 
     def start_of(self, task: str) -> str | None:
         """What a task's model was fine-tuned from, where that is not the line's own encoder: words for a reader."""
-        start = self.tasks[task].kind.config.start_from
+        start = self.tasks[task].kind.config.start_from or self.taken_from
         if start is None:
             return None
         if start == "random":
             return "random weights"
-        return f"`{start}`" if _is_hub_name(start) else "another checkpoint"
+        if _is_hub_name(start):
+            return f"`{start}`"
+        return self.taken_from if start == self.taken_from else "another checkpoint"
 
     @property
     def encoder_max_length(self) -> int | None:
@@ -105,6 +109,7 @@ def read_card_facts(
         commit=line_facts.get("commit"),
         corpus=(line_facts.get("manifests") or {}).get("corpus", {}),
         training=training,
+        taken_from=manifest.get("taken_from"),
         precision=manifest.get("training", {}).get("resolved", {}).get("precision"),
         results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
         tasks=tasks,

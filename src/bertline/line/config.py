@@ -11,6 +11,7 @@ from typing import Any
 
 from bertline.corpus.config import (
     HubCorpusConfig,
+    NoCorpusConfig,
     PythonDocsConfig,
     PythonDocsCorpusConfig,
     TableCorpusConfig,
@@ -26,7 +27,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace, TaskConfig
-from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
+from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
 
@@ -36,8 +37,15 @@ class LineConfig:
     """The whole line, as composed from `conf/` and checked as one."""
 
     python_docs: PythonDocsConfig
-    corpus: PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
-    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig
+    corpus: (
+        PythonDocsCorpusConfig
+        | TextCorpusConfig
+        | WikiExtractorCorpusConfig
+        | TableCorpusConfig
+        | HubCorpusConfig
+        | NoCorpusConfig
+    )
+    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig
     objective: MlmNspObjectiveConfig
@@ -50,6 +58,11 @@ class LineConfig:
     export: ExportConfig
     runtime: RuntimeConfig
     tracking: TrackingConfig
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether an encoder is trained; else the checkpoint of `pretrain.start_from` is fine-tuned as it is."""
+        return bool(self.pretrain.phases)
 
 
 _TASK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
@@ -70,6 +83,36 @@ def line_config(mapping: Mapping[str, Any]) -> LineConfig:
 
 
 def _broken_rules(config: LineConfig) -> Iterator[str]:
+    yield from _broken_pretraining_rules(config) if config.pretrains else _broken_finetune_rules(config)
+    for name, task in config.tasks.items():
+        if not _TASK_NAME.fullmatch(name):
+            yield (
+                f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
+                "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
+                f"{_allowed_name(name)!r}."
+            )
+        yield from _broken_task_rules(config, name, task)
+
+
+def _broken_finetune_rules(config: LineConfig) -> Iterator[str]:
+    """What belongs to pretraining is left out wholly, so that no section of a report can speak of it."""
+    unused = {
+        "corpus.kind": (config.corpus.kind, "none"),
+        "tokenizer.kind": (config.tokenizer.kind, "none"),
+        "examples.lengths": (list(config.examples.lengths), []),
+    }
+    for key, (found, expected) in unused.items():
+        if found != expected:
+            yield (
+                f"{key} is {found}, but nothing is pretrained (pretrain.phases is empty). Take experiment=finetune, "
+                f"which sets it to {expected}, or give pretrain.phases."
+            )
+
+
+def _broken_pretraining_rules(config: LineConfig) -> Iterator[str]:
+    for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
+        if kind == "none":
+            yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
     longest = config.model.max_position_embeddings
     for index, length in enumerate(config.examples.lengths):
         if length > longest:
@@ -92,20 +135,12 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
         )
     elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
         yield from _broken_decay_rule(config.schedule, num_steps)
-    if config.pretrain.start_from is not None and config.tokenizer.kind != "existing":
+    if config.pretrain.start_from is not None and config.tokenizer.kind == "trained":
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
             f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "
             f"tokenizer.path={config.pretrain.start_from}."
         )
-    for name, task in config.tasks.items():
-        if not _TASK_NAME.fullmatch(name):
-            yield (
-                f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
-                "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
-                f"{_allowed_name(name)!r}."
-            )
-        yield from _broken_task_rules(config, name, task)
 
 
 def how_to_register(task: str | None) -> str:
@@ -135,7 +170,8 @@ def _broken_decay_rule(schedule: WarmupStableDecayScheduleConfig, num_steps: int
 
 
 def _broken_task_rules(config: LineConfig, name: str, task: TaskConfig) -> Iterator[str]:
-    of_the_line = task.start_from in (None, "random")  # another checkpoint has positions of its own
+    # A checkpoint has positions of its own, which the sweep compares with.
+    of_the_line = config.pretrains and task.start_from in (None, "random")
     if of_the_line and task.max_length > config.model.max_position_embeddings:
         yield (
             f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "

@@ -44,6 +44,7 @@ from bertline.line.provenance import content_digest, experiment_name, git_commit
 from bertline.line.stages import METRICS, Stage, stage_named
 from bertline.line.status import RESULT_NAME, mark_open
 from bertline.line.unfinished import CONFIG_NAME, take_over, went_on_from
+from bertline.line.unused import is_unused
 from bertline.line.user_data import holds_nothing
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
 from bertline.training.config import RuntimeConfig
@@ -224,6 +225,8 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
     for template in stage.inputs:
         path = Path(template.format(task=task))
         name = path.name if path.name != task else path.parent.name
+        if is_unused(name, config):
+            continue
         path = places.get(name, path)
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this line does not use

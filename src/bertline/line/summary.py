@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,57 @@ from bertline.foundation.verdicts import Measured
 from bertline.line.config import LineConfig
 from bertline.line.opened import full_name, without_untracked
 from bertline.line.provenance import git_commit
-from bertline.line.stages import METRICS, STAGES
+from bertline.line.stages import ARTIFACTS, METRICS, STAGES
+from bertline.line.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
+from bertline.line.user_data import is_local
+from bertline.pretraining.config import PretrainConfig
 from bertline.tracking.champions import Standing
 
 
-def line_folders(config: LineConfig) -> LineFolders:
-    """Where the artifacts of the configured line lie."""
+def line_folders(config: LineConfig, inputs: Mapping[str, Path] | None = None) -> LineFolders:
+    """Where the artifacts of the configured line lie.
+
+    Args:
+        config: The whole configuration.
+        inputs: By hand, with one task: where its `tasks` and `sweep` and the encoder, `pretrain`, lie. Figures of other
+            stages in `artifacts/metrics` are of no concern then.
+    """
+    corpus, tokenizer, examples = (None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING)
+    tasks = {name: ARTIFACTS / "tasks" / name for name in config.tasks}
+    sweeps = {name: ARTIFACTS / "sweep" / name for name in config.tasks}
+    if inputs is not None:
+        (name,) = config.tasks
+        tasks, sweeps = {name: inputs["tasks"]}, {name: inputs["sweep"]}
     return LineFolders(
-        corpus=Path("artifacts/corpus"),
-        tokenizer=Path("artifacts/tokenizer"),
-        examples=Path("artifacts/examples"),
-        pretrain=Path("artifacts/pretrain"),
-        tasks={name: Path("artifacts/tasks") / name for name in config.tasks},
-        sweeps={name: Path("artifacts/sweep") / name for name in config.tasks},
+        corpus=corpus,
+        tokenizer=tokenizer,
+        examples=examples,
+        pretrain=ARTIFACTS / "pretrain" if inputs is None else inputs["pretrain"],
+        tasks=tasks,
+        sweeps=sweeps,
         metrics=METRICS,
-        params=without_untracked(to_mapping(config)),
+        params=used_params(config),
     )
+
+
+def used_params(config: LineConfig) -> dict[str, Any]:
+    """The configuration that results depend on, without what belongs to a pretraining that there is not."""
+    params = without_untracked(to_mapping(config))
+    if config.pretrains:
+        return params
+    used = {key: value for key, value in params.items() if key not in SECTIONS_OF_PRETRAINING}
+    return {**used, "pretrain": {"start_from": checkpoint_title(config.pretrain)}}
+
+
+def checkpoint_title(config: PretrainConfig) -> str:
+    """What people are told of the checkpoint to start from: its hub name and revision, or that it is a local folder.
+
+    Of a folder the name alone is given: where it lies is nobody's business.
+    """
+    start = str(config.start_from)
+    if is_local(start):
+        return f"the local checkpoint {Path(start).expanduser().resolve().name}"
+    return start if config.start_from_revision is None else f"{start}@{config.start_from_revision}"
 
 
 def stage_metrics(config: LineConfig) -> dict[str, dict[str, float]]:
@@ -49,12 +85,12 @@ def line_metrics(config: LineConfig) -> dict[str, float]:
 
 def line_facts(config: LineConfig) -> dict[str, Any]:
     """What a model card says of how the model came to be."""
-    artifacts = ("corpus", "tokenizer", "examples", "pretrain")
-    manifests = {name: Path("artifacts") / name / MANIFEST_NAME for name in artifacts}
+    artifacts = ("corpus", "tokenizer", "examples", "pretrain") if config.pretrains else ()
+    manifests = {name: ARTIFACTS / name / MANIFEST_NAME for name in artifacts}
     return {
-        "params": without_untracked(to_mapping(config)),
+        "params": used_params(config),
         "commit": git_commit(),
-        "metrics": stage_metrics(config),
+        "metrics": stage_metrics(config) if config.pretrains else {},
         "manifests": {name: read_json(path) for name, path in manifests.items() if path.exists()},
     }
 

@@ -114,6 +114,7 @@ class PretrainConfig:
 
     seed: int
     phases: tuple[PhaseConfig, ...]
+    """Empty where nothing is pretrained: the checkpoint of `start_from` is the encoder as it is."""
     max_steps: int | None
     """Stop here, whatever the phases say; the schedule ends here too. None runs all phases."""
     precision: Literal["auto", "fp32", "bf16"]
@@ -136,8 +137,11 @@ class PretrainConfig:
     health: HealthConfig
 
     def __post_init__(self) -> None:
-        if not self.phases:
-            raise ValueError("phases is empty; give at least one {steps, max_length, global_batch_size}")
+        if not self.phases and self.start_from is None:
+            raise ValueError(
+                "phases is empty; give at least one {steps, max_length, global_batch_size}, or a checkpoint to take as "
+                "it is (experiment=finetune pretrain.start_from=FOLDER_OR_NAME)"
+            )
         for name in ("validate_every_steps", "validation_sequences", "checkpoint_every_steps", "keep_checkpoints"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")

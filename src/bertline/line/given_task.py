@@ -1,0 +1,205 @@
+"""A task as a section of the configuration, from labelled files and what a person says of them on the command line."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.files import sha256_of_file
+from bertline.line.given_files import FileFormat, GivenFiles, conll_layout
+from bertline.tasks.table_files import TableLayout, read_records
+
+Column = str | int
+Base = Callable[[str], dict[str, Any]]
+"""The content of conf/task/NAME.yaml."""
+
+_BASES: dict[str, str] = {
+    "classification": "table",
+    "regression": "stsb",
+    "token_classification": "wnut17",
+    "question_answering": "squad",
+}
+_KINDS: dict[FileFormat, str] = {"conll": "token_classification", "squad": "question_answering"}
+# What columns are called in public data sets, the likeliest first.
+_TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
+_LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
+_PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What a person says of the files; None is told by the files."""
+
+    kind: str | None
+    text_column: Column | None
+    text_pair_column: Column | None
+    label_column: Column | None
+    header: bool
+    quoting: bool
+    separator: str | None
+    encoding: str
+
+
+def task_of_files(given: GivenFiles, said: Said, base: Base) -> dict[str, Any]:
+    """A task for the files, its source without a path (see `placed`).
+
+    Raises:
+        ConfigError: The files are of another kind than was said.
+        DataError: A column is not there, or which one to read cannot be told.
+    """
+    kind = said.kind or _KINDS.get(given.format, "classification")
+    if kind not in _BASES or (given.format in _KINDS and _KINDS[given.format] != kind):
+        fitting = _KINDS.get(given.format) or "classification or regression"
+        raise ConfigError(
+            f"kind is {kind!r}, and the files are {given.format}, which are for {fitting}. Other kinds of task have a "
+            "file in conf/task; name it with task=."
+        )
+    task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
+    for key in ("space", "fine_tuning"):  # of the data set that the file was written for
+        task[key] = {}
+    match given.format:
+        case "conll":
+            columns = {"word_column": _number(said.text_column, 0), "tag_column": _number(said.label_column, -1)}
+            layout = conll_layout(given.files["train"], said.encoding)
+            task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(said.encoding)}
+        case "squad":
+            pass
+        case "questions":
+            task["labels"] = None
+        case _:
+            task["source"] |= _table_source(given, said)
+            if kind == "regression":
+                task |= _scale(given.files["train"], task["source"])
+            else:
+                task["labels"] = None
+    return task
+
+
+def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The task with its files linked in one folder, which is named by their content.
+
+    So that a digest of the folder is a digest of the data, and nothing else lies there.
+
+    Returns:
+        The task, and the files' own paths by the linked ones, for messages.
+    """
+    digest = hashlib.sha256("".join(sha256_of_file(path) for path in given.files.values()).encode()).hexdigest()[:12]
+    place = folder / digest
+    place.mkdir(parents=True, exist_ok=True)
+    names: dict[str, str | None] = {**_PATHLESS}
+    own: dict[str, str] = {}
+    for split, path in given.files.items():
+        link = place / f"{split}{''.join(path.suffixes[-2:])}"
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+        names[f"{split}_file"] = link.name
+        own[str(link)] = str(path)
+    return {**task, "source": {**task["source"], **names, "path": place.as_posix()}}, own
+
+
+def task_name_of(given: GivenFiles | None, asked: str | None) -> str:
+    """A name for the task: what was asked, else by the file that is trained on, or its folder where that is `train`.
+
+    Raises:
+        ConfigError: What was asked cannot be part of a file's name.
+    """
+    if asked is not None:
+        if re.fullmatch(r"[A-Za-z0-9_]+", asked) is None or asked == "encoder":
+            raise ConfigError(f"name is {asked!r}; give letters, digits and underscores, and not `encoder`.")
+        return asked
+    assert given is not None  # a task without files has the name of its file in conf/task
+    path = given.files["train"].resolve()
+    stem = path.name.partition(".")[0]
+    words = path.parent.name if re.fullmatch("train(ing)?", stem.lower()) else stem
+    return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_") or "task"
+
+
+def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
+    """The columns of a table's first row.
+
+    Raises:
+        DataError: There is no row, or it cannot be read.
+    """
+    layout = TableLayout(
+        source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
+    )
+    first = next(iter(read_records(path, layout)), None)
+    if first is None:
+        raise DataError(f"{path} has no rows.")
+    return list(first.values)
+
+
+def _table_source(given: GivenFiles, said: Said) -> dict[str, Any]:
+    how = {"format": given.format, "header": said.header, "quoting": said.quoting, "separator": said.separator}
+    source: dict[str, Any] = {
+        "kind": "table",
+        **how,
+        "encoding": said.encoding,
+        "extra_tests": {},
+        "label_pattern": None,
+        "max_fields": None,
+        "extra_fields": "error",
+        "text_pair_column": said.text_pair_column,
+    }
+    path = given.files["train"]
+    columns = columns_of(path, source)
+    for key, asked, usual in (("text_column", said.text_column, _TEXTS), ("label_column", said.label_column, _LABELS)):
+        if asked is not None and asked not in columns:
+            raise DataError(f"{path} has no column {asked!r} ({key}). {_told(columns)}")
+        source[key] = _usual(columns, usual) if asked is None else asked
+        if source[key] is None:
+            raise DataError(
+                f"{path}: which column is the {key.removesuffix('_column')} cannot be told: none is called "
+                f"{', '.join(usual[:4])} or the like. {_told(columns)} Name it: {key}=COLUMN."
+            )
+    pair = said.text_pair_column
+    if pair is not None and pair not in columns:
+        raise DataError(f"{path} has no column {pair!r} (text_pair_column). {_told(columns)}")
+    return source
+
+
+def _usual(columns: Sequence[Column], usual: Sequence[str]) -> Column | None:
+    by_name = {str(column).lower(): column for column in columns}
+    return next((by_name[name] for name in usual if name in by_name), None)
+
+
+def _told(columns: Sequence[Column]) -> str:
+    return f"It has the columns {', '.join(map(repr, columns))}."
+
+
+def _scale(path: Path, source: Mapping[str, Any]) -> dict[str, float]:
+    """The least and the largest number of a column."""
+    layout = TableLayout(
+        source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
+    )
+    numbers = []
+    for record in itertools.islice(read_records(path, layout), 1_000_000):
+        try:
+            numbers.append(float(record.values[source["label_column"]]))
+        except (TypeError, ValueError) as error:
+            found = record.values[source["label_column"]]
+            raise DataError(
+                f"{path}:{record.where.rpartition(':')[2]}: {source['label_column']!r} is {found!r}, which is no number "
+                "(kind=regression). Mend the row, or leave kind out."
+            ) from error
+    return {"low": min(numbers), "high": max(numbers)}
+
+
+def _number(column: Column | None, default: int) -> int:
+    if column is None:
+        return default
+    if not isinstance(column, int):
+        raise ConfigError(f"column {column!r}: the columns of a CoNLL file have numbers, from 0 (-1 is the last).")
+    return column
+
+
+def _plain(encoding: str) -> str:
+    """A mark at the start of a file is a matter of tables."""
+    return "utf-8" if encoding == "utf-8-sig" else encoding
