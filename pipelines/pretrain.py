@@ -13,7 +13,6 @@ from typing import Any
 
 from bertline.foundation.progress import warn
 from bertline.line.opened import OpenedStage, open_stage
-from bertline.line.summary import checkpoint_title
 from composition import recipe
 
 
@@ -40,6 +39,7 @@ def checkpoint_taken(stage: OpenedStage) -> dict[str, float | int]:
     """The checkpoint that the configuration names, as the encoder."""
     # Here, because they load torch, which a recipe does without where a worker does the work.
     from bertline.pretraining.checkpoint import take_checkpoint
+    from bertline.pretraining.titles import checkpoint_title
     from bertline.tokenization.resolve import resolve_folder
 
     config = stage.config.pretrain

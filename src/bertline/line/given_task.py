@@ -184,10 +184,11 @@ def _scale(path: Path, source: Mapping[str, Any]) -> dict[str, float]:
         try:
             numbers.append(float(record.values[source["label_column"]]))
         except (TypeError, ValueError) as error:
+            place = f"{path}:{record.where.rpartition(':')[2]}"
             found = record.values[source["label_column"]]
             raise DataError(
-                f"{path}:{record.where.rpartition(':')[2]}: {source['label_column']!r} is {found!r}, which is no number "
-                "(kind=regression). Mend the row, or leave kind out."
+                f"{place}: {source['label_column']!r} is {found!r}, which is no number (kind=regression). Mend the row, "
+                "or leave kind out."
             ) from error
     return {"low": min(numbers), "high": max(numbers)}
 

@@ -17,8 +17,7 @@ from bertline.line.opened import full_name, without_untracked
 from bertline.line.provenance import git_commit
 from bertline.line.stages import ARTIFACTS, METRICS, STAGES
 from bertline.line.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
-from bertline.line.user_data import is_local
-from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.titles import checkpoint_title
 from bertline.tracking.champions import Standing
 
 
@@ -55,17 +54,6 @@ def used_params(config: LineConfig) -> dict[str, Any]:
         return params
     used = {key: value for key, value in params.items() if key not in SECTIONS_OF_PRETRAINING}
     return {**used, "pretrain": {"start_from": checkpoint_title(config.pretrain)}}
-
-
-def checkpoint_title(config: PretrainConfig) -> str:
-    """What people are told of the checkpoint to start from: its hub name and revision, or that it is a local folder.
-
-    Of a folder the name alone is given: where it lies is nobody's business.
-    """
-    start = str(config.start_from)
-    if is_local(start):
-        return f"the local checkpoint {Path(start).expanduser().resolve().name}"
-    return start if config.start_from_revision is None else f"{start}@{config.start_from_revision}"
 
 
 def stage_metrics(config: LineConfig) -> dict[str, dict[str, float]]:
