@@ -86,7 +86,8 @@ def is_task_folder(composed: dict[str, Any]) -> bool:
 
 def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
     """The task's name, its section, and the files' own paths by those that messages name."""
-    task, own_paths = composed["task"], {}
+    task = composed["task"]
+    own_paths: dict[str, str] = {}
     if task is not None:
         name = task_name_of(given, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
         if is_task_folder(composed):

@@ -72,6 +72,8 @@ def decay_steps_of(composed: dict[str, Any]) -> int | None:
 
 def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Training]:
     """What is to be trained, and where: hardware, rates, and the text as far as it is known."""
+    if config.corpus.kind == "none" or config.tokenizer.kind == "none":
+        raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
     runtime, pretrain = config.runtime, config.pretrain
     if asked.device == THIS_MACHINE:
         hardware = this_machine(pretrain.precision, num_threads=runtime.num_threads)

@@ -90,7 +90,7 @@ def test_a_new_task_re_runs_neither_corpus_nor_pretrain(line: Path, run: Run) ->
     (line / "conf/task/mine.yaml").write_text(table)
     replace(line / "conf/tasks.yaml", "docs_search]", "docs_search, mine]")
     replace(line / "conf/config.yaml", "  - sweep: default", "  - task@tasks.mine: mine\n  - sweep: default")
-    assert stale(line, run) == {"task_data@mine", "sweep@mine", "evaluate", "export"}
+    assert stale(line, run) == {"task_data@mine", "encoders", "sweep@mine", "evaluate", "export"}
     made = run(line, "dvc", "repro", "task_data@mine")
     assert made.returncode == 0, made.stdout + made.stderr
     assert json.loads((line / "artifacts/tasks/mine/manifest.json").read_text())["labels"] == ["neg", "pos"]

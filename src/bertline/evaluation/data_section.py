@@ -48,6 +48,7 @@ def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_do
         for name, chart in charts.items()
         if name.startswith("dropped_")
     ]
+    assert line.tokenizer is not None  # without a pretraining there is no such section
     tokenizer = Tokenizer.load(line.tokenizer)
     samples = "".join(_document(document, tokenizer) for document in sample_documents(line, num_documents))
     return section(
@@ -63,6 +64,8 @@ def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_do
 
 def sample_documents(line: LineFolders, number: int) -> list[Document]:
     """A few held-out documents, chosen by a hash of their id so that they are the same each time."""
+    if line.corpus is None:
+        return []
     documents = islice(read_documents(line.corpus, "validation"), _CONSIDERED_DOCUMENTS)
     long_enough = [document for document in documents if len(document.sentences) >= _FEWEST_SENTENCES]
     return sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]

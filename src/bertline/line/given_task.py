@@ -187,8 +187,8 @@ def _scale(path: Path, source: Mapping[str, Any]) -> dict[str, float]:
             place = f"{path}:{record.where.rpartition(':')[2]}"
             found = record.values[source["label_column"]]
             raise DataError(
-                f"{place}: {source['label_column']!r} is {found!r}, which is no number (kind=regression). Mend the row, "
-                "or leave kind out."
+                f"{place}: {source['label_column']!r} is {found!r}, which is no number (kind=regression). Mend the "
+                "row, or leave kind out."
             ) from error
     return {"low": min(numbers), "high": max(numbers)}
 

@@ -38,10 +38,11 @@ from bertline.foundation.validation import to_mapping
 from bertline.line.changed import changed_code, changed_sections, refuse_changes, tracked_sections
 from bertline.line.choices import ABSENT, differences
 from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
+from bertline.line.encoder_pointers import uses_pretrained
 from bertline.line.fingerprints import code_fingerprint
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
-from bertline.line.stages import METRICS, Stage, stage_named
+from bertline.line.stages import ENCODERS, METRICS, Stage, stage_named
 from bertline.line.status import RESULT_NAME, mark_open
 from bertline.line.unfinished import CONFIG_NAME, take_over, went_on_from
 from bertline.line.unused import is_unused
@@ -224,6 +225,10 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
     found: dict[str, Path] = {}
     for template in stage.inputs:
         path = Path(template.format(task=task))
+        if path.parent == ENCODERS:
+            if not uses_pretrained(config.tasks[str(task)]):
+                continue  # it has an encoder of its own
+            path = Path(stage_named("pretrain").output)  # what the pointer is about
         name = path.name if path.name != task else path.parent.name
         if is_unused(name, config):
             continue

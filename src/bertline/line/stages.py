@@ -13,6 +13,8 @@ from bertline.foundation.errors import ConfigError
 ARTIFACTS = Path("artifacts")
 METRICS = ARTIFACTS / "metrics"
 CODE = ARTIFACTS / "code"
+ENCODERS = ARTIFACTS / "encoders"
+"""Which encoder each task starts from: the tasks' link to `artifacts/pretrain` (see `encoder_pointers`)."""
 
 # Where the user's own data lies, or is linked from. DVC watches these places.
 USER_TEXT = Path("data/text")
@@ -90,10 +92,17 @@ STAGES = (
         output="artifacts/tasks/{task}",
     ),
     Stage(
+        name="encoders",
+        sections=("tasks",),
+        modules=("bertline.line.encoder_pointers",),
+        inputs=("artifacts/pretrain",),
+        output=str(ENCODERS),
+    ),
+    Stage(
         name="sweep",
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.line.sweep_job",),
-        inputs=("artifacts/pretrain", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
+        inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
         output="artifacts/sweep/{task}",
         versions=("torch", "tokenizers"),
         in_worker=True,

@@ -16,7 +16,7 @@ def work_on_sweep(task_name: str, config: LineConfig, inputs: Mapping[str, Path]
     Args:
         task_name: Which of `config.tasks`.
         config: The configuration that the run folder was opened with.
-        inputs: The folders of `tasks` (this task's rows) and `pretrain` (the encoder).
+        inputs: The folders of `tasks` (this task's rows) and, where the task starts from it, `pretrain` (the encoder).
         folder: The run folder, `runs/sweep@TASK/FINGERPRINT`.
     """
     return run_sweep(
@@ -27,7 +27,8 @@ def work_on_sweep(task_name: str, config: LineConfig, inputs: Mapping[str, Path]
             # Trials run on one device each; `sweep_workers` says how many run side by side.
             runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
             task_folder=inputs["tasks"],
-            pretrain_folder=inputs["pretrain"],
+            # A task with an encoder of its own has no other, and asks for none.
+            pretrain_folder=inputs.get("pretrain", folder / "none"),
             run_folder=folder,
             studies_url=config.tracking.studies_url,
         )

@@ -1,0 +1,26 @@
+"""encoders: which encoder each task starts from, so that a sweep is run again when that changes (artifacts/encoders).
+
+For DVC; by hand, a sweep looks for itself.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.progress import say
+from bertline.line.config import SECTIONS, line_config
+from bertline.line.encoder_pointers import uses_pretrained, write_encoder_pointers
+from bertline.line.stages import stage_named
+from composition import recipe
+
+
+@recipe
+def main(composed: dict[str, Any]) -> None:
+    """Nothing is computed, so nothing is recorded."""
+    config = line_config({key: composed[key] for key in SECTIONS})
+    write_encoder_pointers(config, Path(stage_named("pretrain").output), Path(stage_named("encoders").output))
+    others = [name for name, task in config.tasks.items() if not uses_pretrained(task)]
+    say(f"encoders: {len(config.tasks) - len(others)} tasks start from the pipeline's own encoder, {len(others)} not")
+
+
+if __name__ == "__main__":
+    main()

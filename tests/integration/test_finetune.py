@@ -1,0 +1,148 @@
+"""A checkpoint fine-tuned as it is: through DVC, and by one command without any YAML."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from tiny import WORDS, write_encoder
+
+_spec = importlib.util.spec_from_file_location("smoke", Path(__file__).resolve().parents[1] / "smoke.py")
+assert _spec is not None and _spec.loader is not None
+smoke: ModuleType = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(smoke)
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("finetune")]
+PYTHON = sys.executable
+QUICK = (
+    "sweep.num_seeds=2",
+    "sweep.num_bootstrap_samples=50",
+    "sweep.fine_tuning.num_epochs=1",
+    "sweep.fine_tuning.learning_rate=1e-3",
+    "export.measure_latency=false",
+    "runtime.device=cpu",
+    "runtime.num_workers=0",
+    "runtime.num_threads=1",
+    "runtime.sweep_workers=1",
+    "tracking.system_metrics=false",
+)
+
+
+def rows(number: int = 90) -> str:
+    """Texts whose first word tells the label."""
+    lines = (
+        f"{WORDS[i % 2]} {WORDS[2 + i % 19]} {WORDS[21 + i % 17]},{'even' if i % 2 == 0 else 'odd'}"
+        for i in range(number)
+    )
+    return "text,label\n" + "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fresh clone with two tasks, one of which has an encoder of its own, after `dvc repro`. Read only."""
+    base = tmp_path_factory.mktemp("finetune")
+    for name, seed in (("first", 7), ("second", 8), ("own", 9)):
+        write_encoder(base / name, seed=seed, max_position_embeddings=32)
+    (base / "rows.csv").write_text(rows())
+    folder = smoke.clone(base / "clone")
+    table = (folder / "conf/task/table.yaml").read_text().replace("max_length: 128", "max_length: 24")
+    table = table.replace("path: ???", f"path: {base / 'rows.csv'}")
+    (folder / "conf/task/mine.yaml").write_text(table)
+    (folder / "conf/task/other.yaml").write_text(table.replace("start_from: null", f"start_from: {base / 'own'}"))
+    (folder / "conf/tasks.yaml").write_text("task_names: [mine, other]\n")
+    config = [line for line in (folder / "conf/config.yaml").read_text().splitlines() if "- task@tasks." not in line]
+    place = config.index("  - sweep: default")
+    config[place:place] = ["  - task@tasks.mine: mine", "  - task@tasks.other: other"]
+    (folder / "conf/config.yaml").write_text("\n".join(config) + "\n")
+    (folder / "conf/local/default.yaml").unlink()
+    (folder / "params.yaml").unlink()
+    chosen = ["experiment=finetune", f"pretrain.start_from={base / 'first'}", *QUICK]
+    smoke.run([PYTHON, "pipelines/configure.py", *chosen, "--save"], folder)
+    smoke.run(["dvc", "repro"], folder)
+    return folder
+
+
+def manifest(folder: Path, name: str) -> dict:
+    return json.loads((folder / "artifacts" / name / "manifest.json").read_text())
+
+
+def test_the_stages_of_pretraining_do_nothing_and_say_why(finetuned: Path) -> None:
+    for name in ("corpus", "tokenizer", "examples"):
+        assert [path.name for path in (finetuned / "artifacts" / name).iterdir()] == ["manifest.json"]
+        assert "fine-tuned as it is" in manifest(finetuned, name)["reason"]
+        assert json.loads((finetuned / f"artifacts/metrics/{name}.json").read_text()) == {}
+    assert manifest(finetuned, "pretrain")["taken_from"] == "the local checkpoint first"
+    assert not list((finetuned / "runs").glob("pretrain/*/checkpoints"))
+
+
+def test_the_report_and_the_cards_leave_pretraining_out(finetuned: Path) -> None:
+    report = (finetuned / "artifacts/evaluate/report.html").read_text()
+    assert "The local checkpoint first, a BERT encoder" in report
+    assert "Task: mine" in report and "Task: other" in report
+    for words in ("Learning to read", "What it read", "MLM loss", "nan"):
+        assert words not in report
+    card = (finetuned / "artifacts/export/mine/README.md").read_text()
+    assert "Fine-tuned from the local checkpoint first" in card
+    assert "next sentence" not in card
+    figures = json.loads((finetuned / "artifacts/metrics/evaluate.json").read_text())
+    assert "mine/encoder/accuracy_mean" in figures
+    assert not any(key.startswith(("val/", "unigram")) or "random_weights" in key for key in figures)
+
+
+def test_the_models_are_exported_and_registered_and_the_checkpoint_is_not(finetuned: Path) -> None:
+    exported = {path.name for path in (finetuned / "artifacts/export").iterdir() if path.is_dir()}
+    assert exported == {"mine", "other"}
+    assert (finetuned / "artifacts/export/mine/onnx/model.onnx").exists()
+    import sqlite3
+
+    with sqlite3.connect(finetuned / "runs/mlflow.db") as database:
+        names = {row[0] for row in database.execute("select name from registered_models")}
+    assert names == {"bertline-mine", "bertline-other"}
+
+
+def test_another_checkpoint_re_runs_only_the_sweeps_that_start_from_it(finetuned: Path, run: Run) -> None:
+    second = finetuned.parent / "second"
+    saved = run(finetuned, PYTHON, "pipelines/configure.py", f"pretrain.start_from={second}", "--save")
+    assert saved.returncode == 0, saved.stderr
+    made = run(finetuned, "dvc", "repro", "encoders")
+    assert made.returncode == 0, made.stdout + made.stderr
+    status = json.loads(run(finetuned, "dvc", "status", "--json").stdout)
+    assert "sweep@mine" in status
+    assert "sweep@other" not in status
+
+
+def test_one_command_needs_no_yaml_and_resumes(finetuned: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.txt").write_text(rows())
+    before = {path: path.stat().st_mtime for path in (finetuned / "artifacts").rglob("*")}
+    start = f"start_from={finetuned.parent / 'own'}"
+    command = [PYTHON, "pipelines/finetune.py", f"data={tmp_path / 'rows.txt'}", start, "max_length=24", *QUICK]
+    first, again = run(finetuned, *command), run(finetuned, *command)
+    assert first.returncode == 0, first.stdout + first.stderr
+    said = json.loads(first.stdout.splitlines()[-1])
+    assert (said["metric"], said["seeds"]) == ("accuracy", 2)
+    assert 0 <= said["test"] <= 1 and said["test_std"] >= 0 and said["baselines"]
+    assert (Path(said["export"]) / "model.safetensors").exists()
+    assert Path(said["report"]).exists()
+    assert "is finished already" in again.stdout
+    assert json.loads(again.stdout.splitlines()[-1]) | {"minutes": 0} == said | {"minutes": 0}
+    assert before == {path: path.stat().st_mtime for path in (finetuned / "artifacts").rglob("*")}
+    assert yaml.safe_load((finetuned / "conf/tasks.yaml").read_text()) == {"task_names": ["mine", "other"]}
+
+
+def test_a_column_that_is_not_there_is_named_with_those_that_are(finetuned: Path, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text(rows())
+    start = f"start_from={finetuned.parent / 'own'}"
+    command = [PYTHON, "pipelines/finetune.py", f"data={tmp_path / 'rows.csv'}", start, "text_column=body"]
+    stopped = run(finetuned, *command)
+    assert stopped.returncode == 1
+    assert f"{tmp_path / 'rows.csv'} has no column 'body' (text_column)" in stopped.stderr
+    assert "'text', 'label'" in stopped.stderr

@@ -1,0 +1,37 @@
+"""A checkpoint taken as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.modeling.huggingface import load_encoder, load_pretraining_model
+from bertline.pretraining.checkpoint import take_checkpoint
+from bertline.tokenization.tokenizer import Tokenizer
+from tiny import WORDS, write_encoder, write_vocabulary
+
+
+@pytest.mark.parametrize("heads", [True, False])
+def test_the_weights_and_the_vocabulary_are_those_of_the_checkpoint(tmp_path: Path, heads: bool) -> None:
+    source = write_encoder(tmp_path / "source", heads=heads)
+    figures = take_checkpoint(source, tmp_path / "out", title="a checkpoint")
+    load = load_pretraining_model if heads else load_encoder
+    ours, theirs = (load(folder).state_dict() for folder in (tmp_path / "out", source))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert Tokenizer.load(tmp_path / "out").pieces == Tokenizer.load(source).pieces
+    manifest = read_json(tmp_path / "out" / "manifest.json")
+    assert (manifest["taken_from"], manifest["heads"]) == ("a checkpoint", heads)
+    assert figures["num_hidden_layers"] == 2
+
+
+def test_a_vocabulary_larger_than_the_embeddings_is_refused(tmp_path: Path) -> None:
+    source = write_encoder(tmp_path / "source")
+    write_vocabulary(source, (*WORDS, "one", "more"))
+    with pytest.raises(ArtifactError, match=r"vocabulary has 47 subwords, but the embeddings only 45 rows"):
+        take_checkpoint(source, tmp_path / "out", title="a checkpoint")
+    assert not (tmp_path / "out").exists()
