@@ -26,7 +26,7 @@ _BASES: dict[str, str] = {
     "token_classification": "wnut17",
     "question_answering": "squad",
 }
-_KINDS: dict[FileFormat, str] = {"conll": "token_classification", "squad": "question_answering"}
+_KINDS: dict[FileFormat, tuple[str, ...]] = {"conll": ("token_classification",), "squad": ("question_answering",)}
 # What columns are called in public data sets, the likeliest first.
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
@@ -54,11 +54,11 @@ def task_of_files(given: GivenFiles, said: Said, base: Base) -> dict[str, Any]:
         ConfigError: The files are of another kind than was said.
         DataError: A column is not there, or which one to read cannot be told.
     """
-    kind = said.kind or _KINDS.get(given.format, "classification")
-    if kind not in _BASES or (given.format in _KINDS and _KINDS[given.format] != kind):
-        fitting = _KINDS.get(given.format) or "classification or regression"
+    fitting = _KINDS.get(given.format, ("classification", "regression"))
+    kind = said.kind or fitting[0]
+    if kind not in fitting:
         raise ConfigError(
-            f"kind is {kind!r}, and the files are {given.format}, which are for {fitting}. Other kinds of task have a "
+            f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. Other kinds of task have a "
             "file in conf/task; name it with task=."
         )
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
