@@ -58,8 +58,8 @@ def task_of_files(given: GivenFiles, said: Said, base: Base) -> dict[str, Any]:
     kind = said.kind or fitting[0]
     if kind not in fitting:
         raise ConfigError(
-            f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. Other kinds of task have a "
-            "file in conf/task; name it with task=."
+            f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. "
+            "Other kinds of task have a file in conf/task; name it with task=."
         )
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
     for key in ("space", "fine_tuning"):  # of the data set that the file was written for
