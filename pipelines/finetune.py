@@ -46,6 +46,7 @@ LARGEST_RATE = 5e-4
 def main(composed: dict[str, Any]) -> None:
     """The stages one after the other, each in runs/; then what came of it, as JSON."""
     started = time.monotonic()
+    composed = {"task": None, **composed}  # a group of which nothing is chosen leaves no key
     given = given_files(
         here(composed["data"]) if not is_task_folder(composed) else None,
         {split: here(composed[split]) for split in ("train", "dev", "test")},
