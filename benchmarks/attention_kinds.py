@@ -13,8 +13,8 @@ import repository_source  # noqa: F401
 import torch
 
 from bertline.modeling.attention import AttentionKind, padded_scope
-from bertline.modeling.bert import EncoderLayer
 from bertline.modeling.config import ModelConfig
+from bertline.modeling.layers import EncoderLayer
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
 TOKENS = 4096

@@ -78,7 +78,7 @@ def record(**changes: Any) -> Record:
         "dropout": 0.1,
         "threads": 8,
         "tokens_per_s": 500_000.0,
-        "flops_per_token": 545_884_920.0,
+        "flops_per_token": 514_986_984.0,
     }
     return Record(**{**fields, **changes})
 

@@ -58,11 +58,12 @@ def attend(
     kind: AttentionKind,
     dropout_prob: float = 0.0,
     dropout_site: int = 0,
+    dropout_places: Tensor | None = None,
 ) -> Attended:
-    """Attend from every position to those in its scope.
+    """Attend from every position, or from some of each row, to those in their scope.
 
     Args:
-        query: [B, N, S, D].
+        query: [B, N, S, D]; where only Q positions of each row ask, [B, N, Q, D].
         key: [B, N, S, D].
         value: [B, N, S, D].
         scope: What each position sees.
@@ -71,6 +72,7 @@ def attend(
             packed rows on a GPU, which computes no score across sequences. Rows that are not packed it gives to `sdpa`.
         dropout_prob: Share of the probabilities set to zero; the caller passes 0 outside training.
         dropout_site: See `modeling.dropout`.
+        dropout_places: Of the probabilities [B, N, Q, S]; see `modeling.dropout`. The fused kernels draw their own way.
 
     Example:
         Two positions, the second of them padding, so that both take the value of the first:
@@ -90,15 +92,16 @@ def attend(
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            context = dropout(probabilities, dropout_prob, site=dropout_site).to(value.dtype) @ value
-            return Attended(context, scores, probabilities)
+            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places)
+            return Attended(kept.to(value.dtype) @ value, scores, probabilities)
         case "plain":
             # The scale goes to the query, S x D numbers instead of S x S.
             scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
             if scope.bias is not None:
                 scores = scores + scope.bias
             probabilities = scores.softmax(dim=-1, dtype=torch.float32)
-            return Attended(dropout(probabilities, dropout_prob, site=dropout_site).to(value.dtype) @ value)
+            kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places)
+            return Attended(kept.to(value.dtype) @ value)
         case "varlen" if scope.boundaries is not None:
             return Attended(_attend_within_pieces(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":

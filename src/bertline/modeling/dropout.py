@@ -16,7 +16,7 @@ _LEVELS = 1 << 32
 _SMALLEST = -(1 << 31)
 
 
-def dropout(values: Tensor, prob: float, *, site: int = 0) -> Tensor:
+def dropout(values: Tensor, prob: float, *, site: int = 0, places: Tensor | None = None) -> Tensor:
     """Set a share of the values to zero and scale up the rest, so that the mean stays.
 
     A function of the state of PyTorch's default generator: compiled or not, on the CPU, the same values are dropped.
@@ -25,6 +25,9 @@ def dropout(values: Tensor, prob: float, *, site: int = 0) -> Tensor:
         values: Of any shape; on a CPU of fewer than 2^31 elements.
         prob: In [0, 1).
         site: Another number for each call within a compiled graph: the compiler takes equal calls for one.
+        places: Where the values are only some of a tensor's: the numbers of their elements in it, in its own order,
+            int32 and of the shape of `values` once broadcast. On a CPU the same ones are then dropped as in the whole
+            tensor; elsewhere PyTorch draws for the values that there are. None: the values are all.
 
     References:
         Srivastava et al., "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 15, 2014.
@@ -34,12 +37,12 @@ def dropout(values: Tensor, prob: float, *, site: int = 0) -> Tensor:
     if values.device.type != "cpu":
         return F.dropout(values, prob)
     num_dropped = round(prob * _LEVELS)
-    is_kept = random_levels(values, site) >= num_dropped + _SMALLEST
+    is_kept = random_levels(values, site, places) >= num_dropped + _SMALLEST
     return values * is_kept * (_LEVELS / (_LEVELS - num_dropped))
 
 
-def random_levels(like: Tensor, site: int) -> Tensor:
-    """Whole numbers from -2^31 to 2^31 - 1, each as likely, int32 in the shape of `like`.
+def random_levels(like: Tensor, site: int, places: Tensor | None = None) -> Tensor:
+    """Whole numbers from -2^31 to 2^31 - 1, each as likely, int32 in the shape of `like`; arguments as in `dropout`.
 
     Places are spread over the 2^32 numbers by an odd factor and a summand that are drawn, and then mixed by a hash
     that maps them one to one.
@@ -49,7 +52,10 @@ def random_levels(like: Tensor, site: int) -> Tensor:
     """
     factor, summand = dropout_keys(like, site)
     # Counted from another number at each site: the compiler stores what comes of equal counts that are far apart.
-    places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
+    if places is None:
+        places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
+    else:
+        places = places + site
     mixed = places * (factor | 1) + summand
     mixed = (mixed ^ _shifted(mixed, 16)) * 0x7FEB352D
     mixed = (mixed ^ _shifted(mixed, 15)) * (0x846CA68B - _LEVELS)  # the same 32 bits as a signed number
@@ -86,9 +92,9 @@ class Dropout(nn.Module):
         self.p = prob
         self.site = site
 
-    def forward(self, values: Tensor) -> Tensor:
-        """The same shape."""
-        return dropout(values, self.p, site=self.site) if self.training else values
+    def forward(self, values: Tensor, places: Tensor | None = None) -> Tensor:
+        """The same shape; `places` as in `dropout`."""
+        return dropout(values, self.p, site=self.site, places=places) if self.training else values
 
     def extra_repr(self) -> str:
         """For printing a model."""

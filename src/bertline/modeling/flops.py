@@ -33,19 +33,18 @@ def num_embedding_parameters(config: ModelConfig, *, vocab_size: int) -> int:
 
 def num_encoder_parameters(config: ModelConfig) -> int:
     """The layers alone."""
-    hidden, intermediate = config.hidden_size, config.intermediate_size
-    attention = 4 * (hidden * hidden + hidden)
-    feed_forward = 2 * hidden * intermediate + intermediate + hidden
-    norms = 4 * hidden
-    return config.num_hidden_layers * (attention + feed_forward + norms)
+    return config.num_hidden_layers * _num_layer_parameters(config)
 
 
 def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, target_fraction: float) -> float:
     """Floating-point operations of a training step for each real token, forward and backward.
 
-    6 N + 12 L H S + 6 p (H² + H V): N parameters of the layers (the embeddings are looked up, not multiplied), L
-    layers, H hidden size, S positions that a token attends to, p the share of positions sent through the MLM head, V
-    pieces of the vocabulary. Pooler and NSP head, one position a sequence, are left out.
+    6 (N - (1 - r) M) + 12 (L - 1 + r) H S + 6 p (H² + H V): N parameters of the layers (the embeddings are looked up,
+    not multiplied), L layers, H hidden size, S positions that a token attends to, p the share of positions sent
+    through the MLM head, V pieces of the vocabulary. The last layer is read only at the targets and the first position
+    of a sequence, r = p + 1 / S of the positions: all of it but keys and values, M of its parameters, is computed at
+    these alone. Pooler and NSP head, one position a sequence, are left out, and so is what is computed for padding
+    and, in packed rows, the attention of the last layer at the other positions.
 
     Args:
         config: The architecture.
@@ -57,8 +56,19 @@ def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, tar
         Kaplan et al., arXiv 2001.08361, section 2.1 (6 N); Chowdhery et al., arXiv 2204.02311, appendix B (attention).
     """
     hidden = config.hidden_size
+    read = min(1.0, target_fraction + 1 / seq_len)
+    keys_and_values = 2 * (hidden * hidden + hidden)
+    saved = (1 - read) * (_num_layer_parameters(config) - keys_and_values)
     return (
-        6 * num_encoder_parameters(config)
-        + 12 * config.num_hidden_layers * hidden * seq_len
+        6 * (num_encoder_parameters(config) - saved)
+        + 12 * (config.num_hidden_layers - 1 + read) * hidden * seq_len
         + 6 * target_fraction * (hidden * hidden + hidden * vocab_size)
     )
+
+
+def _num_layer_parameters(config: ModelConfig) -> int:
+    hidden, intermediate = config.hidden_size, config.intermediate_size
+    attention = 4 * (hidden * hidden + hidden)
+    feed_forward = 2 * hidden * intermediate + intermediate + hidden
+    norms = 4 * hidden
+    return attention + feed_forward + norms

@@ -70,7 +70,8 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
     what PyTorch keeps of each part of a layer (I intermediate, H hidden, b bytes of a number): before and after the
     activation function, 2 b I; query, key, value and context, 4 b H; the inputs of the matrix products and of both
     norms, which stay fp32, 12 H in bf16 and 16 H in fp32; masks of dropout, 1 byte a number; and where attention is not
-    fused the probabilities, S a head.
+    fused the probabilities, S a head. Of the last layer, its input, keys and values, 3 b H, are kept of all positions,
+    the rest of those that it is read at: the targets and the first one.
 
     References:
         Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.
@@ -78,12 +79,14 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
     parameters = num_parameters(model, vocab_size=vocab_size)
     copies = 2 if shape.precision == "bf16" else 0
     positions = shape.sequences * shape.length
-    layers = model.num_hidden_layers * _layer_bytes(model, shape)
+    read = shape.sequences * min(shape.targets + 1, shape.length)
+    of_layer, of_all = _layer_bytes(model, shape), 3 * _bytes_of(shape.precision) * model.hidden_size
+    layers = positions * ((model.num_hidden_layers - 1) * of_layer + of_all) + read * (of_layer - of_all)
     return MemoryEstimate(
         weights=parameters * (_FP32_BYTES + copies),
         gradients=parameters * _FP32_BYTES,
         optimizer=optimizer_bytes(model, shape.optimizer, vocab_size=vocab_size),
-        activations=positions * (layers + _embedding_bytes(model, shape)),
+        activations=layers + positions * _embedding_bytes(model, shape),
         logits=shape.sequences * shape.targets * vocab_size * _logit_bytes(shape),
     )
 

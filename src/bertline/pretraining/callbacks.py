@@ -157,7 +157,8 @@ class RecordMetrics(pl.Callback):
         if self._matmul_rate is None:
             return {}
         tokens = total["timed_tokens"]
-        # Operations grow in proportion to each of the three sums, so this holds for steps of several lengths too.
+        # Operations grow in proportion to each of the three sums, but for the little that the last layer computes at
+        # the first position of each sequence: this holds for steps of several lengths too.
         flops = flops_per_token(
             model.bert.config,
             vocab_size=model.bert.vocab_size,

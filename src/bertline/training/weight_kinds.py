@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from torch import nn
 
-from bertline.modeling.bert import EncoderLayer
+from bertline.modeling.layers import EncoderLayer
 
 MATRICES_IN_FUSED = 3
 """Query, key and value: as many matrices of equal shape, one below the other, in a fused weight [3 H, H]."""

@@ -11,9 +11,10 @@ import transformers
 import yaml
 
 from bertline.foundation.validation import validate
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel, gather_positions
+from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.initialization import initialize
+from bertline.modeling.layers import gather_positions
 
 MODEL_CONFIGS = Path(__file__).parents[3] / "conf" / "model"
 SIZES = {"base": 110_106_428, "large": 336_226_108, "tiny": None, "mini": None, "small": None, "medium": None}

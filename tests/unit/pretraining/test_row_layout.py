@@ -8,7 +8,7 @@ import torch
 
 import tiny
 from bertline.foundation.errors import MachineError
-from bertline.modeling import bert
+from bertline.modeling import layers
 from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.initialization import initialize
@@ -81,14 +81,14 @@ def test_varlen_where_it_cannot_be_had_is_an_error_that_says_what_is_missing(mak
 def test_each_phase_computes_attention_by_the_kind_of_its_length(make_job, monkeypatch, capsys):
     """128 then 512, made small: `sdpa` from 24 tokens on. A phase that is never reached decides nothing."""
     monkeypatch.setattr("bertline.modeling.attention_choice._FUSED_FROM_ON_CPU", {"fp32": 24, "bf16": 24})
-    taken, attend = [], bert.attend
+    taken, attend = [], layers.attend
 
-    def watched(query, *arguments, kind, **options):
+    def watched(query, key, *arguments, kind, **options):
         if torch.is_grad_enabled():
-            taken.append((query.shape[2], kind))
-        return attend(query, *arguments, kind=kind, **options)
+            taken.append((key.shape[2], kind))
+        return attend(query, key, *arguments, kind=kind, **options)
 
-    monkeypatch.setattr(bert, "attend", watched)
+    monkeypatch.setattr(layers, "attend", watched)
     phases = [{"steps": 2, "max_length": length, "global_batch_size": 4} for length in (16, 24, 16)]
     job = make_job(
         pretrain__phases=[*phases, {"steps": 9, "max_length": 32, "global_batch_size": 4}],
