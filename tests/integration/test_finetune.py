@@ -25,7 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("finetune")]
 PYTHON = sys.executable
 QUICK = (
     "sweep.num_seeds=2",
-    "sweep.num_bootstrap_samples=50",
     "sweep.fine_tuning.num_epochs=1",
     "sweep.fine_tuning.learning_rate=1e-3",
     "export.measure_latency=false",
