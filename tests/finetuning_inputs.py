@@ -149,6 +149,7 @@ def sweep(**changes: Any) -> SweepConfig:
         "num_label_efficiency_seeds": 1,
         "precision": "fp32",
         "random_weights_baseline": "always",
+        "random_weights_epochs": (0.5, 1.0, 2.0),
         "reference_encoder": None,
         "max_retries": 2,
     }

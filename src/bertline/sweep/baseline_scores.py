@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from bertline.finetuning.kinds.base import TaskKind
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.sweep.baselines.base import Baseline, Settings
 from bertline.sweep.baselines.choose import baselines_of
-from bertline.sweep.bench import kind_of, test_splits
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.sweep.bench import Bench, kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
 from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
@@ -41,7 +44,13 @@ def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     folder, splits = plan.job.run_folder / "baselines", test_splits(plan.job)
     if not (folder / _SCORES).exists():
         start = plan.starts["encoder"]
-        _score_into(folder, plan.job, kind_of(plan.job, start), Tokenizer.load(start.folder))
+        tokenizer, kind = Tokenizer.load(start.folder), kind_of(plan.job, start)
+        encoder = None
+        if start.weights == "pretrained":
+            # In fp32, and in as many threads as a worker has: the result must not depend on the machine's cores.
+            machine = replace(Bench(plan).machine, precision="fp32")
+            encoder = FrozenEncoder(start.folder, machine, max_length=kind.config.max_length)
+        _score_into(folder, plan.job, kind, partial(baselines_of, tokenizer=tokenizer, encoder=encoder))
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
@@ -53,19 +62,17 @@ def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
     ]
 
 
-def _score_into(target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], tokenizer: Tokenizer) -> None:
+def _score_into(
+    target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], made: Callable[..., list[Baseline]]
+) -> None:
     read = {name: kind.read(job.task_folder, name) for name in ("train", "dev", *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
-    baselines = baselines_of(kind, train, dev, read, tokenizer)
+    baselines = made(kind, train, dev, read)
     by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
     sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}
     for rows in sorted(sizes | {len(train)}) if sizes else []:
-        fewer = (
-            baselines
-            if rows == len(train)
-            else baselines_of(kind, all_train.first(rows), dev, {"test": read["test"]}, tokenizer)
-        )
+        fewer = baselines if rows == len(train) else made(kind, all_train.first(rows), dev, {"test": read["test"]})
         for baseline in fewer:
             by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
     with folder_written_atomically(target) as folder:

@@ -88,7 +88,11 @@ class SweepConfig:
     """Number format of fine-tuning; auto: bf16 where the hardware computes it natively, else fp32."""
     random_weights_baseline: Literal["always", "up_to_small", "never"]
     """The same encoder from random weights, with the same trials and seeds. `up_to_small`: only for encoders of at most
-    4 layers of 512 (BERT-small); larger ones cost as much again and the answer is known."""
+    4 layers of 512 (BERT-small) that were pretrained here; larger ones and public checkpoints cost as much again, and
+    the answer is known."""
+    random_weights_epochs: tuple[float, ...]
+    """Numbers of epochs that trials from random weights take in turn, as multiples of the encoder's: at least three
+    different ones, of which dev chooses."""
     reference_encoder: str | None
     """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) under the same trials and
     seeds, to answer whether one's own encoder is better on one's own task. None: none."""
@@ -100,6 +104,11 @@ class SweepConfig:
         for name in self.space:
             if name not in known:
                 raise ValueError(f"space.{name} is not a field of fine_tuning; known: {', '.join(sorted(known))}")
+        if len(set(self.random_weights_epochs)) < 3 or min(self.random_weights_epochs) <= 0:
+            raise ValueError(
+                f"random_weights_epochs must have at least three different multiples above 0, such as [0.5, 1, 2], "
+                f"found {list(self.random_weights_epochs)}"
+            )
         for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")

@@ -10,7 +10,6 @@ from typing import Literal
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import EncoderWeights
 from bertline.foundation.validation import to_mapping, validate
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
 from bertline.tasks.config import TaskConfig
@@ -84,7 +83,7 @@ def planned(job: SweepJob) -> PlannedSweep:
 def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
     encoder = _encoder_start(job)
     starts: dict[Arm, EncoderStart] = {"encoder": encoder}
-    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, read_config(encoder.folder)[0]):
+    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, encoder):
         starts["random_weights"] = EncoderStart(
             title="the same from random weights", start="random", folder=encoder.folder, weights="random"
         )
@@ -117,11 +116,13 @@ def resolved_encoder(name: str) -> Path:
     return resolve_folder(hub_name, revision or None)
 
 
-def _random_weights_wanted(sweep: SweepConfig, config: ModelConfig) -> bool:
+def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:
     match sweep.random_weights_baseline:
         case "always":
             return True
         case "never":
             return False
         case "up_to_small":
-            return config.num_hidden_layers <= _SMALL_LAYERS and config.hidden_size <= _SMALL_WIDTH
+            config = read_config(encoder.folder)[0]
+            small = config.num_hidden_layers <= _SMALL_LAYERS and config.hidden_size <= _SMALL_WIDTH
+            return small and encoder.start == "line"

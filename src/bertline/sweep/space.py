@@ -20,10 +20,12 @@ from bertline.sweep.config import (
     SweepConfig,
     TpeSamplerConfig,
 )
+from bertline.sweep.job import Arm
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace, SpaceConfig, TaskConfig
 
 Params = dict[str, float | int]
 _HINTS = typing.get_type_hints(FineTuningConfig)
+_FEWEST_NUMBERS_OF_EPOCHS = 3
 _WHOLE = {name for name, hint in _HINTS.items() if hint in (int, int | None)}
 
 
@@ -52,23 +54,49 @@ def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
     return dict(sorted(space.items()))
 
 
-def planned_points(sweep: SweepConfig, task: TaskConfig) -> list[Params]:
-    """The trials of a study in order: a point each, or an empty one that the sampler fills in when its turn comes.
+def space_of_arm(sweep: SweepConfig, task: TaskConfig, arm: Arm) -> dict[str, SpaceConfig]:
+    """The space of an arm: the task's; with random weights the number of epochs is one of several too.
+
+    Random weights may need more passes over the rows than pretrained ones do (or overfit sooner), and with one fixed
+    number they would lose for that reason alone. Each number that the encoder may have counts as 1 in
+    `random_weights_epochs`.
+    """
+    space = space_of(sweep, task)
+    if arm != "random_weights":
+        return space
+    own = space.get("num_epochs")
+    fixed = task.fine_tuning.get("num_epochs", sweep.fine_tuning.num_epochs)
+    bases = own.values if isinstance(own, ChoiceSpace) else (fixed,)
+    numbers = {max(1, round(float(base) * times)) for base in bases if base for times in sweep.random_weights_epochs}
+    if not numbers:
+        return space
+    while len(numbers) < _FEWEST_NUMBERS_OF_EPOCHS:  # those below 1 are 1
+        numbers.add(2 * max(numbers))
+    values = tuple(float(number) for number in sorted(numbers))
+    return dict(sorted({**space, "num_epochs": ChoiceSpace(kind="choice", values=values)}.items()))
+
+
+def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -> list[Params]:
+    """The trials of an arm's study in order: a point each, or an empty one that the sampler fills in at its turn.
 
     Grid and random points are a function of the seed and the place in the list, so it does not matter which worker
     takes which, or how often it was killed. Where nothing is varied there is nothing to try, and no trial.
     """
-    space = space_of(sweep, task)
+    space = space_of_arm(sweep, task, arm)
     if not space:
         return []
     num_trials = sweep.num_trials if task.num_trials is None else task.num_trials
+    epochs = space.get("num_epochs")
+    if arm == "random_weights" and isinstance(epochs, ChoiceSpace):
+        num_trials = max(num_trials, len(epochs.values))
     match sweep.sampler:
         case GridSamplerConfig():
             grid = _grid(space)
             order = generator(sweep.seed, "grid").permutation(len(grid))
             return [grid[i] for i in order[:num_trials]]
         case RandomSamplerConfig():
-            return [_random_point(space, sweep.seed, number) for number in range(num_trials)]
+            points = [_random_point(space, sweep.seed, number) for number in range(num_trials)]
+            return _each_number_of_epochs(points, space) if arm == "random_weights" else points
         case TpeSamplerConfig():
             return [{} for _ in range(num_trials)]
         case _:
@@ -106,6 +134,15 @@ def _grid(space: Mapping[str, SpaceConfig]) -> list[Params]:
             raise ConfigError(f"sweep.sampler.kind is grid, but space.{name} is {values.kind}; a grid needs choices.")
         axes.append([(name, value) for value in _choices(name, values)])
     return [dict(point) for point in itertools.product(*axes)]
+
+
+def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig]) -> list[Params]:
+    """The same points with the numbers of epochs in turn: of so few trials, draws would leave some of them out."""
+    own = space.get("num_epochs")
+    if not isinstance(own, ChoiceSpace):
+        return points
+    numbers = _choices("num_epochs", own)
+    return [{**point, "num_epochs": numbers[place % len(numbers)]} for place, point in enumerate(points)]
 
 
 def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:

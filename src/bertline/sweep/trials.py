@@ -25,7 +25,7 @@ from bertline.sweep.config import NoPrunerConfig, SweepConfig, TpeSamplerConfig
 from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.pruning import checks_of, may_prune_at, step_of
-from bertline.sweep.space import Params, planned_points, space_of, suggest
+from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
 from bertline.sweep.store import StudyStore
 from bertline.sweep.study import (
     CURVE,
@@ -101,7 +101,7 @@ def opened_studies(plan: PlannedSweep) -> Studies:
             study = open_study(store, study_name(job, arm), job.sweep)
             study.set_user_attr("workers_matter", workers_matter(job.sweep))
             take_over(store, study, owner, max_retries=job.sweep.max_retries)
-            plan_trials(store, study, planned_points(job.sweep, job.task))
+            plan_trials(store, study, planned_points(job.sweep, job.task, arm))
             studies.by_arm[arm] = study
         studies.sync_events()
     return studies
@@ -120,10 +120,11 @@ def run_trials(studies: Studies, workers: Workers) -> dict[Arm, list[Params]]:
     with studies.store.reached():
         workers.work_through(_Trials(studies, _owner(job)))
         studies.sync_events()
-        if not space_of(job.sweep, job.task):
-            return {arm: [{}] for arm in studies.by_arm}
         chosen: dict[Arm, list[Params]] = {}
         for arm, study in studies.by_arm.items():
+            if not space_of_arm(job.sweep, job.task, arm):
+                chosen[arm] = [{}]
+                continue
             best = best_trials(study, job.sweep.num_best)
             if not best:
                 said = f"{job.task_name}: no trial of {arm} finished (see the messages above)"
@@ -195,7 +196,7 @@ def run_trial(bench: Bench, work: TrialWork) -> str:
 
 def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> str:
     job, metric = bench.job, bench.job.task.metric
-    params = suggest(trial, space_of(job.sweep, job.task))
+    params = suggest(trial, space_of_arm(job.sweep, job.task, arm))
     point = json.dumps(params)
     started = time.monotonic()
     # The seed is a function of the point: the same point gives the same score in any study, order or process.

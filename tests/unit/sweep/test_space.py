@@ -7,7 +7,7 @@ import pytest
 
 from bertline.foundation.errors import ConfigError
 from bertline.sweep.config import GridSamplerConfig, RandomSamplerConfig, TpeSamplerConfig
-from bertline.sweep.space import planned_points, space_of, suggest, with_params
+from bertline.sweep.space import planned_points, space_of, space_of_arm, suggest, with_params
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 
 RATES = LogUniformSpace(kind="log_uniform", low=1e-5, high=1e-3)
@@ -100,3 +100,29 @@ def test_whole_numbers_reach_the_run_as_whole_numbers(inputs):
     assert type(config.batch_size) is int
     assert config.batch_size in (16, 32)
     assert RATES.low <= config.learning_rate <= RATES.high
+
+
+class TestRandomWeights:
+    def test_they_have_their_own_numbers_of_epochs_and_the_encoder_has_not(self, inputs):
+        sweep = inputs.sweep(fine_tuning=inputs.fine_tuning(num_epochs=6))
+        assert space_of_arm(sweep, inputs.task(), "random_weights")["num_epochs"] == choice(3.0, 6.0, 12.0)
+        assert space_of_arm(sweep, inputs.task(), "encoder") == space_of(sweep, inputs.task())
+        fixed = inputs.task(fine_tuning={"num_epochs": 4})
+        assert space_of_arm(sweep, fixed, "random_weights")["num_epochs"] == choice(2.0, 4.0, 8.0)
+
+    def test_there_are_at_least_three_even_of_one_epoch(self, inputs):
+        one = inputs.task(fine_tuning={"num_epochs": 1})
+        assert space_of_arm(inputs.sweep(), one, "random_weights")["num_epochs"] == choice(1.0, 2.0, 4.0)
+        with pytest.raises(ValueError, match="at least three"):
+            inputs.sweep(random_weights_epochs=(1.0, 2.0))
+
+    def test_each_number_is_tried_however_few_trials_there_are(self, inputs):
+        sweep = inputs.sweep(sampler=RANDOM, fine_tuning=inputs.fine_tuning(num_epochs=6))
+        points = planned_points(sweep, inputs.task(num_trials=1), "random_weights")
+        assert [point["num_epochs"] for point in points] == [3, 6, 12]
+        rates = [{**point, "num_epochs": None} for point in planned_points(sweep, inputs.task(num_trials=3))]
+        assert [{**point, "num_epochs": None} for point in points] == rates
+
+    def test_where_nothing_is_trained_they_are_not_either(self, inputs):
+        untrained = inputs.task(fine_tuning={"num_epochs": 0})
+        assert planned_points(inputs.sweep(), untrained, "random_weights") == []

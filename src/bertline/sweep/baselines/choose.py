@@ -19,6 +19,7 @@ from bertline.finetuning.kinds.summarisation import Summarisation
 from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.sweep.baselines.answers import answer_baselines
 from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.fill_mask import fill_mask_baselines
 from bertline.sweep.baselines.ngrams import UNITS, Unit
 from bertline.sweep.baselines.numbers import mean_baseline, ngram_ridge, pair_ridge
@@ -26,6 +27,7 @@ from bertline.sweep.baselines.search import candidate_overlap, first_stage, tune
 from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.text import majority, ngram_baseline, pair_baseline
+from bertline.sweep.baselines.vectors import Name, candidates_baseline, linear_baseline, search_baseline
 from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
@@ -41,6 +43,8 @@ class Given:
     tests: Mapping[SplitName, Any]
     tokenizer: Tokenizer | None = None
     """The encoder's, for tasks that count its tokens; without it such a task has no baseline."""
+    encoder: FrozenEncoder | None = None
+    """The encoder as it is before fine-tuning; without it no baseline reads its vectors."""
 
 
 Method = Callable[[Given], list[Baseline]]
@@ -90,11 +94,29 @@ def baselines_of(
     dev: Any,
     tests: Mapping[SplitName, Any],
     tokenizer: Tokenizer | None = None,
+    encoder: FrozenEncoder | None = None,
 ) -> list[Baseline]:
     """The baselines of a task, each with predictions for dev and every test split; deterministic."""
-    given = Given(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer)
+    given = Given(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
     methods = methods_of(kind, pairs=getattr(train, "text_pairs", None) is not None)
-    return [baseline for method in methods.values() for baseline in method(given)]
+    return [baseline for method in methods.values() for baseline in method(given)] + _of_vectors(given)
+
+
+def _of_vectors(given: Given) -> list[Baseline]:
+    """Baselines that read the encoder's vectors, of the kinds that have one for a text."""
+    names: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
+    rows = given.train, given.dev, given.tests
+    if given.encoder is None:
+        return []
+    match given.kind:
+        case Classification() | MultiLabel() | Regression():
+            return [linear_baseline(name, given.encoder, given.kind, *rows) for name in names]
+        case Retrieval():
+            return [search_baseline(name, given.encoder, given.kind, *rows) for name in names]
+        case Reranking():
+            return [candidates_baseline(name, given.encoder, given.kind, *rows) for name in names]
+        case _:
+            return []
 
 
 def _units(pairs: bool) -> tuple[Unit, ...]:

@@ -1,0 +1,100 @@
+"""What an encoder gives for texts without any more training: vectors of whole texts, or of their tokens alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
+from bertline.modeling.huggingface import load_encoder
+from bertline.sweep.baselines.linear import one_thread
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+Vectors = NDArray[np.float32]
+TextVectors = Callable[[Sequence[str]], Vectors]
+_MOST_COMPONENTS = 256
+_SMOOTHING = 1e-3
+"""Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3: a = 1e-3."""
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
+
+class FrozenEncoder:
+    """Vectors of texts from the weights of a folder, each text and each token read once.
+
+    Args:
+        folder: Any BERT folder with a tokenizer.
+        machine: Where it computes; in fp32 whatever the machine's precision is.
+        max_length: Most tokens of a text.
+    """
+
+    def __init__(self, folder: Path, machine: Machine, *, max_length: int) -> None:
+        self.tokenizer = Tokenizer.load(folder)
+        self._folder, self._machine, self._max_length = folder, machine, max_length
+        self._read: dict[str, Vectors] = {}
+
+    def choices(self, train: Sequence[str]) -> dict[str, TextVectors]:
+        """By pooling, a function to [N, H] of N texts; train texts have no part in it."""
+        return {"mean": lambda texts: self._pooled(texts)[:, 0], "cls": lambda texts: self._pooled(texts)[:, 1]}
+
+    def static_choices(self, train: Sequence[str]) -> dict[str, TextVectors]:
+        """By how tokens are weighed, a function to [N, D] of N texts: the mean of their tokens' static vectors.
+
+        A token's static vector is what the encoder gives for `[CLS] token [SEP]`, turned onto the principal components
+        of all tokens' (as model2vec distils encoders for use on CPUs). `frequency` weighs a token by
+        a / (a + its share in train), `none` all the same.
+        """
+        counts = np.ones(len(self._static))  # one more than seen: none is impossible
+        for ids in self.tokenizer.encode_literally(list(train)):
+            np.add.at(counts, ids, 1)
+        weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
+        return {name: partial(self._static_mean, weights=weight) for name, weight in weights.items()}
+
+    def _static_mean(self, texts: Sequence[str], weights: NDArray[np.float64]) -> Vectors:
+        found = np.zeros((len(texts), self._static.shape[1]), dtype=np.float32)
+        for row, ids in enumerate(self.tokenizer.encode_literally(list(texts))):
+            if ids:
+                found[row] = np.average(self._static[ids], axis=0, weights=weights[ids])
+        return found
+
+    @cached_property
+    def _model(self) -> Any:
+        return load_encoder(self._folder).to(self._machine.device)
+
+    @cached_property
+    def _static(self) -> Vectors:
+        """[V, D]."""
+        ends = self.tokenizer.cls_id, self.tokenizer.sep_id
+        size = int(self._model.embeddings.word_embeddings.num_embeddings)
+        tokens = [[ends[0], token, ends[1]] for token in range(size)]
+        vectors = self._run(assemble(tokens, [3] * size, pad_id=self.tokenizer.pad_id))[:, 0]
+        with one_thread():
+            components = PCA(min(_MOST_COMPONENTS, *vectors.shape), svd_solver="full").fit_transform(vectors)
+        return components.astype(np.float32)
+
+    def _pooled(self, texts: Sequence[str]) -> Vectors:
+        """[N, 2, H]: mean over the tokens and [CLS]."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._read]
+        if new:
+            vectors = self._run(encode_texts(new, None, self.tokenizer, max_length=self._max_length))
+            self._read.update(zip(new, vectors, strict=True))
+        return np.stack([self._read[text] for text in texts])
+
+    def _run(self, sequences: Any) -> Vectors:
+        """[S, 2, H]."""
+        found: Vectors = np.zeros((len(sequences), 2, self._model.config.hidden_size), dtype=np.float32)
+        with evaluating(self._model, self._machine) as forward:
+            for indices, batch in scoring_batches(sequences):
+                inputs = {name: batch[name].to(self._machine.device) for name in _INPUTS}
+                states = forward(*inputs.values()).hidden_states.float()
+                seen = inputs["attention_mask"][..., None].float()
+                found[indices, 0] = ((states * seen).sum(1) / seen.sum(1)).cpu().numpy()
+                found[indices, 1] = states[:, 0].cpu().numpy()
+        return found

@@ -1,0 +1,144 @@
+"""Baselines that read an encoder's vectors without training it: linear models over them, and their cosines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertline.finetuning.kinds.regression import Regression
+from bertline.finetuning.kinds.reranking import Reranking
+from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
+from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label, one_thread
+from bertline.sweep.baselines.ngrams import TextsRows, columns
+from bertline.sweep.baselines.numbers import ridge
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import CandidateRows, MultiLabelRows, QueryRows
+
+Name = Literal["frozen_encoder", "static_embeddings"]
+_TITLES: dict[Name, tuple[str, str, str]] = {
+    "frozen_encoder": ("pooling", "frozen encoder", "the encoder's vectors as they are"),
+    "static_embeddings": ("weights", "static embeddings", "static embeddings"),
+}
+MOST_ROWS: dict[Name, int] = {"frozen_encoder": 4_000, "static_embeddings": 20_000}
+"""Of train that are read, from the first on; the encoder has to read each of them."""
+_MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
+
+
+def linear_baseline(
+    name: Name, encoder: FrozenEncoder, kind: Any, train: Any, dev: Any, tests: Mapping[SplitName, Any]
+) -> Baseline:
+    """Logistic or ridge regression over vectors of texts; of a pair, of both, their difference and their product."""
+    read = train.first(MOST_ROWS[name])
+    what, title, _ = _TITLES[name]
+    features = {option: _Standardised(vectors, read) for option, vectors in _choices(name, encoder, read).items()}
+    if isinstance(kind, Regression):
+        return ridge(kind, name, f"{title}, ridge regression", read, dev, tests, features)
+    fitted = {}
+    for option, compute in features.items():
+        found = compute(read)
+        for model in _MODELS:
+            fitted[option, model] = (
+                of_many_labels(model, found, read.labels)
+                if isinstance(read, MultiLabelRows)
+                else of_one_label(model, found, read.labels, len(kind.labels))
+            )
+    of_dev = {option: compute(dev) for option, compute in features.items()}
+    best = best_on_dev(kind, dev, fitted, lambda choice: fitted[choice](of_dev[choice[0]]))
+    return Baseline(
+        name=name,
+        title=f"{title}, logistic regression",
+        predictions=predictions_of(lambda rows: fitted[best](features[best[0]](rows)), dev, tests),
+        settings={what: best[0], **best[1].settings()},
+    )
+
+
+def search_baseline(
+    name: Name,
+    encoder: FrozenEncoder,
+    kind: Retrieval,
+    train: QueryRows,
+    dev: QueryRows,
+    tests: Mapping[SplitName, Any],
+) -> Baseline:
+    """Documents by the cosine of their vectors with the query's, both less the mean of the documents'."""
+    texts = kind.collection.texts_read()
+
+    def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
+        of_documents = vectors(texts)
+        mean = of_documents.mean(axis=0)
+        with one_thread():
+            index = VectorIndex.of(_unit(of_documents - mean))
+            return [Found(*index.search(_unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
+
+    what, _, title = _TITLES[name]
+    choices = _choices(name, encoder, train)
+    best = best_on_dev(kind, dev, choices, lambda option: found(choices[option], [dev])[0])
+    return Baseline(
+        name=name,
+        title=title,
+        predictions=dict(zip(("dev", *tests), found(choices[best], [dev, *tests.values()]), strict=True)),
+        settings={what: best},
+    )
+
+
+def candidates_baseline(
+    name: Name,
+    encoder: FrozenEncoder,
+    kind: Reranking,
+    train: CandidateRows,
+    dev: CandidateRows,
+    tests: Mapping[SplitName, CandidateRows],
+) -> Baseline:
+    """Candidates by the cosine of their vectors with the query's."""
+
+    def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
+        return [
+            _unit(vectors(texts)) @ _unit(vectors([query]))[0] if texts else np.zeros(0, dtype=np.float32)
+            for query, texts in zip(rows.queries, rows.candidates, strict=True)
+        ]
+
+    what, _, title = _TITLES[name]
+    choices = _choices(name, encoder, train)
+    best = best_on_dev(kind, dev, choices, lambda option: scores(choices[option], dev))
+    return Baseline(
+        name=name,
+        title=title,
+        predictions=predictions_of(lambda rows: scores(choices[best], rows), dev, tests),
+        settings={what: best},
+    )
+
+
+def _choices(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, TextVectors]:
+    choices: Callable[[Sequence[str]], dict[str, TextVectors]]
+    choices = encoder.choices if name == "frozen_encoder" else encoder.static_choices
+    return choices(train.texts_read()[: MOST_ROWS[name]])
+
+
+class _Standardised:
+    """Features of rows, each column with mean 0 and deviation 1 on train."""
+
+    def __init__(self, vectors: TextVectors, train: TextsRows) -> None:
+        self._vectors = vectors
+        found = self._features(train)
+        self._mean, deviation = found.mean(axis=0), found.std(axis=0)
+        self._scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
+
+    def __call__(self, rows: Any) -> Vectors:
+        return (self._features(rows) - self._mean) * self._scale
+
+    def _features(self, rows: TextsRows) -> Vectors:
+        found = [self._vectors(texts) for texts in columns(rows)]
+        if len(found) == 2:
+            first, second = found
+            found += [np.abs(first - second), first * second]
+        return np.concatenate(found, axis=1)
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
