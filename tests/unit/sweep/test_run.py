@@ -213,7 +213,8 @@ def test_every_trial_and_repetition_is_an_event_once_and_only_repetitions_know_t
     assert len(identities) == len(set(identities)) == 2 * (6 + 2 + 1)
     for event in events:
         assert ("test/accuracy" in event["metrics"]) == (event["kind"] != "trial")
-        assert [round(6 * share) for share, _ in event["curve"]] == [1, 2, 3, 4, 5, 6]
+        epochs = int(event["params"].get("num_epochs", 6))
+        assert [round(epochs * share) for share, _ in event["curve"]] == list(range(1, epochs + 1))
         assert event["state"] == "COMPLETE"
 
 
