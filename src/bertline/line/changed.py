@@ -58,9 +58,10 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
     return [f"{key} (was {old!r}, is {new!r})" for key, (old, new) in differences(dict(frozen), now).items()]
 
 
-def changed_code(stage: Stage, frozen: Mapping[str, str]) -> list[str]:
+def changed_code(stage: Stage, frozen: Mapping[str, str] | None = None) -> list[str]:
     """Modules whose code is not what it was when a stage began, or when `configure` wrote it down for DVC."""
     now = code_fingerprint(stage)
+    frozen = now if frozen is None else frozen
     path = CODE / stage.name
     recorded: Mapping[str, Any] = read_json(path) if path.exists() else now
     return sorted(name for name in {*frozen, *now} if not frozen.get(name) == now.get(name) == recorded.get(name))
@@ -75,7 +76,7 @@ def refuse_changes(
         ArtifactError: Something changed.
     """
     told = [("the configuration", sections), ("the code", code), ("what it reads", inputs)]
-    words = [f"{title}: {_shown(names)}" for title, names in told if names]
+    words = [f"{title}: {shown(names)}" for title, names in told if names]
     if not words:
         return
     lies = "" if kept is None else f" Its result is kept in {kept}."
@@ -86,6 +87,7 @@ def refuse_changes(
     )
 
 
-def _shown(names: list[str]) -> str:
+def shown(names: list[str]) -> str:
+    """The first of many names, and how many more there are."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

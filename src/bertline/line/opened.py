@@ -35,6 +35,7 @@ from bertline.foundation.files import (
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
+from bertline.line.by_hand import place_by_hand
 from bertline.line.changed import changed_code, changed_sections, refuse_changes, tracked_sections
 from bertline.line.choices import ABSENT, differences
 from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
@@ -232,7 +233,10 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
         name = path.name if path.name != task else path.parent.name
         if is_unused(name, config):
             continue
-        path = places.get(name, path)
+        if name in places:
+            path = places[name]
+        elif not running_under_dvc():
+            path = place_by_hand(path, config, lambda earlier, of: _run_folder(earlier, of, config))
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this line does not use
         if path.exists():
@@ -243,6 +247,13 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
         if named is not None and Path(named).exists():
             found[key] = Path(named)  # by hand it need not be linked at its place in data/
     return found
+
+
+def _run_folder(stage: Stage, task: str | None, config: LineConfig) -> Path:
+    """`runs/STAGE/FINGERPRINT` of a stage, under a configuration and with what it would read now."""
+    digests = {key: sha256_of_path(path) for key, path in _inputs_of(stage, task, config, {}).items()}
+    fingerprint = _digest(_made_of(stage, tracked_sections(stage, task, config), digests))
+    return Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
 
 
 def _paths_named(stage: Stage, task: str | None, config: LineConfig) -> dict[str, str | None]:
