@@ -60,8 +60,11 @@ def test_the_best_model_of_every_kind_gives_again_what_the_sweep_says_of_it(name
     metric = job.task.metric
     assert result["task_kind"] == job.task.kind
     assert figures[f"test/{metric}_mean"] == result["best"]["test"]
-    assert set(result["comparisons"]) == set(result["baselines"])
-    for name_of_baseline, against in result["comparisons"].items():
+    others = [arm for arm in result["arms"] if arm != "encoder"]
+    assert others == (["combined"] if name == "retrieval" else [])
+    assert set(result["comparisons"]) == {*result["baselines"], *others}
+    for name_of_baseline in result["baselines"]:
+        against = result["comparisons"][name_of_baseline]
         test = result["baselines"][name_of_baseline]["test"]
         assert against == {"difference": pytest.approx(result["best"]["test"] - test)}  # one seed tells no more
 
@@ -93,3 +96,17 @@ def test_an_option_of_the_loss_that_a_task_cannot_heed_is_found_before_any_work(
     with pytest.raises(ConfigError, match=r"label_smoothing is 0\.1.*regression.*numbers"):
         run_sweep(job, in_process=True)
     assert not (job.run_folder / "studies.db").exists()
+
+
+def test_a_search_has_an_arm_that_combines_each_seed_with_bm25(tmp_path):
+    job = job_of("retrieval", tmp_path, num_seeds=2)
+    figures = run_sweep(job, in_process=True)
+    result = json.loads((job.run_folder / "result" / "result.json").read_text())
+    combined, encoder = result["arms"]["combined"], result["arms"]["encoder"]
+    assert [seed["seed"] for seed in combined["seeds"]] == [seed["seed"] for seed in encoder["seeds"]] == [0, 1]
+    assert set(combined["settings"]) == {"k", "weight"}
+    metric = job.task.metric
+    assert figures[f"combined/test/{metric}_mean"] == combined["test_mean"]
+    assert figures[f"combined/test/{metric}_std"] == combined["test_std"]
+    # Dev and test are the same rows here, and a weight near 1 or 0 would have kept either ranking.
+    assert combined["dev_mean"] == pytest.approx(combined["test_mean"])

@@ -27,6 +27,7 @@ from bertline.foundation.files import folder_written_atomically, write_atomicall
 from bertline.foundation.manifests import write_manifest
 
 FORMAT_VERSION = 1
+_METRIC_NAMES = {"reference_encoder": "reference"}
 _MARGIN_KEY = "below_unigram_entropy"
 
 
@@ -109,11 +110,12 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     figures: dict[str, float | int] = {}
     metric = task.metric
     for arm, content in task.arms().items():
-        figures[f"{arm}/{metric}_mean"] = content["test_mean"]
+        name = _METRIC_NAMES.get(arm, arm)
+        figures[f"{name}/{metric}_mean"] = content["test_mean"]
         spread = spread_of(content, "test")
-        figures |= {} if spread is None else {f"{arm}/{metric}_std": spread}
+        figures |= {} if spread is None else {f"{name}/{metric}_std": spread}
         for split in task.result["test_splits"][1:]:
-            figures[f"{arm}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
+            figures[f"{name}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
     return figures | _verdict_figures(task.result)
@@ -121,7 +123,8 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
 
 def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
     """1 where something is beaten beyond noise, 0 where that is not shown; one seed shows nothing and has none."""
-    found = {f"beats_{name}": result["comparisons"].get(name, {}) for name in ("random_weights", "reference_encoder")}
+    arms = ("random_weights", "reference_encoder")
+    found = {f"beats_{_METRIC_NAMES.get(arm, arm)}": result["comparisons"].get(arm, {}) for arm in arms}
     found["beats_strongest"] = result["conclusion"].get("encoder", {})
     found["combined_beats_strongest"] = result["conclusion"].get("combined", {})
     return {key: int(comparison["better"]) for key, comparison in found.items() if "better" in comparison}

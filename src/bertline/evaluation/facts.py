@@ -19,7 +19,7 @@ from bertline.tasks.stored_rows import Documents
 
 RESULT_FORMAT = 3
 """Of the sweep's result.json."""
-ARMS = ("encoder", "random_weights", "reference_encoder")
+ARMS = ("encoder", "combined", "random_weights", "reference_encoder")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from bertline.evaluation.charts import Row, Series, dot_chart, line_chart, scatt
 from bertline.evaluation.facts import TaskFacts, spread_of
 from bertline.evaluation.wording import metric_name
 
-_ARM_COLOURS = {"encoder": "c0", "random_weights": "c1", "reference_encoder": "c4"}
+_ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "reference_encoder": "c4"}
 _BASELINE_COLOURS = ("c2", "c5", "c6")
 _MAJORITY_COLOUR = "c3"
 

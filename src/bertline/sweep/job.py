@@ -16,7 +16,8 @@ from bertline.tasks.config import TaskConfig
 from bertline.tokenization.resolve import resolve_folder
 from bertline.training.config import RuntimeConfig
 
-Arm = Literal["encoder", "random_weights", "reference_encoder"]
+Arm = Literal["encoder", "combined", "random_weights", "reference_encoder"]
+"""`combined` is made of the encoder's finished runs, and so has no trials."""
 # BERT-small (arXiv 1908.08962, table 1): 4 layers of 512.
 _SMALL_LAYERS, _SMALL_WIDTH = 4, 512
 
@@ -60,6 +61,10 @@ class PlannedSweep:
     """The arms, in the order in which they run."""
     fine_tuning: FineTuningConfig
     """The sweep's, with the task's own values."""
+
+    def start_of(self, arm: Arm) -> EncoderStart:
+        """Where an arm starts from; what is combined with the encoder, where that does."""
+        return self.starts["encoder" if arm == "combined" else arm]
 
     @property
     def arms(self) -> tuple[Arm, ...]:

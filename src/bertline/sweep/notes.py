@@ -12,6 +12,7 @@ from bertline.sweep.trials import workers_matter
 
 _WORDS: dict[Arm, str] = {
     "encoder": "the encoder",
+    "combined": "the encoder combined with BM25",
     "random_weights": "the encoder from random weights",
     "reference_encoder": "the reference encoder",
 }

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.finetune import FineTuningResult, fine_tune
+from bertline.finetuning.kinds.retrieval import Found, Retrieval
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
@@ -38,7 +39,7 @@ from bertline.sweep.space import Params, with_params
 from bertline.sweep.workers import Work, Workers
 from bertline.tasks.storage import SplitName, read_task_manifest
 
-_OUTCOME, _READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
+OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
 MODEL, TEST = "model", "test"
 DOCUMENTS = "documents"
 """What `cut_rows` calls a collection beside the splits."""
@@ -67,11 +68,11 @@ class Repetition:
     def outcome(self, job: SweepJob) -> dict[str, Any]:
         """What training gave: `dev` (all scores), `curve`, `calibration`, `cut_rows`, `time_s`; of label efficiency
         also `test`. A run that `diverged` has `time_s` alone."""
-        return read_json(self.folder(job) / _OUTCOME)
+        return read_json(self.folder(job) / OUTCOME)
 
     def reading(self, job: SweepJob) -> dict[str, Any]:
         """What test gave: `scores` by split, `degenerate`, `details`, `cut_rows`."""
-        return read_json(self.folder(job) / TEST / _READING)
+        return read_json(self.folder(job) / TEST / READING)
 
     def diverged(self, job: SweepJob) -> bool:
         """Whether training came to no model."""
@@ -85,9 +86,13 @@ class Repetition:
         """Each row's share in the scores of dev, [N, K]."""
         return np.load(self.folder(job) / _DEV_STATISTICS, allow_pickle=False)
 
+    def ranking(self, job: SweepJob, split: SplitName) -> NDArray[np.int64]:
+        """The documents found for each query of dev or of a test, [N, K]; of the encoder's runs on a search only."""
+        return np.load(self.folder(job) / TEST / f"ranking_{split}.npy", allow_pickle=False)
+
     def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
         """Each row's share in the scores of a test split, [N, K]."""
-        return np.load(self.folder(job) / TEST / _statistics_file(split), allow_pickle=False)
+        return np.load(self.folder(job) / TEST / statistics_file(split), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
@@ -121,7 +126,7 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repe
 
 def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], workers: Workers) -> None:
     """Train the repetitions that have no outcome yet."""
-    left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / _OUTCOME).exists()]
+    left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / OUTCOME).exists()]
     # The longest first, so that no worker is left alone with it at the end.
     left.sort(key=lambda repetition: -(repetition.num_train_rows or 0))
     workers.work_through(_Pieces(plan, [Work(_train, repetition) for repetition in left]))
@@ -178,7 +183,7 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
         Work(_read_test, (repetition, repetition == kept))
         for seeds in chosen.values()
         for repetition in seeds
-        if not (repetition.folder(plan.job) / TEST / _READING).exists()
+        if not (repetition.folder(plan.job) / TEST / READING).exists()
     ]
     workers.work_through(_Pieces(plan, left))
     for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
@@ -224,7 +229,7 @@ class _Pieces:
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     """Whether seeds can differ: not where a pretrained encoder is scored as it is."""
-    return plan.starts[arm].weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
+    return plan.start_of(arm).weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
 
 
 def _train(bench: Bench, repetition: Repetition) -> str:
@@ -243,7 +248,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         result = fine_tune(run)
     except DivergedError as error:
         with folder_written_atomically(repetition.folder(job)) as folder:
-            write_json(folder / _OUTCOME, {"diverged": True, "time_s": time.monotonic() - started})
+            write_json(folder / OUTCOME, {"diverged": True, "time_s": time.monotonic() - started})
         return f"{name}: {error}"
     outcome: dict[str, Any] = {
         "diverged": False,
@@ -262,7 +267,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
             outcome["test"] = _test_scores(bench, arm, result)
             shown = f"{outcome['test'][job.task.metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
-        write_json(folder / _OUTCOME, outcome)
+        write_json(folder / OUTCOME, outcome)
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 
@@ -286,10 +291,12 @@ def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
         for name in test_splits(job):
             split = arm.split(name)
             predictions = arm.kind.predict(model, split.encoded, exact)
+            if isinstance(predictions, Found) and repetition.arm == "encoder":
+                np.save(folder / f"ranking_{name}.npy", predictions.documents)
             statistics_of_rows = arm.kind.statistics(split.rows, predictions, calibration)
             scores[name] = arm.kind.scores(statistics_of_rows)
             reading["cut_rows"][name] = arm.num_cut(name)
-            np.save(folder / _statistics_file(name), statistics_of_rows)
+            np.save(folder / statistics_file(name), statistics_of_rows)
             if name == "test":
                 if (documents := arm.kind.num_cut_documents(split.encoded)) is not None:
                     reading["cut_rows"][DOCUMENTS] = documents
@@ -297,7 +304,10 @@ def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
                 reading["details"] = arm.kind.details(split.rows, predictions, calibration)
             if kept:
                 pq.write_table(arm.kind.table(split.rows, predictions, calibration), folder / predictions_file(name))
-        write_json(folder / _READING, reading)
+        if isinstance(arm.kind, Retrieval) and repetition.arm == "encoder":
+            of_dev = arm.kind.predict(model, arm.split("dev").encoded, exact)
+            np.save(folder / "ranking_dev.npy", of_dev.documents)
+        write_json(folder / READING, reading)
     return f"{repetition.arm}, seed {repetition.seed}: {scores['test'][job.task.metric]:.3f} on test"
 
 
@@ -310,7 +320,8 @@ def predictions_file(split: SplitName) -> str:
     return "predictions.parquet" if split == "test" else f"predictions_{split}.parquet"
 
 
-def _statistics_file(split: SplitName) -> str:
+def statistics_file(split: SplitName) -> str:
+    """Where the row statistics of a test are."""
     return "statistics.npy" if split == "test" else f"statistics_{split}.npy"
 
 
@@ -323,7 +334,7 @@ def _loaded(bench: Bench, arm: ArmBench, folder: Path) -> nn.Module:
 
 def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[dict[str, Any]]:
     for repetition in repetitions:
-        if (repetition.folder(plan.job) / _OUTCOME).exists():
+        if (repetition.folder(plan.job) / OUTCOME).exists():
             outcome = repetition.outcome(plan.job)
             yield {
                 "arm": repetition.arm,
@@ -342,6 +353,6 @@ def _figures(job: SweepJob, repetition: Repetition) -> dict[str, float]:
     by_split: dict[str, dict[str, float]] = {"dev": outcome["dev"]}
     if repetition.kind == "label_efficiency":
         by_split["test"] = outcome["test"]
-    elif (repetition.folder(job) / TEST / _READING).exists():
+    elif (repetition.folder(job) / TEST / READING).exists():
         by_split |= repetition.reading(job)["scores"]
     return {f"{split}/{name}": value for split, scores in by_split.items() for name, value in scores.items()}

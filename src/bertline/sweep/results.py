@@ -36,6 +36,8 @@ KIND = "sweep"
 FORMAT_VERSION = 3
 STANDING = "standing.json"
 """The winner on dev, seed by seed and block of rows by block: what later versions are compared with."""
+METRIC_NAMES = {"reference_encoder": "reference"}
+"""What metrics call an arm that has another name in result.json."""
 _NUM_ERRORS_ON_PAGE = 100
 
 
@@ -120,7 +122,7 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     metric, arms = result["metric"], result["arms"]
     figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
     for arm, scores in arms.items():
-        prefix = "" if arm == "encoder" else f"{arm}/"
+        prefix = "" if arm == "encoder" else f"{METRIC_NAMES.get(arm, arm)}/"
         for split in result["test_splits"]:
             found = scores["scores"][split][metric]
             figures[f"{prefix}{split}/{metric}_mean"] = found["mean"]
@@ -163,10 +165,11 @@ def _arm(
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = diverged_beside(job, winners, outcomes.candidates)
     return {
-        "title": plan.starts[arm].title,
-        "start": plan.starts[arm].start,
-        "trials": [_trial(plan, trial) for trial in outcomes.trials[arm]],
+        "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
+        "start": plan.start_of(arm).start,
+        "trials": [_trial(plan, trial) for trial in outcomes.trials.get(arm, ())],
         "best_params": winners[0].params,
+        "settings": winners[0].outcome(job).get("settings", {}),
         "candidates": _candidates(job, [seed for seed in outcomes.candidates if seed.arm == arm]),
         "seeds": [
             {
@@ -251,7 +254,7 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
     found: dict[tuple[int, str], list[float]] = {}
     if job.task.label_efficiency_rows:
         for arm, seeds in outcomes.winners.items():
-            if arm != "reference_encoder":
+            if arm not in ("reference_encoder", "combined"):
                 found[train_rows, arm] = [seed.reading(job)["scores"]["test"][metric] for seed in seeds]
     for repetition in outcomes.others:
         if repetition.diverged(job):

@@ -10,6 +10,7 @@ from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import scored_baselines
 from bertline.sweep.bench import kind_of
+from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import SweepJob, planned
 from bertline.sweep.notes import notes_after, notes_before
 from bertline.sweep.repetitions import (
@@ -64,6 +65,8 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         run_repetitions(plan, others, workers)
         sync_repetition_events(plan, others)
     baselines = scored_baselines(plan)
+    if combined := combined_seeds(plan, chosen["encoder"], baselines):
+        chosen["combined"] = combined
     with studies.store.reached():
         outcomes = Outcomes(
             studies=studies.by_arm,

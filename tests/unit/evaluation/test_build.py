@@ -90,7 +90,7 @@ def test_no_score_stands_without_its_baselines_and_spread(line: LineFolders, tmp
         assert figures[f"{task}/majority/accuracy"] == 0.09
         assert figures[f"{task}/tfidf/accuracy"] == 0.32
         assert figures[f"{task}/beats_random_weights"] == 1
-        assert figures[f"{task}/beats_reference_encoder"] == 0
+        assert figures[f"{task}/beats_reference"] == 0
 
 
 def test_the_loss_stands_beside_the_unigram_line(line: LineFolders, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,11 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
         best = np.abs(scores).max(initial=0.0)
         columns.append(np.stack([scores / best if best else scores, -np.log1p(ranks)], axis=1))
     return np.concatenate(columns)
+
+
+def bm25_of(kind: Retrieval, settings: Mapping[str, Any]) -> Bm25:
+    """BM25 over the collection with what dev chose."""
+    return Bm25(kind.collection.texts_read(), k1=settings["k1"], b=settings["b"], analysis=settings["terms"])
 
 
 def found_by(bm25: Bm25, rows: QueryRows) -> Found:

@@ -1,0 +1,102 @@
+"""The arm `combined` of a search: the encoder's ranking and BM25's in one, by reciprocal rank fusion."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
+from bertline.foundation.files import folder_written_atomically, write_json
+from bertline.sweep.baseline_scores import ScoredBaseline
+from bertline.sweep.baselines.search import bm25_of, found_by
+from bertline.sweep.bench import kind_of, test_splits
+from bertline.sweep.job import PlannedSweep
+from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
+
+_CONSTANTS = (5, 20, 60)
+_WEIGHTS = (0.25, 0.5, 0.75)
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """How two rankings become one."""
+
+    k: int
+    """Added to each rank: the larger, the less the first few places count above the next."""
+    weight: float
+    """Of the encoder's ranking, 0 to 1; BM25 has the rest."""
+
+    def __call__(self, encoder: NDArray[np.int64], bm25: NDArray[np.int64], num_documents: int) -> Found:
+        """From rankings [N, K] and [N, L], -1 behind the last document found, to one of both.
+
+        A document gets weight / (k + rank) from each ranking that has it (Cormack et al. 2009, "Reciprocal Rank Fusion
+        outperforms Condorcet and individual Rank Learning Methods", section 2); of equals the earlier one comes first.
+
+        >>> Fusion(k=1, weight=0.5)(np.array([[2, 0]]), np.array([[0, -1]]), 3).documents.tolist()
+        [[0, 2, -1]]
+        """
+        scores = np.zeros((len(encoder), num_documents))
+        for ranking, weight in ((encoder, self.weight), (bm25, 1 - self.weight)):
+            rows, places = np.nonzero(ranking >= 0)
+            scores[rows, ranking[rows, places]] += weight / (self.k + places + 1)
+        documents = np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]
+        sorted_scores = np.take_along_axis(scores, documents, axis=1)
+        none = sorted_scores <= 0
+        return Found(np.where(none, -1, documents), np.where(none, -np.inf, sorted_scores).astype(np.float32))
+
+
+def combined_seeds(
+    plan: PlannedSweep, seeds: Sequence[Repetition], baselines: Sequence[ScoredBaseline]
+) -> list[Repetition]:
+    """The encoder's runs, each combined with BM25, as runs of their own; none for a task that is no search.
+
+    One constant and one weight for all seeds are chosen by the mean on dev; test is read with them alone.
+    """
+    kind = kind_of(plan.job, plan.starts["encoder"])
+    bm25 = next((one for one in baselines if one.name == "bm25"), None)
+    if not isinstance(kind, Retrieval) or bm25 is None:
+        return []
+    rows = {split: kind.read(plan.job.task_folder, split) for split in ("dev", *test_splits(plan.job))}
+    index = bm25_of(kind, bm25.settings)
+    by_words = {split: found_by(index, of_split).documents for split, of_split in rows.items()}
+
+    def read(fusion: Fusion, seed: Repetition, split: str) -> NDArray[np.float64]:
+        found = fusion(seed.ranking(plan.job, split), by_words[split], len(kind.collection))
+        return kind.statistics(rows[split], found, {})
+
+    def on_dev(fusion: Fusion) -> float:
+        return statistics.fmean(kind.scores(read(fusion, seed, "dev"))[kind.config.metric] for seed in seeds)
+
+    best = max(itertools.starmap(Fusion, itertools.product(_CONSTANTS, _WEIGHTS)), key=on_dev)
+    combined = []
+    for seed in seeds:
+        found = {split: read(best, seed, split) for split in rows}
+        combined.append(replace(seed, arm="combined"))
+        _write(plan, kind, combined[-1], seed.outcome(plan.job), found, {"k": best.k, "weight": best.weight})
+    return combined
+
+
+def _write(
+    plan: PlannedSweep,
+    kind: Retrieval,
+    seed: Repetition,
+    outcome: Mapping[str, Any],
+    found: Mapping[str, NDArray[np.float64]],
+    settings: Mapping[str, float],
+) -> None:
+    if (seed.folder(plan.job) / OUTCOME).exists():
+        return
+    scores = {split: kind.scores(of_split) for split, of_split in found.items()}
+    dev = scores.pop("dev")
+    with folder_written_atomically(seed.folder(plan.job)) as folder:
+        (folder / TEST).mkdir()
+        for split in scores:
+            np.save(folder / TEST / statistics_file(split), found[split])
+        write_json(folder / TEST / READING, {"scores": scores, "degenerate": False, "details": {}, "cut_rows": {}})
+        write_json(folder / OUTCOME, {**outcome, "dev": dev, "curve": [], "settings": dict(settings)})
