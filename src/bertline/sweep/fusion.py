@@ -20,7 +20,7 @@ from bertline.sweep.job import PlannedSweep
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
 
 _CONSTANTS = (5, 20, 60)
-_WEIGHTS = (0.25, 0.5, 0.75)
+_WEIGHTS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
 @dataclass(frozen=True, slots=True)

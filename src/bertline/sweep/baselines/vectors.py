@@ -22,8 +22,8 @@ from bertline.tasks.stored_rows import CandidateRows, MultiLabelRows, QueryRows
 
 Name = Literal["frozen_encoder", "static_embeddings"]
 _TITLES: dict[Name, tuple[str, str, str]] = {
-    "frozen_encoder": ("pooling", "frozen encoder", "the encoder's vectors as they are"),
-    "static_embeddings": ("weights", "static embeddings", "static embeddings"),
+    "frozen_encoder": ("pooling", "frozen encoder", "frozen encoder, cosine"),
+    "static_embeddings": ("weights", "static embeddings", "static embeddings, cosine"),
 }
 MOST_ROWS: dict[Name, int] = {"frozen_encoder": 4_000, "static_embeddings": 20_000}
 """Of train that are read, from the first on; the encoder has to read each of them."""
