@@ -7,18 +7,23 @@
 Needs torch, Lightning and transformers (with accelerate and PyYAML), and no more. All sides take optimizer steps on the
 same made-up sequences of full length, with the same model, dropout and number of sequences a step, on the same device:
 
-bertline  the engine as the stage pretrain runs it, with its order, masks, loader, optimizer and record of metrics, in
-          the environment that the line starts training in (`bertline.training.environment`)
+bertline  the engine as the stage pretrain runs it, with its order, masks, loader, optimizer and record of metrics
 plain     the Trainer as people run it: its defaults, which are fp32 and scores for the whole vocabulary everywhere
 tuned     the Trainer in bf16 where the hardware has it, SDPA without a mask, compiled, fused AdamW, loader workers
 
+All run in one environment, the one that bertline's pipeline starts training in (`bertline.training.environment`: memory
+that is kept, in huge pages, and threads that wait a little before they sleep). With --environment own the peers run in
+the one that the benchmark is started in, as people run them: what the environment adds is then in the ratios, and the
+record says so.
+
 Each side is a process that waits while another is timed. Rounds alternate, so that a busy machine slows all; the median
 over the rounds counts. What is counted is real tokens a second, from the end of one step to the end of a later one,
-loading included, compiling not. A product of two large matrices is timed in each round as well: `matmul_fraction` is
-the operations a second of bertline's model (`bertline.modeling.flops`) as a share of the product's, in the same number
-format. Peak memory is the GPU's where there is one, else that of the process. A table of the sides comes at the end;
-the last line is JSON. --keep writes all figures, with versions and commit, to a file of benchmarks/results named after
-the device, the model, the length and whatever is not as by default.
+loading included; compiling is left out on all sides, since it is over with the warm-up. A product of two large matrices
+is timed in each round as well: `matmul_fraction` is the operations a second of bertline's model
+(`bertline.modeling.flops`) as a share of the product's, in the same number format. Peak memory is the GPU's where there
+is one, else that of the process. A table of the sides comes at the end; the last line is JSON. --keep writes all
+figures, with versions and commit, to a file of benchmarks/results named after the device, the model, the length and
+whatever is not as by default.
 """
 
 from __future__ import annotations
@@ -39,7 +44,7 @@ import repository_source  # noqa: F401
 from bare_configuration import parse_changes, section
 from made_up_examples import FEWEST_TOKENS, MASK_PROB, write_made_up_examples
 from records import Record, add_record_arguments, variant_of
-from side_environment import side_environment
+from side_environment import EnvironmentChoice, facts_of_environment, side_environment
 
 from bertline.examples.masking import max_targets
 from bertline.modeling.config import ModelConfig
@@ -55,7 +60,7 @@ STEP_TOKENS_ON_GPU = {"tiny": 65_536, "mini": 65_536, "base": 32_768, "large": 3
 _SECTIONS = ("objective", "optimizer", "schedule", "pretrain", "runtime")
 _TOLD_APART = (
     "vocab_size", "batch_size", "peer_accumulation", "dropout", "arms", "threads", "workers", "precision", "set",
-    "same_environment",
+    "environment",
 )  # fmt: skip
 """Arguments that stand in the name of a record where they are not the default ones."""
 
@@ -79,14 +84,14 @@ class Measured:
 class Arm:
     """A side: a process of step_arms.py."""
 
-    def __init__(self, name: str, *, threads: int, verbose: bool, same_environment: bool) -> None:
+    def __init__(self, name: str, *, threads: int, verbose: bool, environment: EnvironmentChoice) -> None:
         self.name = name
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "step_arms.py"), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if verbose else subprocess.DEVNULL,
-            env=side_environment(name, threads=threads, same_for_all=same_environment),
+            env=side_environment(name, threads=threads, choice=environment),
             text=True,
         )
 
@@ -110,7 +115,7 @@ def main() -> None:
     config = checked_model_config(arguments)
     variant = variant_of(parser, arguments, _TOLD_APART)
     vocab_size = arguments.vocab_size or VOCAB_SIZES[arguments.model]
-    how = {"threads": arguments.threads, "verbose": arguments.verbose, "same_environment": arguments.same_environment}
+    how = {"threads": arguments.threads, "verbose": arguments.verbose, "environment": arguments.environment}
     arms = [Arm(name, **how) for name in ("matmul", *arguments.arms)]
     try:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
@@ -218,6 +223,8 @@ def figures_of(
         "vocab_size": vocab_size,
         "batch_size": arguments.batch_size,
         "dropout": config.hidden_dropout_prob,
+        "environment": arguments.environment,
+        "environment_variables": facts_of_environment(threads=arguments.threads, choice=arguments.environment),
         "tokens_per_s": _rounded(ours),
         "tokens_per_s_plain": _rounded(speeds["plain"]),
         "tokens_per_s_tuned": _rounded(speeds["tuned"]),
@@ -278,7 +285,10 @@ def default_workers(device_type: str) -> int:
 
 def table_of(figures: dict[str, Any], measured: Measured) -> str:
     """Speed, ratio, utilisation and peak memory of each side."""
-    lines = [f"\n{'':10s}{'tokens/s':>12s}{'bertline is':>13s}{'utilisation':>13s}{'peak memory':>14s}"]
+    whose = {"same": "all sides in one environment", "own": "bertline in its own environment, the peers without it"}
+    lines = [
+        f"\n{whose[figures['environment']]}\n{'':10s}{'tokens/s':>12s}{'bertline is':>13s}{'utilisation':>13s}{'peak memory':>14s}"
+    ]
     for arm in ARMS:
         speed, peak = measured.median(arm, "tokens_per_s"), measured.median(arm, "peak_memory_bytes")
         if speed is None or peak is None:
@@ -331,7 +341,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help="bertline's configuration")
     add_record_arguments(parser)
-    parser.add_argument("--same-environment", action="store_true", help="give the peers bertline's memory and waiting")
+    parser.add_argument("--environment", choices=("same", "own"), default="same", help="of the peers; see above")
+    parser.add_argument(
+        "--same-environment", dest="environment", action="store_const", const="same", help="the default"
+    )
     parser.add_argument("--verbose", action="store_true", help="show what the sides print")
     return parser
 

@@ -1,15 +1,31 @@
-"""The environment of a side: bertline's is the one that its line starts training in."""
+"""The environment of a side: the one that bertline's pipeline starts training in, for all sides alike."""
 
 from __future__ import annotations
 
 import os
+from typing import Literal
 
 import repository_source  # noqa: F401
 
 from bertline.training.environment import environment_for_training
 
+EnvironmentChoice = Literal["same", "own"]
+"""Whether the peers get bertline's too, or the one that the benchmark was started in."""
+_VARIABLES = ("GOMP_SPINCOUNT", "GLIBC_TUNABLES", "OMP_WAIT_POLICY", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
-def side_environment(side: str, *, threads: int, same_for_all: bool = False) -> dict[str, str]:
-    """Of a process that measures `side`; with `same_for_all` the peers get bertline's as well."""
+
+def side_environment(side: str, *, threads: int, choice: EnvironmentChoice = "same") -> dict[str, str]:
+    """Of a process that measures `side`."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-    return environment_for_training(environment) if side == "bertline" or same_for_all else environment
+    return environment_for_training(environment) if side == "bertline" or choice == "same" else environment
+
+
+def facts_of_environment(*, threads: int, choice: EnvironmentChoice = "same") -> dict[str, dict[str, str]]:
+    """What of it decides speed, for a record: bertline's and the peers'."""
+    return {
+        name: {key: value for key, value in sorted(found.items()) if key in _VARIABLES or key.startswith("MALLOC_")}
+        for name, found in (
+            ("bertline", side_environment("bertline", threads=threads, choice=choice)),
+            ("peers", side_environment("peer", threads=threads, choice=choice)),
+        )
+    }

@@ -111,6 +111,9 @@ def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_side
 
     assert figures["left_out"] == {}
     assert (figures["model"], figures["seq_len"], figures["vocab_size"]) == ("tiny", 16, 64)
+    assert figures["environment"] == "same"
+    variables = figures["environment_variables"]
+    assert variables["peers"] == variables["bertline"] and "GLIBC_TUNABLES" in variables["peers"]
     ours, plain, tuned = (figures[f"tokens_per_s{side}"] for side in ("", "_plain", "_tuned"))
     assert figures["ratio_to_plain"] == pytest.approx(ours / plain, rel=0.01)
     assert figures["ratio_to_tuned"] == pytest.approx(ours / tuned, rel=0.01)
@@ -218,6 +221,19 @@ def test_a_reference_within_a_section_is_the_value_that_it_names(monkeypatch):
         section(OptimizerConfig, "optimizer/muon", adamw_lr="${runtime.x}")
 
 
+def test_the_peers_get_the_environment_of_bertline_unless_their_own_is_asked_for(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    from side_environment import facts_of_environment, side_environment
+
+    assert side_environment("tuned", threads=2) == side_environment("bertline", threads=2)
+    alone = side_environment("tuned", threads=2, choice="own")
+    assert "GLIBC_TUNABLES" not in alone and alone["OMP_NUM_THREADS"] == "2"
+    told = facts_of_environment(threads=2, choice="own")
+    assert "GOMP_SPINCOUNT" in told["bertline"] and "GOMP_SPINCOUNT" not in told["peers"]
+
+
 @pytest.mark.parametrize(
     ("given", "variant"),
     [
@@ -226,6 +242,8 @@ def test_a_reference_within_a_section_is_the_value_that_it_names(monkeypatch):
         ("--dropout 0", "dropout-0"),
         ("--threads 1000 --set optimizer.kind=muon", "threads-1000_set-optimizer.kind-muon"),
         ("--dropout 0.1 --arms tuned plain bertline", ""),
+        ("--same-environment", ""),
+        ("--environment own", "environment-own"),
     ],
 )
 def test_only_calls_that_measure_the_same_share_a_record(given, variant, monkeypatch):
