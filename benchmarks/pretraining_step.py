@@ -287,7 +287,8 @@ def table_of(figures: dict[str, Any], measured: Measured) -> str:
     """Speed, ratio, utilisation and peak memory of each side."""
     whose = {"same": "all sides in one environment", "own": "bertline in its own environment, the peers without it"}
     lines = [
-        f"\n{whose[figures['environment']]}\n{'':10s}{'tokens/s':>12s}{'bertline is':>13s}{'utilisation':>13s}{'peak memory':>14s}"
+        f"\n{whose[figures['environment']]}",
+        f"{'':10s}{'tokens/s':>12s}{'bertline is':>13s}{'utilisation':>13s}{'peak memory':>14s}",
     ]
     for arm in ARMS:
         speed, peak = measured.median(arm, "tokens_per_s"), measured.median(arm, "peak_memory_bytes")
