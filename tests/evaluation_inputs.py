@@ -144,6 +144,9 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         arms["random_weights"] = _arm(name, "the same from random weights", "random", base - 0.14, full=True)
         arms["reference_encoder"] = _arm(name, _REFERENCE, _REFERENCE, base + 0.01, full=True)
         arms["random_weights"]["num_degenerate"] = 2
+        if kind == "retrieval":
+            combined = _arm(name, "encoder and BM25 combined", "line", base + 0.05, full=True)
+            arms["combined"] = {**combined, "trials": [], "candidates": [], "settings": {"k": 20, "weight": 0.25}}
     baselines = {
         key: {
             "title": title,
@@ -157,6 +160,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         for key, (title, value) in _BASELINES[kind].items()
     }
     against = {"random_weights": (0.14, 0.0001), "reference_encoder": (-0.01, 0.4)} if full else {}
+    against |= {"combined": (-0.05, 0.0001)} if "combined" in arms else {}
     against |= {key: (base - value, 0.0001) for key, (_, value) in _BASELINES[kind].items()}
     comparisons = {
         key: {

@@ -222,7 +222,23 @@ def score_tables(task: TaskFacts) -> str:
         size = task.result["rows"].get(split)
         heading = split.replace("_", " ") + (f", {number_of(size, 'row')}" if size else "")
         blocks.append(f"<h4>{escape(heading)}</h4>{table(head, rows)}")
-    return folded("All scores as a table", "".join(blocks) or _plain_scores(task))
+    return folded("All scores as a table", ("".join(blocks) or _plain_scores(task)) + _chosen_on_dev(task))
+
+
+def _chosen_on_dev(task: TaskFacts) -> str:
+    """The settings of everything that the encoder is measured against."""
+    titles = task.titles()
+    contents = {**task.arms(), **task.baselines()}
+    said = [
+        f"{titles[name]} ({', '.join(f'{_words(key)} {_words(value)}' for key, value in one['settings'].items())})"
+        for name, one in contents.items()
+        if one.get("settings")
+    ]
+    return paragraph(f"Chosen on dev: {'; '.join(said)}.", "soft") if said else ""
+
+
+def _words(value: object) -> str:
+    return str(value).replace("_", " ")
 
 
 def _plain_scores(task: TaskFacts) -> str:

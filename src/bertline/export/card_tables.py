@@ -45,7 +45,7 @@ def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
             *(_spread({"mean": arm[f"{split}_mean"], "std": arm[f"{split}_std"]}) for split in ("dev", "test")),
             interval(arm.get("test_interval")),
         ]
-        for name, arm in arms.items()
+        for name, arm in sorted(arms.items(), key=lambda item: item[0] not in first)
         if arm is not None
     ]
     for baseline in result["baselines"].values():

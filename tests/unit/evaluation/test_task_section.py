@@ -118,6 +118,20 @@ def test_a_start_other_than_the_lines_own_is_named() -> None:
     assert "nothing is said of pretraining" in page(facts("library", start="random"))
 
 
+def test_what_dev_chose_for_everything_measured_against_is_shown() -> None:
+    task = facts("library")
+    assert "Chosen on dev: TF" not in words(page(task))
+    task.result["baselines"]["tfidf"]["settings"] = {"model": "linear_svm", "c": 0.1}
+    assert "Chosen on dev: TF-IDF, logistic regression (model linear svm, c 0.1)." in words(page(task))
+
+
+def test_a_search_shows_the_encoder_combined_with_bm25() -> None:
+    task = facts(next(name for name, kind in KINDS.items() if kind == "retrieval"))
+    said = words(page(task))
+    assert "encoder and BM25 combined" in said
+    assert "Chosen on dev: encoder and BM25 combined (k 20, weight 0.25)." in said
+
+
 def test_failed_runs_are_said_and_only_then() -> None:
     task = facts("library")
     assert "2 of 5 seeds of the same encoder from random weights" in page(task)
