@@ -19,6 +19,7 @@ from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.kinds.retrieval import Found, Retrieval
 from bertline.finetuning.search_pairs import EncodedSearch, PairBatches, contrastive_loss
 from bertline.foundation.errors import ArtifactError
+from bertline.sweep.baselines import search as search_baselines
 from bertline.sweep.baselines.choose import baselines_of
 from bertline.sweep.baselines.search import found_by, tuned_bm25
 from bertline.tasks.storage import COLLECTION, write_rows
@@ -225,7 +226,7 @@ class TestScoring:
         assert baseline.predictions["test"].documents[:, 0].tolist() == [0, 1]
         assert found_by(kind.bm25, self.queries).documents[:, 1].tolist() == [-1, -1]
 
-    def test_dev_chooses_what_counts_as_a_term_of_bm25(self):
+    def test_dev_chooses_what_counts_as_a_term_of_bm25(self, monkeypatch):
         """Queries have other forms of the documents' words: whole words find nothing."""
         kind = kind_of(Documents(["a", "b", "c"], [""] * 3, ["mapping functions", "sorted arrays", "frames"]))
         queries = QueryRows(
@@ -235,6 +236,11 @@ class TestScoring:
         assert baseline.settings["terms"] != "words"
         assert kind.scores(kind.statistics(queries, baseline.predictions["test"], {}))["ndcg@10"] == 1.0
         assert kind.scores(kind.statistics(queries, found_by(kind.bm25, queries), {}))["ndcg@10"] == 0.0
+        # Of a large collection only the first documents are tried, and those that dev judges: here the first two.
+        monkeypatch.setattr(search_baselines, "MOST_DOCUMENTS", 0)
+        fewer = tuned_bm25(kind, queries, {"test": queries})
+        assert fewer.settings["terms"] != "words"
+        assert kind.scores(kind.statistics(queries, fewer.predictions["test"], {}))["ndcg@10"] == 1.0
 
 
 class TestFolders:

@@ -21,6 +21,7 @@ from bertline.training.evaluating import evaluating
 Vectors = NDArray[np.float32]
 TextVectors = Callable[[Sequence[str]], Vectors]
 _MOST_COMPONENTS = 256
+_MOST_KEPT = 100_000  # texts; the vectors of a large collection would fill the memory
 _SMOOTHING = 1e-3
 """Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3: a = 1e-3."""
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -81,11 +82,15 @@ class FrozenEncoder:
 
     def _pooled(self, texts: Sequence[str]) -> Vectors:
         """[N, 2, H]: mean over the tokens and [CLS]."""
+        if len(texts) > _MOST_KEPT:
+            return self._encoded(texts)
         new = [text for text in dict.fromkeys(texts) if text not in self._read]
         if new:
-            vectors = self._run(encode_texts(new, None, self.tokenizer, max_length=self._max_length))
-            self._read.update(zip(new, vectors, strict=True))
+            self._read.update(zip(new, self._encoded(new), strict=True))
         return np.stack([self._read[text] for text in texts])
+
+    def _encoded(self, texts: Sequence[str]) -> Vectors:
+        return self._run(encode_texts(texts, None, self.tokenizer, max_length=self._max_length))
 
     def _run(self, sequences: Any) -> Vectors:
         """[S, 2, H]."""

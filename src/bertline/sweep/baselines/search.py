@@ -18,8 +18,10 @@ from bertline.tasks.bm25 import ANALYSES, K1, Analysis, B, Bm25
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import CandidateRows, QueryRows
 
-_K1S = (0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
+_K1S = (0.3, 0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
 _BS = (0.25, 0.5, 0.75, 1.0)
+MOST_DOCUMENTS = 100_000
+"""An index is built for each setting that is tried: of larger collections, of so many documents."""
 MOST_PAIRS = 100_000
 """Candidates of train that are read, with all those of a query, from the first on."""
 
@@ -33,25 +35,37 @@ class _Bm25Settings:
 
 def tuned_bm25(kind: Retrieval, dev: QueryRows, tests: Mapping[SplitName, QueryRows]) -> Baseline:
     """BM25 over the collection: what counts as a word, then k1, then b are chosen on dev, one after the other."""
-    texts = kind.collection.texts_read()
+    texts, tried = kind.collection.texts_read(), _tried(kind, dev)
 
-    def found(settings: _Bm25Settings, *several: QueryRows) -> list[Found]:
-        index = Bm25(texts, k1=settings.k1, b=settings.b, analysis=settings.analysis)
-        return [found_by(index, rows) for rows in several]
+    def on_dev(settings: _Bm25Settings) -> Found:
+        found = found_by(_index([texts[number] for number in tried], settings), dev)
+        return Found(np.where(found.documents < 0, -1, tried[found.documents]), found.scores)
 
     def better(settings: _Bm25Settings, options: list[_Bm25Settings]) -> _Bm25Settings:
-        return best_on_dev(kind, dev, [settings, *options], lambda one: found(one, dev)[0])
+        return best_on_dev(kind, dev, [settings, *options], on_dev)
 
     best = _Bm25Settings()
     best = better(best, [replace(best, analysis=analysis) for analysis in ANALYSES])
     best = better(best, [replace(best, k1=k1) for k1 in _K1S])
     best = better(best, [replace(best, b=b) for b in _BS])
+    index = _index(texts, best)
     return Baseline(
         name="bm25",
         title="BM25",
-        predictions=dict(zip(("dev", *tests), found(best, dev, *tests.values()), strict=True)),
+        predictions=predictions_of(lambda rows: found_by(index, rows), dev, tests),
         settings={"terms": best.analysis, "k1": best.k1, "b": best.b},
     )
+
+
+def _index(texts: list[str], settings: _Bm25Settings) -> Bm25:
+    return Bm25(texts, k1=settings.k1, b=settings.b, analysis=settings.analysis)
+
+
+def _tried(kind: Retrieval, dev: QueryRows) -> NDArray[np.int64]:
+    """The documents that settings are tried on: all, or of very many the first ones and what dev judges."""
+    wanted = {document for documents in dev.document_ids for document in documents}
+    ids = enumerate(kind.collection.ids)
+    return np.array([number for number, each in ids if number < MOST_DOCUMENTS or each in wanted], dtype=np.int64)
 
 
 def first_stage(kind: Reranking, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]) -> Baseline:
