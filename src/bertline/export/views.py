@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import torch
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
@@ -62,8 +61,7 @@ class ModelView(nn.Module):
             case "BertModel":
                 return (self.model(input_ids, token_type_ids, attention_mask).hidden_states,)
             case "BertForPreTraining" | "BertForMaskedLM":
-                positions = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
-                output = self.model(input_ids, token_type_ids, attention_mask, positions)
+                output = self.model.forward_everywhere(input_ids, token_type_ids, attention_mask)
                 if self.architecture == "BertForMaskedLM":
                     return (output.mlm_logits,)
                 return output.mlm_logits, output.nsp_logits

@@ -57,7 +57,7 @@ class PreTrainingOutput(NamedTuple):
     """The scores of the two pretraining heads, before softmax."""
 
     mlm_logits: Tensor
-    """[B, P, V] at the masked positions; of packed rows [P, V]."""
+    """[B, P, V] at the masked positions, of packed rows [P, V]; [B, S, V] where all are scored."""
     nsp_logits: Tensor
     """[B, 2]: 0 is next, 1 is a random segment."""
 
@@ -204,6 +204,14 @@ class BertForPreTraining(nn.Module):
             masked_positions: [B, P] indices into S; where a sequence has fewer targets, any index will do.
         """
         encoded = self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions)
+        mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
+        return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
+
+    def forward_everywhere(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> PreTrainingOutput:
+        """Score the vocabulary at every position, [B, S, V], as transformers' class does."""
+        encoded = self.bert(input_ids, token_type_ids, attention_mask)
         mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
         return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
 

@@ -89,13 +89,9 @@ class EncoderLayer(nn.Module):
         Returns:
             [B, Q, H].
         """
-        size, width, hidden_size = hidden_states.shape
+        size, width, _ = hidden_states.shape
         asking = gather_positions(hidden_states, positions)  # [B, Q, H]
-        weight, bias = self.query_key_value.weight, self.query_key_value.bias
-        query = F.linear(asking, weight[:hidden_size], bias[:hidden_size])
-        query = query.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # [B, N, Q, D]
-        key_value = F.linear(hidden_states, weight[hidden_size:], bias[hidden_size:])  # [B, S, 2 H]
-        key, value = key_value.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        query, key, value = self._split_heads_at(hidden_states, asking, positions)
         context = self._attend(query, key, value, scope, places=self._places_of_probabilities(positions, width))
         return self._after_attention(
             asking, context, places=positions.int() + width * _numbers(size, like=positions)[:, None]
@@ -125,6 +121,21 @@ class EncoderLayer(nn.Module):
         projected = self.query_key_value(hidden_states)  # [B, S, 3 H]
         query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         return query, key, value
+
+    def _split_heads_at(
+        self, hidden_states: Tensor, asking: Tensor, positions: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Query [B, N, Q, D] of the positions that ask, key and value [B, N, S, D] of all."""
+        if not isinstance(self.query_key_value, nn.Linear):
+            # Replaced by an operation that has no weight to take parts of (`modeling.packed_linears`).
+            query, key, value = self._split_heads(hidden_states)
+            return query.take_along_dim(positions[:, None, :, None], dim=2), key, value
+        hidden_size = hidden_states.shape[-1]
+        weight, bias = self.query_key_value.weight, self.query_key_value.bias
+        query = F.linear(asking, weight[:hidden_size], bias[:hidden_size])
+        key_value = F.linear(hidden_states, weight[hidden_size:], bias[hidden_size:])  # [B, S, 2 H]
+        key, value = key_value.unflatten(-1, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+        return query.unflatten(-1, (self.num_heads, -1)).transpose(1, 2), key, value
 
     def _places_of_probabilities(self, positions: Tensor, width: int) -> Tensor | None:
         """[B, N, Q, S] of [B, N, S, S], as `modeling.dropout` numbers them; None where nothing is dropped."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from bertline.modeling.bert import EncoderLayer
+from bertline.modeling.layers import EncoderLayer
 
 # Tokens that the layout is chosen for; other numbers are computed with it too.
 _TOKENS = 512

@@ -11,6 +11,7 @@ from bertline.examples.packing import packed_batches
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.initialization import initialize
 from bertline.modeling.layers import EncoderLayer, gather_positions
+from bertline.modeling.packed_linears import packed_linears
 from bertline.pretraining.losses import PreTrainingLosses
 
 VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 40, 3, 12, 3
@@ -116,3 +117,26 @@ def test_what_reads_all_positions_gets_all(kind):
     assert whole.hidden_states.shape == (SEQUENCES, LENGTH, model.bert.config.hidden_size)
     torch.testing.assert_close(read.hidden_states, whole.hidden_states, atol=1e-12, rtol=1e-12)
     torch.testing.assert_close(read.pooled, whole.pooled, atol=1e-12, rtol=1e-12)
+
+
+def test_all_positions_can_be_scored():
+    model, batch = losses_of("plain").model, padded()
+    inputs = batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]
+    whole = model.forward_everywhere(*inputs)
+    some = model(*inputs, batch["masked_positions"])
+    expected = gather_positions(whole.mlm_logits, batch["masked_positions"])
+    torch.testing.assert_close(some.mlm_logits, expected, atol=1e-12, rtol=1e-12)
+    torch.testing.assert_close(some.nsp_logits, whole.nsp_logits, atol=1e-12, rtol=1e-12)
+
+
+def test_products_with_weights_laid_out_for_prediction_give_the_same():
+    model, batch = losses_of("plain", torch.float32).model.eval(), padded()
+    inputs = batch["input_ids"], batch["token_type_ids"], batch["attention_mask"], batch["masked_positions"]
+    with torch.no_grad():
+        expected = model(*inputs)
+        with packed_linears(model) as packs:
+            if not packs:
+                pytest.skip("this PyTorch has no packed products here")
+            found = model(*inputs)
+    torch.testing.assert_close(found.mlm_logits, expected.mlm_logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.nsp_logits, expected.nsp_logits, atol=1e-4, rtol=1e-4)
