@@ -289,9 +289,11 @@ def task_config(max_length: int) -> ClassificationTaskConfig:
     }  # fmt: skip
     content = {
         "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
-        "long_texts": "truncate", "window_overlap": 16, "window_pooling": "mean", "shared_tokens": "plain",
+        "long_texts": "truncate", "window_overlap": 16, "window_pooling": "mean",
+        "calibration": "none", "shared_tokens": "plain",
         "max_length": max_length,
-        "num_train_rows": None, "label_efficiency_rows": [], "dev_fraction": 0.1, "test_fraction": 0.1,
+        "num_train_rows": None, "label_efficiency_rows": [],
+        "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.1, "test_fraction": 0.1,
         "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
     }  # fmt: skip
     return validate(ClassificationTaskConfig, content)

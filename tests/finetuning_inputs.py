@@ -126,6 +126,7 @@ def task(**changes: Any) -> ClassificationTaskConfig:
         "long_texts": "truncate",
         "window_overlap": 4,
         "window_pooling": "mean",
+        "calibration": "none",
         "shared_tokens": "plain",
         **tiny.task_fields(max_length=16, num_train_rows=96, label_efficiency_rows=(32, 96), split_seed=0),
     }

@@ -137,6 +137,7 @@ def _classification(**changes: Any) -> Example:
         "long_texts": "truncate",
         "window_overlap": 4,
         "window_pooling": "mean",
+        "calibration": "none",
         "shared_tokens": "plain",
     }
     config = ClassificationTaskConfig(**{**_BASE, **fields, **changes})

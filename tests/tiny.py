@@ -70,6 +70,8 @@ def task_fields(**changes: Any) -> dict[str, Any]:
         "max_length": 24,
         "num_train_rows": None,
         "label_efficiency_rows": (),
+        "max_dev_rows": None,
+        "max_test_rows": None,
         "dev_fraction": 0.1,
         "test_fraction": 0.1,
         "split_seed": 1,

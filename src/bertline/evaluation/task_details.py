@@ -13,10 +13,11 @@ _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
 _MOST_HEADS, _LONGEST_HEAD = 6, 14
 _MOST_CONFUSIONS = 12
-_SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before")
+_SHOWN_ELSEWHERE = ("confusion_matrix", "labels", "by_type", "before", "calibration_error")
 _THRESHOLDS = {
     "no_answer_threshold": "It says that there is no answer where 'none' scores more than {} above the best answer",
     "threshold": "It gives every label whose probability is at least {}",
+    "temperature": "Its logits are divided by {} before they become probabilities",
 }
 
 
@@ -27,12 +28,24 @@ def details_section(task: TaskFacts) -> str:
     labels = details.get("labels") or task.result["labels"]
     blocks = [
         *(_decided(name, value) for name, value in task.calibration.items()),
+        _calibration(details["calibration_error"]) if details.get("calibration_error") else "",
         _confusion(matrix, labels) if matrix else "",
         _by_type(details["by_type"]) if details.get("by_type") else "",
         _before_and_after(task, details["before"]) if details.get("before") else "",
         _others({name: value for name, value in details.items() if name not in _SHOWN_ELSEWHERE}),
     ]
     return "".join(blocks)
+
+
+def _calibration(errors: dict[str, float]) -> str:
+    """Arguments: the expected calibration error without a temperature (`before`) and, if there is one, with it."""
+    found = score(errors["before"])
+    if "after" in errors:
+        found = f"{found} without the temperature, {score(errors['after'])} with it"
+    return paragraph(
+        f"Expected calibration error on test: {found} (the mean "
+        "distance between a probability and how often it was right, over 15 bins; arXiv 1706.04599, section 2)."
+    )
 
 
 def _confusion(matrix: list[list[int]], labels: list[str]) -> str:

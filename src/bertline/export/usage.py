@@ -9,6 +9,7 @@ from typing import Any
 from bertline.export.markdown import code_span
 from bertline.finetuning.kinds.multi_label import THRESHOLD
 from bertline.finetuning.task_file import FinishedTask
+from bertline.finetuning.temperature import TEMPERATURE
 from bertline.foundation.errors import ArtifactError
 from bertline.tasks.config import (
     ClassificationTaskConfig,
@@ -87,17 +88,28 @@ def _classification(config: ClassificationTaskConfig, finished: FinishedTask, pa
     theirs = '{"text": "One text.", "text_pair": "The text to compare."}' if pair else '"One text."'
     several = ', top_k=None, function_to_apply="sigmoid"' if config.multi_label else ""
     named = ", ".join(code_span(label) for label in labels)
+    temperature = finished.calibration.get(TEMPERATURE)
+    calibrated = "they have not been calibrated"
+    if temperature is not None:
+        calibrated = (
+            f"bertline divides the logits by {temperature:.3g} first, which dev chose (`task.json`), transformers and "
+            "ONNX do not"
+        )
     what = f"Sorts {'pairs of texts' if pair else 'texts'} into {len(labels)} classes: {named}."
     limits = [
         "Every input gets one of the labels above, also one that fits none of them.",
-        "The probabilities are those of the softmax; they have not been calibrated.",
+        f"The probabilities are those of the softmax; {calibrated}.",
     ]
     if config.multi_label:
         what = f"Gives {'pairs of texts' if pair else 'texts'} any number of {len(labels)} labels: {named}."
         threshold = finished.calibration.get(THRESHOLD, 0.5)
         limits = [
-            f"A label is given from a probability of {threshold:g} on (`task.json`); the probabilities have not been "
-            "calibrated."
+            f"A label is given from a probability of {threshold:g} on (`task.json`); "
+            + (
+                "the probabilities have not been calibrated."
+                if temperature is None
+                else f"of the probabilities, {calibrated}."
+            )
         ]
     if config.long_texts == "windows":
         limits.append(

@@ -30,6 +30,8 @@ _NEVER_TRAINED: dict[str, Any] = {
     "source": None,
     "num_train_rows": None,
     "label_efficiency_rows": (),
+    "max_dev_rows": None,
+    "max_test_rows": None,
     "dev_fraction": 0.0,
     "test_fraction": 0.0,
     "split_seed": 0,
@@ -95,6 +97,7 @@ def _classification(labels: tuple[str, ...], several: bool, base: dict[str, Any]
         long_texts="truncate",
         window_overlap=0,
         window_pooling="mean",
+        calibration="none",
         shared_tokens="plain",
         **base,
     )

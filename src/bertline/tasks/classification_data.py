@@ -17,6 +17,7 @@ from bertline.tasks.config import BaseTaskConfig, ClassificationTaskConfig
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import docs_match_rows
 from bertline.tasks.label_values import OneLabel, SeveralLabels
+from bertline.tasks.row_caps import capped
 from bertline.tasks.rows import LabelledRow, SourceRows
 from bertline.tasks.source_config import (
     DocsLibrarySourceConfig,
@@ -46,6 +47,7 @@ def classification_task(
     labels = _label_names(name, config, splits["train"])
     known = BadRows(_on_unknown_label(config))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
+    splits = {split: capped(rows, lambda row: row.id, split, config, dropped) for split, rows in splits.items()}
     splits["train"] = splits["train"][: num_rows_made(config)]
     _check_labels(name, config, splits["train"])
     return BuiltTask(

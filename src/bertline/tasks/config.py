@@ -63,6 +63,9 @@ class BaseTaskConfig:
     """Rows used for training (questions, sentences, queries: what the task counts in); None takes all."""
     label_efficiency_rows: tuple[int, ...]
     """Other training sizes to score the best configuration at; empty for none."""
+    max_dev_rows: int | None
+    max_test_rows: int | None
+    """Most rows of dev, and of each test: a sample by `split_seed` stays, the others are counted. None takes all."""
     dev_fraction: float
     test_fraction: float
     """Shares cut from train where the source has no dev or no test."""
@@ -78,7 +81,7 @@ class BaseTaskConfig:
     """Fields of `sweep.fine_tuning` that this task sets otherwise."""
 
     def __post_init__(self) -> None:
-        for name in ("num_train_rows", "num_trials", "max_length"):
+        for name in ("num_train_rows", "max_dev_rows", "max_test_rows", "num_trials", "max_length"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, found {value}")
@@ -101,6 +104,9 @@ class ClassificationTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Tokens that neighbouring windows share."""
     window_pooling: Literal["mean", "max"]
+    calibration: Literal["none", "temperature"]
+    """`temperature`: probabilities are those of the logits divided by a number, which dev chooses by their likelihood
+    (Guo et al. 2017, arXiv 1706.04599, section 4.2). The likeliest label stays the same."""
     shared_tokens: Literal["plain", "marked"]
     """Of pairs: `marked` shows the encoder which tokens stand in both texts, by token types of their own. It helps a
     small encoder where overlap matters; outside bertline, the token types have to be made as the model card says."""

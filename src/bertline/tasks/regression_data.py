@@ -11,6 +11,7 @@ from bertline.tasks.built import BuiltTask
 from bertline.tasks.classification_data import num_rows_made, read_table, table_versions, text_pairs_of
 from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.label_values import ANumber
+from bertline.tasks.row_caps import capped
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.splits import fewest_train_rows
 from bertline.tasks.stored_rows import NumberRows
@@ -27,7 +28,10 @@ def regression_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
         return ANumber(config.low, config.high, pattern)
 
     source = read_table(config.source, config, read_numbers)
-    splits = {split: _stored(rows) for split, rows in source.by_split().items()}
+    splits = {
+        split: _stored(capped(rows, lambda row: row.id, split, config, source.dropped))
+        for split, rows in source.by_split().items()
+    }
     splits["train"] = splits["train"].first(num_rows_made(config))
     _check_numbers(name, config, splits["train"])
     return BuiltTask(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -17,10 +16,11 @@ from bertline.tasks.bm25 import Bm25
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.config import RerankingTaskConfig
 from bertline.tasks.metrics.ranking import num_relevant
+from bertline.tasks.row_caps import capped
 from bertline.tasks.search_data import most_train_rows, search_splits, search_versions
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import AnswersSourceConfig
-from bertline.tasks.source_files import cut_by_key, same_text
+from bertline.tasks.source_files import cut_by_key, same_text, split_files
 from bertline.tasks.splits import fewest_train_rows
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import CandidateRows, QueryRows
@@ -79,12 +79,8 @@ def _candidates_of(
 
 def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceConfig) -> BuiltTask:
     bad_rows = BadRows(source.on_bad_row)
-    files = {"train": source.train_file, "dev": source.dev_file, "test": source.test_file}
-    read = {
-        split: read_answers(Path(source.path) / file, source, bad_rows)
-        for split, file in files.items()
-        if file is not None
-    }
+    files = split_files(source.path, source.train_file, source.dev_file, source.test_file)
+    read = {split: read_answers(file, source, bad_rows) for split, file in files.items()}
     dropped = Counter(bad_rows.dropped)
     splits = _with_all_splits({split: _answerable(each, dropped) for split, each in read.items()}, config, dropped)
     if not any(splits.values()):
@@ -147,7 +143,8 @@ def _with_all_splits(
     dev = _unseen(dev, test, "dev_question_also_in_test", dropped)
     train = _unseen(train, [*dev, *test], "train_question_also_in_dev_or_test", dropped)
     train.sort(key=lambda question: (seed_for(seed, "order", question.id), question.id))
-    return {"train": train[: most_train_rows(config)], "dev": dev, "test": test}
+    splits: dict[SplitName, list[Question]] = {"train": train[: most_train_rows(config)], "dev": dev, "test": test}
+    return {split: capped(each, lambda row: row.id, split, config, dropped) for split, each in splits.items()}
 
 
 def _key(question: Question) -> str:

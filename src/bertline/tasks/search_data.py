@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, assert_never
 
 from bertline.corpus.config import PythonDocsConfig
@@ -15,6 +16,7 @@ from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.config import BaseTaskConfig, RetrievalTaskConfig
 from bertline.tasks.docs_search import docs_search_splits
+from bertline.tasks.row_caps import capped
 from bertline.tasks.search_files import Judgement, RawDocument, RawQuery
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.smart import smart_documents, smart_judgements, smart_queries
@@ -70,7 +72,9 @@ def search_splits(
     """
     if isinstance(source, DocsSearchSourceConfig):
         modules = read_modules(python_docs, num_workers=num_workers)
-        return docs_search_splits(modules, source, num_train_rows=most_train_rows(config), seed=config.split_seed)
+        made = docs_search_splits(modules, source, num_train_rows=most_train_rows(config), seed=config.split_seed)
+        rows = {split: _capped(each, split, config, made.dropped) for split, each in made.splits.items()}
+        return replace(made, splits=rows)
     bad_rows = BadRows(source.on_bad_row)
     documents, known = _documents(_raw_documents(source, bad_rows), bad_rows)
     queries = _queries(_raw_queries(source, bad_rows), bad_rows)
@@ -84,11 +88,18 @@ def search_splits(
     chosen = _chosen_queries(relevant, queries, config, dropped)
     # A split that was cut has the judgements of the one it was cut from.
     source_of_cuts = relevant.get("train", relevant["test"])
-    rows = {split: _rows(ids, queries, relevant.get(split, source_of_cuts)) for split, ids in chosen.items()}
+    rows = {
+        split: _rows(capped(ids, str, split, config, dropped), queries, relevant.get(split, source_of_cuts))
+        for split, ids in chosen.items()
+    }
     more: dict[str, Any] = {}
     if not len(rows["dev"]) and trains_nothing(config):
-        rows["dev"], more["dev_is_test"] = rows["test"], True
+        rows["dev"], more["dev_is_test"] = _capped(rows["test"], "dev", config, dropped), True
     return SearchSplits(documents=documents, splits={**rows}, dropped=dropped, more=more)
+
+
+def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: Counter[str]) -> QueryRows:
+    return rows.take(capped(range(len(rows)), lambda place: rows.ids[place], split, config, dropped))
 
 
 def trains_nothing(config: BaseTaskConfig) -> bool:

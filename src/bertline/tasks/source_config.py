@@ -132,8 +132,8 @@ class ConllSourceConfig:
 
     kind: Literal["conll"]
     path: str
-    """The folder of the files."""
-    train_file: str
+    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
+    train_file: str | None
     dev_file: str | None
     test_file: str | None
     word_column: int
@@ -217,7 +217,8 @@ class AnswersSourceConfig:
 
     kind: Literal["answers"]
     path: str
-    train_file: str
+    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
+    train_file: str | None
     dev_file: str | None
     test_file: str | None
     query_column: str

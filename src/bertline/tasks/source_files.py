@@ -11,6 +11,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.row_caps import capped
 from bertline.tasks.storage import SplitName
 
 Item = TypeVar("Item")
@@ -72,6 +73,8 @@ def read_splits(
     splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
     if config.num_train_rows is not None:
         splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
+    for split in ("dev", "test"):
+        splits[split] = capped(splits[split], lambda row: row.id, split, config, dropped)
     return splits, dropped
 
 

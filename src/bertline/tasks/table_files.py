@@ -19,6 +19,7 @@ from bertline.tasks.decoded_files import check_encoding, gzip_damage_named, unde
 from bertline.tasks.delimited_files import Delimiting, read_fields
 from bertline.tasks.json_lines import json_object
 from bertline.tasks.option_names import NO_OPTIONS, OptionNames
+from bertline.tasks.sniffing import guesses
 from bertline.tasks.source_config import check_delimiting
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -75,7 +76,7 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's path.")
-    kind = _format_of(path, layout.options) if layout.format == "auto" else layout.format
+    kind = _format_of(path, layout) if layout.format == "auto" else layout.format
     if bad_rows is None:
         bad_rows = BadRows("error", option=None)
     if kind == "parquet":
@@ -107,14 +108,26 @@ def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Reco
             yield record
 
 
-def _format_of(path: Path, options: OptionNames) -> TableFormat:
+def _format_of(path: Path, layout: TableLayout) -> TableFormat:
+    """By the ending; where that says nothing (`.txt`, `.data`, none), by the first lines."""
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending not in _FORMATS_BY_ENDING:
-        way_out = f"Set {options.format} to" if options.format is not None else "Let it end in"
-        raise DataError(
-            f"{path}: the format cannot be told from the ending {ending!r}. {way_out} csv, tsv, jsonl or parquet."
-        )
-    return _FORMATS_BY_ENDING[ending]
+    if ending in _FORMATS_BY_ENDING:
+        return _FORMATS_BY_ENDING[ending]
+    found = guesses(path, layout.encoding)
+    if len(found) == 1 and found[0] != "conll":
+        return found[0]
+    if found == ["conll"]:
+        why = "its lines look like CoNLL, a word with its tag each, which is no table (a task with source.kind: conll)"
+    elif found:
+        why = f"its lines can be {' or '.join(found)}"
+    else:
+        why = "its lines are neither JSON objects nor have they as many fields each by tabs or commas"
+    option = layout.options.format
+    way_out = f"Set {option} to" if option is not None else "Let it end in"
+    raise DataError(
+        f"{path}: the format cannot be told from the ending {ending!r}, and {why}. {way_out} csv, "
+        "tsv, jsonl or parquet."
+    )
 
 
 def _open_bytes(path: Path) -> IO[bytes]:

@@ -15,6 +15,7 @@ from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.conll import TaggedSentence, read_conll
 from bertline.tasks.docs_parameters import docs_parameters_sentences
 from bertline.tasks.metrics.entities import entities
+from bertline.tasks.row_caps import capped
 from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.storage import SplitName
@@ -46,6 +47,7 @@ def token_classification_task(
             splits = docs_parameters_sentences(
                 modules, config.source, num_train_rows=_num_rows_made(config), seed=config.split_seed, dropped=dropped
             )
+            splits = {s: capped(rows, lambda row: row.id, s, config, dropped) for s, rows in splits.items()}
             types, versions = None, package_versions(python_docs)
         case _:
             assert_never(config.source)

@@ -85,6 +85,7 @@ def task_config(**changes: Any) -> ClassificationTaskConfig:
         "long_texts": "truncate",
         "window_overlap": 8,
         "window_pooling": "mean",
+        "calibration": "none",
         "shared_tokens": "plain",
     }
     return ClassificationTaskConfig(**{**tiny.task_fields(max_length=48), **fields, **changes})

@@ -31,6 +31,7 @@ def task(**changes):
     fields = {
         "kind": "token_classification", "source": source, "head": "softmax", "window_overlap": 4,
         "metric": "entity_f1", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
+        "max_dev_rows": None, "max_test_rows": None,
         "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None,
         "space": {}, "fine_tuning": {},
     }  # fmt: skip

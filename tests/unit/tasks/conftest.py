@@ -33,7 +33,8 @@ def table_source():
 
 
 COMMON = {
-    "max_length": 32, "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+    "max_length": 32, "num_train_rows": None, "label_efficiency_rows": (),
+    "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
     "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
 }  # fmt: skip
 
@@ -43,7 +44,7 @@ def task():
     def make(source, **changes):
         fields = {
             "kind": "classification", "source": source, "labels": None, "multi_label": False, "metric": "accuracy",
-            "long_texts": "truncate", "window_overlap": 4, "window_pooling": "mean",
+            "long_texts": "truncate", "window_overlap": 4, "window_pooling": "mean", "calibration": "none",
             "shared_tokens": "plain", **COMMON,
         }  # fmt: skip
         return ClassificationTaskConfig(**{**fields, **changes})

@@ -23,7 +23,8 @@ def config(path, source=None, **changes):
     task = {
         "kind": "fill_mask", "source": PlainTextSourceConfig(**{**fields, **(source or {})}), "top_k": 5,
         "mask_prob": 0.15, "max_scored_tokens": 8, "metric": "top1_accuracy", "max_length": 32,
-        "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+        "num_train_rows": None, "label_efficiency_rows": (),
+        "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
         "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
     }  # fmt: skip
     return FillMaskTaskConfig(**{**task, **changes})

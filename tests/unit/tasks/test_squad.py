@@ -51,7 +51,8 @@ def build(tmp_path, python_docs):
             kind="question_answering", source=SquadSourceConfig(**fields), metric="f1", max_length=64,
             window_overlap=16, max_question_length=16, max_answer_length=10, start_from=None, num_trials=None,
             space={}, fine_tuning={}, **{
-                "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+                "num_train_rows": None, "label_efficiency_rows": (),
+                "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
                 "split_seed": 0, **rest,
             },
         )  # fmt: skip
@@ -241,7 +242,8 @@ def test_windows_must_move_on(changes, message):
     fields = {
         "kind": "question_answering", "metric": "f1", "max_length": 64, "window_overlap": 16, "max_question_length": 16,
         "max_answer_length": 10, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
-        "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0,
+        "num_train_rows": None, "label_efficiency_rows": (),
+        "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0,
         "source": None,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):

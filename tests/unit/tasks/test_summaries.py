@@ -31,7 +31,8 @@ def build(tmp_path, python_docs):
         )  # fmt: skip
         fields = {
             "kind": "summarisation", "source": source, "num_sentences": 2, "metric": "rouge1", "max_length": 64,
-            "num_train_rows": None, "label_efficiency_rows": (), "dev_fraction": 0.2, "test_fraction": 0.2,
+            "num_train_rows": None, "label_efficiency_rows": (),
+            "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2,
             "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
         }  # fmt: skip
         build_task("news", SummarisationTaskConfig(**{**fields, **changes}), python_docs, tmp_path / "out")

@@ -14,10 +14,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import Windows
-from bertline.finetuning.kinds.base import Batch, LossOptions
+from bertline.finetuning.kinds.base import Batch, Calibration, LossOptions
 from bertline.finetuning.kinds.text_classifier import TextClassifier
+from bertline.finetuning.temperature import TEMPERATURE, softmax_temperature, with_softmax_temperature
 from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
+from bertline.tasks.metrics.calibration import expected_calibration_error
 from bertline.tasks.stored_rows import TextRows
 
 
@@ -59,6 +61,16 @@ class Classification(TextClassifier[TextRows]):
             return probabilities
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
+    def with_temperature(self, probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
+        """See `TextClassifier.with_temperature`."""
+        return with_softmax_temperature(probabilities, temperature)
+
+    def calibrate(self, rows: TextRows, predictions: NDArray[np.float32]) -> Calibration:
+        """The temperature, where the task asks for one."""
+        if self.config.calibration == "none":
+            return {}
+        return {TEMPERATURE: softmax_temperature(predictions, rows.labels)}
+
     def statistics(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
@@ -73,6 +85,7 @@ class Classification(TextClassifier[TextRows]):
     def table(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
         predicted = predictions.argmax(axis=1)
+        predictions = self.calibrated(predictions, calibration)
         return pa.table(
             {
                 "id": rows.ids,
@@ -89,9 +102,16 @@ class Classification(TextClassifier[TextRows]):
     def details(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """The confusion matrix, gold labels as rows."""
-        matrix = metrics.confusion_matrix(rows.labels, predictions.argmax(axis=1), len(self.labels))
-        return {"confusion_matrix": matrix.tolist()}
+        """The confusion matrix, gold labels as rows; `calibration_error` of the probability of the given label."""
+        given = predictions.argmax(axis=1)
+        matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
+
+        def error(probabilities: NDArray[np.float32]) -> float:
+            of_given = probabilities[np.arange(len(given)), given]
+            return expected_calibration_error(of_given, given == rows.labels)
+
+        errors = self.calibration_errors(predictions, calibration, error)
+        return {"confusion_matrix": matrix.tolist(), "calibration_error": errors}
 
     def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> bool:
         """Whether every row gets the same label."""

@@ -15,8 +15,10 @@ from torch import Tensor, nn
 
 from bertline.finetuning.kinds.base import Batch, Calibration, LossOptions
 from bertline.finetuning.kinds.text_classifier import TextClassifier
+from bertline.finetuning.temperature import TEMPERATURE, sigmoid_temperature, with_sigmoid_temperature
 from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
+from bertline.tasks.metrics.calibration import expected_calibration_error
 from bertline.tasks.stored_rows import MultiLabelRows
 
 THRESHOLD = "threshold"
@@ -61,18 +63,28 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return torch.sigmoid(logits)
 
     def calibrate(self, rows: MultiLabelRows, predictions: NDArray[np.float32]) -> Calibration:
-        """The threshold with the best score on these rows; 0.5 where no other is better."""
+        """The threshold with the best score on these rows, 0.5 where no other is better; before it the temperature."""
+        temperature: Calibration = {}
+        if self.config.calibration == "temperature":
+            temperature = {TEMPERATURE: sigmoid_temperature(predictions, rows.labels)}
 
         def score(threshold: float) -> float:
-            return self.scores(self.statistics(rows, predictions, {THRESHOLD: threshold}))[self.config.metric]
+            return self.scores(self.statistics(rows, predictions, {**temperature, THRESHOLD: threshold}))[
+                self.config.metric
+            ]
 
-        return {THRESHOLD: max(_THRESHOLDS, key=score)}
+        return {**temperature, THRESHOLD: max(_THRESHOLDS, key=score)}
+
+    def with_temperature(self, probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
+        """See `TextClassifier.with_temperature`."""
+        return with_sigmoid_temperature(probabilities, temperature)
 
     def statistics(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
         """[N, 2 L]: gold labels and given labels, 0 or 1 each."""
-        return np.concatenate([rows.labels, _given(predictions, calibration)], axis=1).astype(np.float64)
+        given = _given(self.calibrated(predictions, calibration), calibration)
+        return np.concatenate([rows.labels, given], axis=1).astype(np.float64)
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         """See `metrics.classification.multi_label_scores`."""
@@ -83,6 +95,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> pa.Table:
         """See `TaskKind.table`; `score` is how sure the least sure of the row's decisions is."""
+        predictions = self.calibrated(predictions, calibration)
         given = _given(predictions, calibration)
         return pa.table(
             {
@@ -100,14 +113,22 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     def details(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """`by_label`: F1, precision, recall and the number of rows that have the label."""
-        return {"by_label": metrics.scores_by_label(rows.labels, _given(predictions, calibration), self.labels)}
+        """`by_label`: F1, precision, recall and the number of rows that have the label; `calibration_error` of all."""
+
+        def error(probabilities: NDArray[np.float32]) -> float:
+            return expected_calibration_error(probabilities.ravel(), rows.labels.ravel() == 1)
+
+        given = _given(self.calibrated(predictions, calibration), calibration)
+        return {
+            "by_label": metrics.scores_by_label(rows.labels, given, self.labels),
+            "calibration_error": self.calibration_errors(predictions, calibration, error),
+        }
 
     def is_degenerate(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> bool:
         """Whether every row gets the same labels."""
-        given = _given(predictions, calibration)
+        given = _given(self.calibrated(predictions, calibration), calibration)
         return bool((given == given[0]).all())
 
     def _names(self, labels: NDArray[np.int64]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, assert_never
@@ -22,6 +23,7 @@ from bertline.finetuning.encoding import (
 )
 from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.shared_tokens import add_marked_types, with_shared_marked
+from bertline.finetuning.temperature import TEMPERATURE
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.huggingface import load_classifier
@@ -137,6 +139,30 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
         """Of each label, from logits [B, labels]."""
+
+    @abstractmethod
+    def with_temperature(self, probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
+        """Probabilities [N, labels] as if the logits had been divided by the temperature."""
+
+    def calibrated(self, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.float32]:
+        """Predictions by the temperature that dev chose, where it chose one: what people are shown."""
+        temperature = calibration.get(TEMPERATURE)
+        return predictions if temperature is None else self.with_temperature(predictions, temperature)
+
+    def calibration_errors(
+        self, predictions: NDArray[np.float32], calibration: Mapping[str, float], error: Callable[..., float]
+    ) -> dict[str, float]:
+        """The expected calibration error, `before` the temperature and, where there is one, `after`.
+
+        Args:
+            predictions: Of the model, without a temperature.
+            calibration: What dev chose.
+            error: Takes probabilities [N, labels].
+        """
+        errors = {"before": error(predictions)}
+        if TEMPERATURE in calibration:
+            errors["after"] = error(self.calibrated(predictions, calibration))
+        return errors
 
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> NDArray[np.float32]:
         """See `TaskKind.predict`."""

@@ -90,7 +90,8 @@ class ServedClassification(_ServedLabels):
         if not firsts:
             return np.zeros((0, len(self.kind.labels)), dtype=np.float32)
         unlabelled = np.zeros(len(firsts), dtype=np.int64)
-        return self.predictions(TextRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
+        found = self.predictions(TextRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
+        return self.kind.calibrated(found, self.calibration)
 
     def output_schema(self) -> pa.Schema:
         return pa.schema(
@@ -123,7 +124,8 @@ class ServedMultiLabel(_ServedLabels):
             return []
         labels = self.kind.labels
         unlabelled = np.zeros((len(firsts), len(labels)), dtype=np.int64)
-        probabilities = self.predictions(MultiLabelRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
+        found = self.predictions(MultiLabelRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
+        probabilities = self.kind.calibrated(found, self.calibration)
         threshold = self.calibration.get(THRESHOLD, 0.5)
         return [
             LabelsPrediction(

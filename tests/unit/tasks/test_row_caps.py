@@ -1,0 +1,147 @@
+"""Caps on the rows of dev and test, for sources of every kind; and one file that all splits are cut from."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import search_inputs
+import tiny
+from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.tasks.build import build_task
+from bertline.tasks.config import (
+    BaseTaskConfig,
+    FillMaskTaskConfig,
+    QuestionAnsweringTaskConfig,
+    RerankingTaskConfig,
+    SummarisationTaskConfig,
+    TokenClassificationTaskConfig,
+)
+from bertline.tasks.row_caps import capped
+from bertline.tasks.source_config import (
+    AnswersSourceConfig,
+    ConllSourceConfig,
+    PlainTextSourceConfig,
+    SquadSourceConfig,
+    SummariesSourceConfig,
+)
+from bertline.tasks.storage import read_task_manifest
+
+NUM_ROWS = 60
+FILES: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None, "on_bad_row": "error"}
+
+
+def sentence(number: int) -> str:
+    return f"word{number} is near word{number + 7} in text number{number}."
+
+
+def conll(path: Path, **fields: Any) -> TokenClassificationTaskConfig:
+    path.write_text("".join(f"word{n}\tB-X\nrests\tO\n\n" for n in range(NUM_ROWS)))
+    source = ConllSourceConfig(
+        kind="conll", path=str(path), word_column=0, tag_column=1, separator="tab", scheme="iob2",
+        on_broken_tags="error", types=None, encoding="utf-8", **FILES,
+    )  # fmt: skip
+    return TokenClassificationTaskConfig(
+        kind="token_classification", source=source, head="softmax", window_overlap=2, metric="entity_f1", **fields
+    )
+
+
+def squad(path: Path, **fields: Any) -> QuestionAnsweringTaskConfig:
+    def article(number: int) -> dict[str, Any]:
+        answer = {"text": f"word{number}", "answer_start": 0}
+        question = {"id": str(number), "question": "which word?", "answers": [answer]}
+        return {"title": f"title {number}", "paragraphs": [{"context": sentence(number), "qas": [question]}]}
+
+    path.write_text(json.dumps({"data": [article(number) for number in range(NUM_ROWS)]}))
+    source = SquadSourceConfig(kind="squad", path=str(path), **FILES)
+    return QuestionAnsweringTaskConfig(
+        kind="question_answering", source=source, window_overlap=4, max_question_length=6, max_answer_length=4,
+        metric="f1", **fields,
+    )  # fmt: skip
+
+
+def summaries(path: Path, **fields: Any) -> SummarisationTaskConfig:
+    rows = [{"document": [sentence(n), "more of it"], "summary": sentence(n)} for n in range(NUM_ROWS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = SummariesSourceConfig(
+        kind="summaries", path=str(path), document_column="document", summary_column="summary", **FILES
+    )
+    return SummarisationTaskConfig(kind="summarisation", source=source, num_sentences=1, metric="rouge1", **fields)
+
+
+def fill_mask(path: Path, **fields: Any) -> FillMaskTaskConfig:
+    path.write_text("".join(sentence(n) + "\n" for n in range(NUM_ROWS)))
+    source = PlainTextSourceConfig(kind="text", path=str(path), text_column="text", encoding="utf-8", **FILES)
+    return FillMaskTaskConfig(
+        kind="fill_mask", source=source, top_k=2, mask_prob=0.15, max_scored_tokens=None, metric="top1_accuracy",
+        **fields,
+    )  # fmt: skip
+
+
+def answers(path: Path, **fields: Any) -> RerankingTaskConfig:
+    rows = [f"question {n},{sentence(n + right)},{right}" for n in range(NUM_ROWS) for right in (0, 1)]
+    path.write_text("\n".join(["query,text,label", *rows]) + "\n")
+    source = AnswersSourceConfig(
+        kind="answers", path=str(path), query_column="query", text_column="text", label_column="label", quoting=True,
+        encoding="utf-8", **FILES,
+    )  # fmt: skip
+    return RerankingTaskConfig(
+        kind="reranking", source=source, num_candidates=2, num_negatives=0, metric="map", **fields
+    )
+
+
+SOURCES = {
+    "rows.conll": conll,
+    "rows.json": squad,
+    "rows.jsonl": summaries,
+    "rows.txt": fill_mask,
+    "rows.csv": answers,
+}
+NO_PACKAGES = PythonDocsConfig(
+    packages=(PackageConfig(module="unused", distribution=None),), held_out_fraction=0.1, split_seed=0
+)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_one_file_is_split_three_ways_and_dev_and_test_can_be_capped(tmp_path: Path, name: str) -> None:
+    def counts(folder: str, **changes: Any) -> dict[str, Any]:
+        fields = tiny.task_fields(dev_fraction=0.3, test_fraction=0.3, **changes)
+        build_task("task", SOURCES[name](tmp_path / name, **fields), NO_PACKAGES, tmp_path / folder)
+        return read_task_manifest(tmp_path / folder)
+
+    whole = counts("whole")["counts"]
+    assert sum(whole.values()) == NUM_ROWS
+    assert min(whole.values()) > 5
+    some = counts("some", max_dev_rows=3, max_test_rows=4)
+    assert some["counts"] == {**whole, "dev": 3, "test": 4}
+    assert some["dropped"]["dev_row_above_max_dev_rows"] == whole["dev"] - 3
+    assert some["dropped"]["test_row_above_max_test_rows"] == whole["test"] - 4
+
+
+def test_queries_of_a_search_are_capped(tmp_path: Path) -> None:
+    config = search_inputs.retrieval(search_inputs.beir_source(""))
+    assert len(capped(range(50), str, "test", _with(config, max_test_rows=7), Counter())) == 7
+
+
+def test_what_stays_is_a_sample_that_grows_with_the_cap_and_keeps_its_order() -> None:
+    config = search_inputs.retrieval(search_inputs.beir_source(""))
+    rows = [f"row {number}" for number in range(200)]
+    dropped = Counter[str]()
+    few, more = (capped(rows, str, "dev", _with(config, max_dev_rows=n), dropped) for n in (10, 40))
+    assert set(few) < set(more)
+    assert more == [row for row in rows if row in set(more)]
+    assert more != rows[:40]
+    assert capped(rows[::-1], str, "dev", _with(config, max_dev_rows=40), dropped) == more[::-1]
+    assert capped(rows, str, "train", _with(config, max_dev_rows=1, max_test_rows=1), dropped) == rows
+    assert capped(rows, str, "test_other", _with(config, max_test_rows=5), dropped) != rows[:5]
+    assert dropped == {"dev_row_above_max_dev_rows": 190 + 160 + 160, "test_other_row_above_max_test_rows": 195}
+    assert capped(rows, str, "dev", config, dropped) == rows
+
+
+def _with(config: BaseTaskConfig, **changes: Any) -> BaseTaskConfig:
+    return dataclasses.replace(config, **changes)

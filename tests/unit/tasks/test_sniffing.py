@@ -1,0 +1,57 @@
+"""Formats that the name of a file does not say."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from bertline.foundation.errors import DataError
+from bertline.tasks.option_names import OptionNames
+from bertline.tasks.sniffing import guesses
+from bertline.tasks.table_files import TableLayout, read_records
+
+LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8", options=OptionNames(format="source.format"))
+CONTENTS = {
+    "jsonl": '{"text": "a, b", "label": "x"}\n\n{"text": "c", "label": "y"}\n',
+    "csv": 'text,label\n"a, b",x\nc,y\n',
+    "tsv": "text\tlabel\na, b\tx\nc, d, e\ty\n",
+}
+
+
+@pytest.mark.parametrize("name", ["rows.txt", "rows.data", "rows", "rows.data.gz"])
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_content_says_the_format_where_the_name_does_not(tmp_path: Path, kind: str, name: str) -> None:
+    data = CONTENTS[kind].encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    rows = [record.values for record in read_records(tmp_path / name, LAYOUT)]
+    assert rows[0] == {"text": "a, b", "label": "x"}
+    assert len(rows) == 2
+
+
+def test_parquet_is_known_by_its_mark(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a"]}), tmp_path / "rows.data")
+    assert [record.values for record in read_records(tmp_path / "rows.data", LAYOUT)] == [{"text": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a\tb,c\nd\te,f\n", r"its lines can be tsv or csv\. Set source\.format to csv, tsv"),
+        ("one text\nanother\n", "neither JSON objects nor have they as many fields"),
+        ("EU B-ORG\nrejects O\n\nGerman B-MISC\n", "look like CoNLL.*source.kind: conll"),
+        ("", "neither"),
+    ],
+)
+def test_doubt_is_an_error_that_says_what_to_set(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "rows.txt").write_text(content)
+    with pytest.raises(DataError, match=message):
+        list(read_records(tmp_path / "rows.txt", LAYOUT))
+
+
+def test_tables_with_unbalanced_quotes_and_long_files_are_guessed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text('1\t"open\n' + "2\tb\n" * 400_000)
+    assert guesses(tmp_path / "a", "utf-8") == ["tsv"]
