@@ -143,8 +143,8 @@ def _with_all_splits(
     dev = _unseen(dev, test, "dev_question_also_in_test", dropped)
     train = _unseen(train, [*dev, *test], "train_question_also_in_dev_or_test", dropped)
     train.sort(key=lambda question: (seed_for(seed, "order", question.id), question.id))
-    splits: dict[SplitName, list[Question]] = {"train": train[: most_train_rows(config)], "dev": dev, "test": test}
-    return {split: capped(each, lambda row: row.id, split, config, dropped) for split, each in splits.items()}
+    chosen: dict[SplitName, list[Question]] = {"train": train[: most_train_rows(config)], "dev": dev, "test": test}
+    return {split: capped(each, lambda row: row.id, split, config, dropped) for split, each in chosen.items()}
 
 
 def _key(question: Question) -> str:
