@@ -110,7 +110,8 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
         task = task_of_files(given, said, conf_task)
     if given is not None:
         task, own_paths = placed(task, given, Path(composed["runtime"]["runs_folder"]) / "finetune")
-    keys = ("max_length", "num_train_rows", "dev_fraction", "test_fraction", "metric")
+    caps = ("num_train_rows", "max_dev_rows", "max_test_rows")
+    keys = ("max_length", *caps, "dev_fraction", "test_fraction", "metric", "calibration")
     return name, {**task, **{key: composed[key] for key in keys if composed[key] is not None}}, own_paths
 
 
