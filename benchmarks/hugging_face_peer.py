@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 import repository_source  # noqa: F401
+import torch
 import transformers
 import transformers.trainer
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 from bertline.examples.store import ExampleStore
@@ -53,6 +54,8 @@ class PeerJob:
     """A folder with the weights to begin with; None draws them as transformers does."""
     options: dict[str, Any] = field(default_factory=dict)
     """More of `transformers.TrainingArguments`."""
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
+    """Builds one for the model; None leaves it to the Trainer and its arguments."""
 
 
 def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) -> transformers.BertForPreTraining:
@@ -90,6 +93,7 @@ def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) 
         data_collator=_collator(job),
         train_dataset=StoredSequences(job.store, num_items=job.sequences_an_epoch, special_tokens_mask=tuned),
         callbacks=list(callbacks),
+        optimizers=(None if job.optimizer is None else job.optimizer(model), None),
     )
     trainer.train()
     return model

@@ -1,93 +1,93 @@
-"""What is learned: bertline beside `transformers.BertForPreTraining` under the Hugging Face `Trainer`.
+"""What training learns: bertline's held-out loss beside that of the Hugging Face `Trainer` at its best.
 
-    python benchmarks/learning.py --threads 2 --keep
-    python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64 --steps 2000
+    python benchmarks/learning.py --keep
+    python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64
 
-All train on the same sequences and vocabulary, with the same model, dropout, number of sequences a step, steps and
-linear schedule, from the same random weights for a seed. Each draws order and masks its own way: the Trainer with
+Both sides train the same BERT on the same sequences, with batches of as many sequences a step and a linear schedule,
+from the same random weights for a seed. Each draws order and masks its own way: the Trainer with
 DataCollatorForLanguageModeling, its defaults and the labels of next sentences. Without --examples the data are made
 from the default corpus, the documentation strings of Python packages. What counts is the loss of the masked language
 model (nats) on held-out sequences with the same fixed masks, computed in fp32 for both.
 
+The peer is the tuned Trainer (bf16 where the hardware has it, SDPA, compiled, fused AdamW, loader workers) in the same
+process environment; --peer plain is the Trainer with its defaults. Its optimizer is chosen for it: kind (AdamW, or
+`torch.optim.Muon` with AdamW for what is no matrix of a layer), rate and beta2 from a small grid, each at the number of
+steps that the peer takes in bertline's time, by the loss on a dev share of the validation sequences that has none of
+the held-out ones, with a seed that is not reported. bertline's own comes from a preset (--optimizer), untuned here.
+
 For each seed, four trainings in turn:
 
-    loss_ours                 bertline with the optimizer of its preset for short runs (--optimizer; Muon, which the
-                              Trainer lacks), at the preset's own rates
-    loss_ours_same_optimizer  bertline with the Trainer's AdamW at the same rate (--lr) and with the same clipping:
-                              whether the engine itself learns as it should
+    loss_ours                 bertline with the optimizer of its preset for short runs
+    loss_ours_same_optimizer  bertline with the optimizer that was chosen for the peer: whether the engine itself
+                              learns as it should
     loss_peer_equal_steps     the peer, of as many steps
-    loss_peer_equal_time      the peer, of as many steps as it could take in the time of loss_ours, with a schedule
-                              that ends there
+    loss_peer_equal_time      the peer, of as many steps as it takes in the time of loss_ours, with a schedule that
+                              ends there
 
-`loss_peer_stopped` is the peer's of equal steps, cut off after the time of loss_ours, before its schedule has ended.
-`same_optimizer_difference` is ours minus the peer's with the same optimizer after equal steps, with its standard error
-over the seeds: two trainings that differ in nothing but order and masks do not end alike either. Time is training,
-compiling included, validation not. The last line is JSON: means over the seeds, and each seed's figures. Dropout,
-initialisation and AdamW's rate are what few steps need (notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are
-the paper's.
+Time is training, compiling from an empty cache included on both sides, validation not. `same_optimizer_difference` is
+ours minus the peer's with the same optimizer after equal steps, `equal_time_difference` ours minus the peer's after
+equal time, both with their standard error over the seeds. The last line is JSON: means over the seeds, each seed's
+figures, the grid, and the exact name of the peer. Dropout and initialisation are what few steps need
+(notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are the paper's.
 
-With --examples, torch, Lightning and transformers (with accelerate and PyYAML) are enough; making data takes all that
-bertline needs. --keep writes the figures, with versions and commit, to benchmarks/results.
+What is finished is kept in --work: started again, an interrupted benchmark resumes with the first training that is
+missing. As it is, it takes about an hour on two quiet cores. With --examples, torch, Lightning and transformers (with
+accelerate and PyYAML) are enough; making data takes all that bertline needs. --keep writes the figures, with versions
+and commit, to benchmarks/results.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
+import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import repository_source  # noqa: F401
 from bare_configuration import CONF, parse_changes, section
+from learning_grid import Choice, choose, steps_within
+from learning_runs import Optimizer, Training, Trainings, code_digest
 from records import Record, add_record_arguments, variant_of
-from side_environment import side_environment
+from side_environment import facts_of_environment
 
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.config import ModelConfig
 
-HERE = Path(__file__).parent
-LOSSES = (
-    "loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped",
-)  # fmt: skip
-PEER_OPTIMIZER = "adamw"
-"""The preset of conf/optimizer that the Trainer is given the values of."""
+WORK = Path(__file__).resolve().parents[1] / "runs" / "learning-benchmark"
+LOSSES = ("loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time")
+TIMES = ("time_s", "time_s_same_optimizer", "time_s_peer", "time_s_peer_equal_time")
 
 
 def main() -> None:
-    """Train all, print a line for each training and the JSON line."""
+    """Train all, print a line for each training, a table and the JSON line."""
     parser = _parser()
     arguments = checked(parser)
     variant = variant_of(parser, arguments, _TOLD_APART)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        if arguments.examples is None:
-            make_data(Path(folder), arguments)
-        manifest = read_manifest(Path(arguments.examples), kind="examples", format_version=1)
-        of_length = facts_of_length(manifest, arguments)
-        print(
-            f"{of_length['train']['examples']:,} sequences of at most {arguments.length} tokens, vocabulary of "
-            f"{manifest['vocab_size']:,}, entropy of the unigrams {of_length['unigram_entropy']:.3f}\n"
-            f"{arguments.model}, {arguments.steps} steps of {arguments.batch_size} sequences",
-            flush=True,
-        )
-        sides = [compare(seed, Path(folder), arguments) for seed in range(arguments.seeds)]
-    seeds, facts = [seed for seed, _ in sides], sides[0][1]
-    figures = {
-        **{name: facts[name] for name in ("device", "device_type", "precision")},
-        **{name: _mean(seeds, name) for name in LOSSES},
-        **same_optimizer_difference(seeds),
-        "unigram_entropy": of_length["unigram_entropy"],
-        "time_s": _mean(seeds, "time_s"),
-        "time_s_same_optimizer": _mean(seeds, "time_s_same_optimizer"),
-        "time_s_peer": _mean(seeds, "time_s_peer"),
-        "seeds": seeds,
-        "arguments": {name: getattr(arguments, name) for name in _SHOWN},
-    }
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    if arguments.examples is None:
+        make_data(arguments.work / f"data-{code_digest()[:12]}-{arguments.vocab_size}-{arguments.length}", arguments)
+    manifest = read_manifest(Path(arguments.examples), kind="examples", format_version=1)
+    of_length = facts_of_length(manifest, arguments)
+    print(
+        f"{of_length['train']['examples']:,} sequences of at most {arguments.length} tokens, vocabulary of "
+        f"{manifest['vocab_size']:,}, entropy of the unigrams {of_length['unigram_entropy']:.3f}\n"
+        f"{arguments.model}, {arguments.steps} steps of {arguments.batch_size} sequences; work in {arguments.work}",
+        flush=True,
+    )
+    digest = hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+    trainings = Trainings(arguments.work, arguments, model_config(arguments), data_digest=digest)
+    first = trainings.run(_ours(arguments, seed=0))
+    choice = choose(trainings, arguments, budget_s=first["time_s"])
+    sides = [compare(seed, choice.best.optimizer, trainings, arguments) for seed in range(arguments.seeds)]
+    trainings.forget_compiled()
+    figures = figures_of([seed for seed, _ in sides], sides[0][1], choice, arguments)
+    figures["unigram_entropy"] = of_length["unigram_entropy"]
+    print(table_of(figures))
     if arguments.keep:
         record = Record(
             benchmark="learning",
@@ -95,100 +95,102 @@ def main() -> None:
             seq_len=arguments.length,
             variant=variant,
             figures=figures,
-            versions=facts["versions"],
+            versions=first["facts"]["versions"],
             arguments=arguments,
-            not_recorded=("examples", "tokenizer"),
+            not_recorded=("examples", "tokenizer", "work"),
             more={"data": {"vocab_size": manifest["vocab_size"], **of_length}},
         )
         print(f"kept in {record.write(Path(arguments.keep), commit=arguments.commit)}")
     print(json.dumps(figures))
 
 
-def compare(seed: int, folder: Path, arguments: argparse.Namespace) -> tuple[dict[str, float], dict[str, Any]]:
-    """The four trainings of a seed, and the facts that bertline's side tells of the machine."""
-    ours = train("bertline", arguments.steps, seed, folder, arguments, optimizer=arguments.optimizer)
-    same = train("bertline", arguments.steps, seed, folder, arguments)
-    peer = train(arguments.peer, arguments.steps, seed, folder, arguments, stop_after_s=ours["time_s"])
-    steps = max(1, round(arguments.steps * ours["time_s"] / peer["time_s"]))
-    fitted = train(arguments.peer, steps, seed, folder, arguments)
+def compare(
+    seed: int, chosen: Optimizer, trainings: Trainings, arguments: argparse.Namespace
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """The four trainings of a seed, and the facts that the peer's side tells of itself."""
+    ours = trainings.run(_ours(arguments, seed=seed))
+    same = trainings.run(Training(side="bertline", optimizer=chosen, num_steps=arguments.steps, seed=seed))
+    peer = trainings.run(Training(side=arguments.peer, optimizer=chosen, num_steps=arguments.steps, seed=seed))
+    steps = steps_within(ours["time_s"], peer)
+    fitted = trainings.run(Training(side=arguments.peer, optimizer=chosen, num_steps=steps, seed=seed))
     compared = {
         "seed": seed,
         "loss_ours": ours["loss"],
         "loss_ours_same_optimizer": same["loss"],
         "loss_peer_equal_steps": peer["loss"],
         "loss_peer_equal_time": fitted["loss"],
-        "loss_peer_stopped": peer["loss"] if peer["stopped_loss"] is None else peer["stopped_loss"],
         "time_s": ours["time_s"],
         "time_s_same_optimizer": same["time_s"],
         "time_s_peer": peer["time_s"],
         "time_s_peer_equal_time": fitted["time_s"],
+        "startup_s_peer": peer["startup_s"],
         "steps_peer_equal_time": steps,
+        "highest_load": max(one["load"] for one in (ours, same, peer, fitted)),
     }
-    return compared, ours["facts"]
+    return compared, peer["facts"]
 
 
-def train(
-    side: str,
-    num_steps: int,
-    seed: int,
-    folder: Path,
-    arguments: argparse.Namespace,
-    *,
-    optimizer: str | None = None,
-    stop_after_s: float | None = None,
+def figures_of(
+    seeds: list[dict[str, float]], peer_facts: dict[str, Any], choice: Choice, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """One training, in a process of its own: with a preset of conf/optimizer as it is, or the peer's at --lr."""
-    settings = {
-        "side": side,
-        "model": asdict(model_config(arguments)),
-        "length": arguments.length,
-        "batch_size": arguments.batch_size,
-        "num_steps": num_steps,
-        "warmup_fraction": arguments.warmup_fraction,
-        "optimizer": optimizer or PEER_OPTIMIZER,
-        "lr": None if optimizer else arguments.lr,
-        "seed": seed,
-        "stop_after_s": stop_after_s,
-        "validation_sequences": arguments.validation_sequences,
-        "device": arguments.device,
-        "threads": arguments.threads,
-        "workers": arguments.workers,
-        "changes": parse_changes(arguments.set).get("runtime", {}),
-        "examples": str(arguments.examples),
-        "tokenizer": str(arguments.tokenizer),
-        "folder": str(folder / f"{side}-{optimizer}-{seed}-{num_steps}"),
+    """The last line, but for what the data say."""
+    return {
+        "device": peer_facts["device"],
+        "device_type": peer_facts["device_type"],
+        "precision": peer_facts["precision"],
+        "ours": f"bertline, {Optimizer(preset=arguments.optimizer)}",
+        "ours_same_optimizer": f"bertline, {choice.best.optimizer}",
+        "peer": peer_name(peer_facts, choice.best.optimizer, arguments),
+        **{name: _mean(seeds, name) for name in (*LOSSES, *TIMES, "steps_peer_equal_time")},
+        **difference("same_optimizer", seeds, "loss_ours_same_optimizer", "loss_peer_equal_steps"),
+        **difference("equal_time", seeds, "loss_ours", "loss_peer_equal_time"),
+        "grid": choice.for_record(),
+        "environment": "same",
+        "environment_variables": facts_of_environment(threads=arguments.threads),
+        "seeds": seeds,
+        "arguments": {name: getattr(arguments, name) for name in _SHOWN},
     }
-    process = subprocess.run(
-        [sys.executable, HERE / "learning_side.py", json.dumps(settings)],
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=None if arguments.verbose else subprocess.PIPE,
-        env=side_environment(side, threads=arguments.threads),
-        text=True,
-    )
-    if process.returncode:
-        sys.exit(f"{process.stderr or ''}{side} failed")
-    told = json.loads(process.stdout)
-    print(
-        f"seed {seed}, {side:8s} {optimizer or PEER_OPTIMIZER:10s} {num_steps:6d} steps in {told['time_s']:7.1f} s: "
-        f"held-out loss {told['loss']:.4f}",
-        flush=True,
-    )
-    return told
 
 
-def same_optimizer_difference(seeds: list[dict[str, float]]) -> dict[str, float | None]:
-    """Ours minus the peer's after equal steps with the same optimizer: mean and standard error; None for one seed."""
-    differences = [seed["loss_ours_same_optimizer"] - seed["loss_peer_equal_steps"] for seed in seeds]
+def peer_name(facts: dict[str, Any], optimizer: Optimizer, arguments: argparse.Namespace) -> str:
+    """All that tells the peer from another."""
+    parts = ["Trainer", facts["precision"]]
+    if arguments.peer == "tuned":
+        parts.append("SDPA")
+    parts.append("compiled" if facts["compiled"] else "not compiled")
+    if arguments.peer == "tuned":
+        parts.append(f"{arguments.workers} loader workers")
+    return ", ".join([*parts, str(optimizer)])
+
+
+def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) -> dict[str, float | None]:
+    """Ours minus the peer's: mean and standard error over the seeds, which is None for one."""
+    differences = [seed[ours] - seed[peers] for seed in seeds]
     error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
     return {
-        "same_optimizer_difference": round(statistics.fmean(differences), 4),
-        "same_optimizer_standard_error": None if error is None else round(error, 4),
+        f"{name}_difference": round(statistics.fmean(differences), 4),
+        f"{name}_standard_error": None if error is None else round(error, 4),
     }
+
+
+def table_of(figures: dict[str, Any]) -> str:
+    """A row for each of the four, by its full name."""
+    steps = figures["arguments"]["steps"]
+    rows = (
+        ("ours", steps, "time_s", "loss_ours"),
+        ("ours_same_optimizer", steps, "time_s_same_optimizer", "loss_ours_same_optimizer"),
+        ("peer", steps, "time_s_peer", "loss_peer_equal_steps"),
+        ("peer", figures["steps_peer_equal_time"], "time_s_peer_equal_time", "loss_peer_equal_time"),
+    )
+    width = max(len(figures[name]) for name, *_ in rows)
+    return "\n".join(
+        f"{figures[name]:{width}s} {of_row:6.0f} steps {figures[time]:8.1f} s {figures[loss]:8.4f} nats"
+        for name, of_row, time, loss in rows
+    )
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> None:
-    """Corpus, tokenizer and examples as the first stages make them; sets where they are.
+    """Corpus, tokenizer and examples as the first stages make them, unless they are there; sets where they are.
 
     Raises:
         SystemExit: Something that only these stages need is not installed.
@@ -204,15 +206,20 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
         sys.exit(
             f"making data needs {error.name}, which is not installed: give --examples and --tokenizer, made elsewhere"
         )
+    arguments.examples, arguments.tokenizer = folder / "examples", folder / "tokenizer"
+    finished = folder / "finished"
+    if finished.exists():
+        return
+    shutil.rmtree(folder, ignore_errors=True)
     corpus = section(CorpusConfig, "corpus/python_docs")
     build_corpus(
         corpus, section(PythonDocsConfig, "python_docs/default"), folder / "corpus", num_workers=arguments.workers
     )
-    arguments.examples, arguments.tokenizer = folder / "examples", folder / "tokenizer"
     tokenizer = section(TokenizerConfig, "tokenizer/wordpiece", vocab_size=arguments.vocab_size)
     build_tokenizer(tokenizer, folder / "corpus", arguments.tokenizer, num_workers=arguments.workers)
     examples = section(ExamplesConfig, "examples/sentence_pairs", lengths=[arguments.length])
     build_examples(examples, arguments.tokenizer, folder / "corpus", arguments.examples, num_workers=arguments.workers)
+    finished.touch()
 
 
 def facts_of_length(manifest: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -242,6 +249,10 @@ def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
     presets = sorted(path.stem for path in (CONF / "optimizer").glob("*.yaml"))
     if arguments.optimizer not in presets:
         parser.error(f"--optimizer is one of {', '.join(presets)} (conf/optimizer), found {arguments.optimizer}")
+    for_trainer = [name for name in presets if not name.startswith("lamb")]
+    unknown = [name for name in arguments.peer_optimizers if name not in for_trainer]
+    if unknown:
+        parser.error(f"--peer-optimizers are of {', '.join(for_trainer)} (conf/optimizer), found {', '.join(unknown)}")
     others = parse_changes(arguments.set).keys() - {"runtime"}
     if others:
         parser.error(f"--set changes bertline's runtime section alone, found {', '.join(sorted(others))}")
@@ -259,13 +270,19 @@ def model_config(arguments: argparse.Namespace) -> ModelConfig:
     )
 
 
+def _ours(arguments: argparse.Namespace, *, seed: int) -> Training:
+    return Training(
+        side="bertline", optimizer=Optimizer(preset=arguments.optimizer), num_steps=arguments.steps, seed=seed
+    )
+
+
 _SHOWN = (
-    "model", "length", "batch_size", "steps", "optimizer", "lr", "warmup_fraction", "dropout", "initializer_range",
-    "peer", "threads", "device",
+    "model", "length", "batch_size", "steps", "optimizer", "warmup_fraction", "dropout", "initializer_range", "peer",
+    "peer_optimizers", "rates", "beta2", "threads", "device",
 )  # fmt: skip
 _TOLD_APART = (
-    "vocab_size", "batch_size", "steps", "seeds", "optimizer", "lr", "warmup_fraction", "dropout", "initializer_range",
-    "peer", "threads", "set",
+    "vocab_size", "batch_size", "steps", "seeds", "optimizer", "warmup_fraction", "dropout", "initializer_range",
+    "peer", "peer_optimizers", "rates", "beta2", "threads", "set",
 )  # fmt: skip
 """Arguments that stand in the name of a record where they are not the default ones."""
 
@@ -282,15 +299,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", default="tiny", help="a preset of conf/model")
     parser.add_argument("--length", type=int, default=32, help="the most tokens of a sequence")
     parser.add_argument("--batch-size", type=int, default=64, help="sequences a step")
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=4000, help="so many that compiling does not decide")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--optimizer", default="muon_short", help="of loss_ours: a preset of conf/optimizer, as it is")
-    parser.add_argument("--lr", type=float, default=1e-3, help="of AdamW, on both sides")
     parser.add_argument("--warmup-fraction", type=float, default=0.1)
     parser.add_argument("--dropout", type=float, default=0.0, help="of both sides")
     parser.add_argument("--initializer-range", type=float, default=0.05, help="of both sides")
-    parser.add_argument("--peer", choices=("plain", "tuned"), default="plain", help="as in pretraining_step.py")
-    parser.add_argument("--validation-sequences", type=int, default=2048)
+    parser.add_argument("--peer", choices=("plain", "tuned"), default="tuned", help="as in pretraining_step.py")
+    parser.add_argument(
+        "--peer-optimizers",
+        nargs="+",
+        default=["adamw_short", "muon_short"],
+        metavar="PRESET",
+        help="tried for the peer",
+    )
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.5, 1.0, 2.0], help="times the preset's own")
+    parser.add_argument("--beta2", nargs="+", type=float, default=[0.98, 0.999], help="to try")
+    parser.add_argument("--work", type=Path, default=WORK, help="where finished trainings are kept")
+    parser.add_argument("--validation-sequences", type=int, default=2048, help="held out; as many more are dev's")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -8,15 +8,17 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import repository_source  # noqa: F401
 from bare_configuration import build, section
 from records import facts_of
+from trainer_muon import MuonAndAdamW
 
 from bertline.examples.store import ExampleStore
 from bertline.modeling.bert import BertForPreTraining
@@ -24,15 +26,20 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import load_pretraining_model, save_model
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import ObjectiveConfig, PhaseConfig, PretrainConfig
+from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
-from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
+from bertline.training.config import AdamWConfig, MuonConfig, OptimizerConfig, RuntimeConfig, ScheduleConfig
 from bertline.training.devices import resolve_machine
 
 _NEVER = 1_000_000_000
+_BATCH_TOKENS = 8192
+_STARTING_STEPS = 10
+"""Of a training: what they take is not a step's pace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +55,13 @@ class SideSettings:
     warmup_fraction: float
     optimizer: str
     """A preset of conf/optimizer."""
-    lr: float | None
-    """None: the preset's own."""
+    optimizer_changes: dict[str, float]
+    """Of the preset."""
     seed: int
-    stop_after_s: float | None
-    """The peer's model is looked at after so many seconds of training too."""
+    share: str
+    """Of the validation sequences that the loss is taken on: `held_out`, or `dev`, which nothing is reported of."""
     validation_sequences: int
+    """Most of each share."""
     device: str
     threads: int
     workers: int
@@ -76,7 +84,10 @@ def main() -> None:
     with redirect_stdout(sys.stderr):
         told = train_bertline(settings) if settings.side == "bertline" else train_peer(settings)
     machine = resolve_machine(runtime_of(settings), "auto")
-    print(json.dumps({**told, "facts": facts_of(machine)}))
+    facts = facts_of(machine)
+    if settings.side == "plain":  # the Trainer's own defaults
+        facts.update(precision="fp32", compiled=False)
+    print(json.dumps({**told, "facts": facts}))
 
 
 def train_bertline(settings: SideSettings) -> dict[str, Any]:
@@ -104,7 +115,7 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
         run_folder=folder,
     )
     figures = run_pretraining(job)
-    return {"loss": held_out_loss(job.result_folder, settings), "time_s": figures["train_time_s"]}
+    return {"loss": loss_on_share(job.result_folder, settings), "time_s": figures["train_time_s"]}
 
 
 def train_peer(settings: SideSettings) -> dict[str, Any]:
@@ -118,22 +129,13 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
     store = ExampleStore.open(Path(settings.examples), "train", settings.length)
 
     class Clock(transformers.TrainerCallback):
-        """Times the training, and keeps the weights of the moment when the time given is over."""
-
-        saved_s = 0.0
-        stopped = False
+        """Notes when training began and when each step was over."""
 
         def on_train_begin(self, *_: Any, **__: Any) -> None:
-            self.started = time.perf_counter()
+            self.times = [time.perf_counter()]
 
-        def on_step_end(self, *_: Any, model: Any, **__: Any) -> None:
-            self.time_s = time.perf_counter() - self.started - self.saved_s
-            over = settings.stop_after_s is not None and self.time_s >= settings.stop_after_s
-            if over and not self.stopped:
-                self.stopped = True
-                begun = time.perf_counter()
-                model.save_pretrained(folder / "stopped")
-                self.saved_s = time.perf_counter() - begun
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            self.times.append(time.perf_counter())
 
     clock = Clock()
     job = hugging_face_peer.PeerJob(
@@ -150,23 +152,44 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
         out=folder / "trainer",
         start_from=write_start(folder / "start", model, store.manifest, seed=settings.seed),
         options={
-            "learning_rate": optimizer.lr,
-            "adam_beta1": optimizer.beta1,
-            "adam_beta2": optimizer.beta2,
-            "adam_epsilon": optimizer.eps,
-            "weight_decay": optimizer.weight_decay,
             "max_grad_norm": optimizer.max_grad_norm,
             "lr_scheduler_type": "linear",
             "warmup_steps": settings.num_warmup_steps,
             "seed": settings.seed,
+            **adamw_arguments(optimizer),
         },
+        optimizer=(lambda built: MuonAndAdamW(built, optimizer)) if isinstance(optimizer, MuonConfig) else None,
     )
     hugging_face_peer.train_peer(job, [clock]).save_pretrained(folder / "last")
+    return {"loss": loss_on_share(folder / "last", settings), **pace_of(clock.times)}
+
+
+def adamw_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
+    """AdamW in the Trainer's words; none where it is given an optimizer."""
+    if not isinstance(optimizer, AdamWConfig):
+        return {}
     return {
-        "loss": held_out_loss(folder / "last", settings),
-        "time_s": clock.time_s,
-        "stopped_loss": held_out_loss(folder / "stopped", settings) if clock.stopped else None,
+        "learning_rate": optimizer.lr,
+        "adam_beta1": optimizer.beta1,
+        "adam_beta2": optimizer.beta2,
+        "adam_epsilon": optimizer.eps,
+        "weight_decay": optimizer.weight_decay,
     }
+
+
+def pace_of(times: list[float]) -> dict[str, float]:
+    """Seconds of a training: all of them, of a step once it runs, and what comes on top, which is mostly compiling.
+
+    Args:
+        times: When training began, and when each step was over.
+
+    >>> pace_of([0.0, 60.0, 61.0, 62.0, 63.0])
+    {'time_s': 63.0, 'step_s': 1.0, 'startup_s': 59.0}
+    """
+    first = min(_STARTING_STEPS, (len(times) - 1) // 2)
+    step_s = (times[-1] - times[first]) / (len(times) - 1 - first)
+    time_s = times[-1] - times[0]
+    return {"time_s": time_s, "step_s": step_s, "startup_s": max(0.0, time_s - step_s * (len(times) - 1))}
 
 
 def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], *, seed: int) -> Path:
@@ -177,12 +200,12 @@ def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], 
     return folder
 
 
-def held_out_loss(model_folder: Path, settings: SideSettings) -> float:
-    """The masked language model's loss in nats on held-out sequences, whose masks are fixed; fp32, both sides alike."""
+def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
+    """The masked language model's loss in nats on validation sequences, whose masks are fixed; fp32, for both sides."""
     machine = resolve_machine(runtime_of(settings), "fp32")
     losses = PreTrainingLosses(load_pretraining_model(model_folder)).to(machine.device)
     phase = PhaseConfig(steps=1, max_length=settings.length, global_batch_size=settings.batch_size)
-    validation = ValidationProbe(
+    validation = ShareProbe(
         losses,
         Path(settings.examples),
         Plan([phase], num_steps=1),
@@ -190,13 +213,37 @@ def held_out_loss(model_folder: Path, settings: SideSettings) -> float:
         every_steps=1,
         max_sequences=settings.validation_sequences,
     )
+    validation.share = settings.share
     return validation.probe(1)["val/mlm_loss"]
 
 
+class ShareProbe(ValidationProbe):
+    """Measures on one of two shares of the validation sequences that have none in common."""
+
+    share = "held_out"
+
+    def _batches(self, examples: MaskedExamples) -> Iterator[dict[str, np.ndarray]]:
+        indices = share_of_validation(self.share, self._max_sequences, len(examples), seed=examples.seed)
+        size = max(1, _BATCH_TOKENS // examples.store.max_length)
+        for start in range(0, len(indices), size):
+            yield examples.batch(indices[start : start + size], epoch=0)
+
+
+def share_of_validation(share: str, most: int, count: int, *, seed: int) -> np.ndarray:
+    """Which of `count` sequences are of a share: those that pretraining validates on are held out, the next are dev's.
+
+    >>> held_out, dev = (share_of_validation(share, 4, 6, seed=0) for share in ("held_out", "dev"))
+    >>> len(held_out), len(dev), sorted([*held_out.tolist(), *dev.tolist()])
+    (3, 3, [0, 1, 2, 3, 4, 5])
+    """
+    size = min(most, count // 2)
+    first = 0 if share == "held_out" else size
+    return shuffled(np.arange(first, first + size), count, seed=seed, epoch=0)
+
+
 def optimizer_of(settings: SideSettings) -> OptimizerConfig:
-    """The preset, with the rate that the command line may give."""
-    changes = {} if settings.lr is None else {"lr": settings.lr}
-    return section(OptimizerConfig, f"optimizer/{settings.optimizer}", **changes)
+    """The preset, with what is changed of it."""
+    return section(OptimizerConfig, f"optimizer/{settings.optimizer}", **settings.optimizer_changes)
 
 
 def runtime_of(settings: SideSettings) -> RuntimeConfig:

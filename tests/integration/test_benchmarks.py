@@ -138,20 +138,24 @@ def test_pretraining_step_needs_no_more_than_a_gpu_image_and_compares_three_side
     }  # fmt: skip
 
 
+def learning_options(tmp_path: Path, *more: str) -> list[str]:
+    """The smallest form: one seed, data that are there."""
+    small = "--model tiny --length 16 --batch-size 16 --seeds 1 --threads 1 --workers 0 --device cpu"
+    places = {"--examples": "examples", "--tokenizer": "tokenizer", "--work": "work"}
+    options = [part for name, folder in places.items() for part in (name, str(tmp_path / folder))]
+    return [*small.split(), *options, "--set", "runtime.compile=off", *more]
+
+
 @pytest.mark.slow
-def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
+def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path):
     write_inputs(tmp_path, num_train=400, num_validation=100)
-    small = (
-        "--model tiny --length 16 --batch-size 16 --steps 150 --seeds 1 --lr 3e-3 --threads 1 --workers 0 --device cpu"
-    )
-    places = ["--examples", str(tmp_path / "examples"), "--tokenizer", str(tmp_path / "tokenizer")]
-    options = ["--set", "runtime.compile=off", "--keep", str(tmp_path / "kept"), "--commit", "abc"]
-    figures = last_line(bare, "learning.py", *small.split(), *places, *options)
+    grid = ["--peer-optimizers", "adamw_short", "muon_short", "--rates", "1", "--beta2", "0.98"]
+    keep = ["--keep", str(tmp_path / "kept"), "--commit", "abc"]
+    options = learning_options(tmp_path, "--steps", "150", *grid, *keep)
+    figures = last_line(bare, "learning.py", *options)
 
     (seed,) = figures["seeds"]
-    names = (
-        "loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time", "loss_peer_stopped",
-    )  # fmt: skip
+    names = ("loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time")
     assert {name: figures[name] for name in names} == pytest.approx({name: seed[name] for name in names}, abs=1e-3)
     # The made-up pieces follow from one another: both sides learn that, far below the loss of a uniform guess.
     uniform = math.log(61)
@@ -160,31 +164,116 @@ def test_learning_trains_both_sides_to_one_measure(bare, tmp_path):
     assert figures["loss_peer_equal_steps"] < uniform - 0.2
     apart = figures["loss_ours_same_optimizer"] - figures["loss_peer_equal_steps"]
     assert figures["same_optimizer_difference"] == pytest.approx(apart, abs=1e-3)
+    assert figures["equal_time_difference"] == pytest.approx(
+        figures["loss_ours"] - figures["loss_peer_equal_time"], abs=1e-3
+    )
     assert figures["same_optimizer_standard_error"] is None  # of one seed
     assert seed["steps_peer_equal_time"] >= 1
 
+    assert len(figures["grid"]) == 2 and {cell["optimizer"].split()[0] for cell in figures["grid"]} == {"AdamW", "Muon"}
+    best = min(figures["grid"], key=lambda cell: cell["dev_loss"])
+    peer, chosen = figures["peer"], best["optimizer"]
+    assert peer.startswith("Trainer, ") and "SDPA, not compiled" in peer and peer.endswith(chosen)
+    assert figures["ours_same_optimizer"] == f"bertline, {chosen}"
+
     (kept,) = (tmp_path / "kept").iterdir()
     record = json.loads(kept.read_text())
-    assert kept.name.startswith("learning_") and "_tiny_16_batch-size-16_steps-150_seeds-1_lr-0.003" in kept.name
+    assert kept.name.startswith("learning_") and "_tiny_16_batch-size-16_steps-150_seeds-1" in kept.name
     assert {name: record[name] for name in figures if name != "arguments"} == {
         name: figures[name] for name in figures if name != "arguments"
     }
     assert (record["commit"], record["arguments"]["steps"], record["data"]["train"]["examples"]) == ("abc", 150, 400)
-    assert {"date", "versions", "device"} <= record.keys()
+    assert {"date", "versions", "device", "environment"} <= record.keys()
     assert str(tmp_path) not in kept.read_text()
+
+    # What is finished is not trained again; what is missing is.
+    (lost, *_) = (path for path in (tmp_path / "work" / "trainings").iterdir() if '"seed": 0' in path.read_text())
+    lost.unlink()
+    again = call(bare, "learning.py", *options)
+    assert again.returncode == 0, again.stderr
+    lines = [line for line in again.stdout.splitlines() if " steps in " in line]
+    assert sum("(from the work folder)" not in line for line in lines) == 1
+    assert json.loads(again.stdout.splitlines()[-1])["grid"] == figures["grid"]
 
 
 @pytest.mark.slow
 def test_at_a_rate_of_next_to_nothing_both_sides_are_where_they_started_which_is_the_same(bare, tmp_path):
     write_inputs(tmp_path)
-    small = (
-        "--model tiny --length 16 --batch-size 16 --steps 2 --seeds 1 --lr 1e-9 --threads 1 --workers 0 --device cpu"
-    )
-    places = ["--examples", str(tmp_path / "examples"), "--tokenizer", str(tmp_path / "tokenizer")]
-    figures = last_line(bare, "learning.py", *small.split(), *places, "--set", "runtime.compile=off")
+    grid = ["--peer-optimizers", "muon_short", "--rates", "1e-6", "--beta2", "0.98"]
+    figures = last_line(bare, "learning.py", *learning_options(tmp_path, "--steps", "2", *grid))
     assert figures["loss_ours_same_optimizer"] == pytest.approx(figures["loss_peer_equal_steps"], abs=2e-4)
-    # The preset's own rate is not the one of the command line.
+    # The rate of the preset itself is no other.
     assert figures["loss_ours"] < figures["loss_ours_same_optimizer"] - 0.01
+
+
+@pytest.mark.parametrize(
+    ("best", "tried"),
+    [(2.0, [1, 2, 4]), (0.4, [0.25, 0.5, 1, 2, 4]), (100.0, [1, 2, 4, 8, 16])],
+    ids=["inside", "below", "above"],
+)
+def test_the_grid_goes_further_while_its_best_rate_is_the_outermost(best, tried, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from learning_grid import Cell, cells_of_kind
+    from learning_runs import Optimizer
+
+    def at(rate, beta2):
+        loss = abs(math.log(rate / best)) + (0.1 if beta2 == 0.98 else 0)
+        return Cell(optimizer=Optimizer(preset="muon_short", lr=rate, beta2=beta2), num_steps=9, loss=loss)
+
+    cells = cells_of_kind(at, [1, 2, 4], [0.98, 0.999])
+    of_first = [cell.optimizer.lr for cell in cells if cell.optimizer.beta2 == 0.98]
+    assert sorted(of_first) == tried
+    (last,) = [cell for cell in cells if cell.optimizer.beta2 == 0.999]
+    assert last.loss == min(cell.loss for cell in cells)
+
+
+def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch):
+    """Of equal weights and gradients, to the rounding of products in bf16."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import torch
+    from bare_configuration import section
+    from trainer_muon import MuonAndAdamW
+
+    import tiny
+    from bertline.modeling.bert import BertForPreTraining
+    from bertline.modeling.huggingface import to_disk
+    from bertline.modeling.initialization import initialize
+    from bertline.training.config import OptimizerConfig
+    from bertline.training.optimizers import build_optimizer, set_learning_rate
+
+    class Layered(torch.nn.Module):
+        """The weights by the names of transformers, as one flat module."""
+
+        def __init__(self, named):
+            super().__init__()
+            self._names = {name: torch.nn.Parameter(value.detach().clone()) for name, value in named.items()}
+
+        def named_parameters(self, *args, **kwargs):
+            return iter(self._names.items())
+
+    config = section(OptimizerConfig, "optimizer/muon_short")
+    model = BertForPreTraining(tiny.model_config(), vocab_size=20, pad_token_id=0)
+    initialize(model, tiny.model_config(), seed=0)
+    peer = Layered(to_disk(dict(model.named_parameters())))
+    ours, theirs = build_optimizer(model, config, precision="bf16"), MuonAndAdamW(peer, config)
+    schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 1 / (1 + step))
+    before = {name: value.detach().clone() for name, value in peer.named_parameters()}
+    for step in range(3):
+        generator = torch.Generator().manual_seed(step)
+        for weight in model.parameters():
+            weight.grad = torch.randn(weight.shape, generator=generator)
+        gradients = to_disk({name: weight.grad for name, weight in model.named_parameters()})
+        for name, weight in peer.named_parameters():
+            weight.grad = gradients[name].clone()
+        set_learning_rate(ours, config.lr / (1 + step))
+        ours.step()
+        theirs.step()
+        schedule.step()
+    found = dict(peer.named_parameters())
+    for name, expected in to_disk(dict(model.named_parameters())).items():
+        moved = (expected - before[name]).norm()
+        assert moved > 0
+        assert (found[name] - expected).norm() < 0.02 * moved, name
 
 
 def test_what_cannot_be_measured_is_said_at_once(bare):

@@ -1,0 +1,107 @@
+"""The peer's optimizer of learning.py: kind, rate and beta2, chosen on sequences that nothing is reported of."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import repository_source  # noqa: F401
+from bare_configuration import section
+from learning_runs import Optimizer, Training, Trainings
+
+from bertline.training.config import OptimizerConfig
+
+SEED = 100
+"""Of all cells; none of those that are reported."""
+_PACE_STEPS = 60
+_MOST_EXTENSIONS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A training of the grid."""
+
+    optimizer: Optimizer
+    num_steps: int
+    loss: float
+    """On the dev share."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What was tried, and the best of it."""
+
+    best: Cell
+    cells: tuple[Cell, ...]
+
+    def for_record(self) -> list[dict[str, Any]]:
+        """Every cell."""
+        return [
+            {"optimizer": str(cell.optimizer), "steps": cell.num_steps, "dev_loss": round(cell.loss, 4)}
+            for cell in self.cells
+        ]
+
+
+def choose(trainings: Trainings, arguments: argparse.Namespace, *, budget_s: float) -> Choice:
+    """Each kind of optimizer at the number of steps that it takes the peer in the time given, compiling included.
+
+    First the rates at the first beta2, further out while the best one is the outermost; then the other values of beta2
+    at the best rate.
+    """
+    cells: list[Cell] = []
+    for preset in arguments.peer_optimizers:
+        first = Training(
+            side=arguments.peer,
+            optimizer=Optimizer(preset=preset),
+            num_steps=min(_PACE_STEPS, arguments.steps),
+            seed=SEED,
+            share="dev",
+        )
+        steps = steps_within(budget_s, trainings.run(first))
+        at = partial(_cell, trainings, arguments.peer, preset, steps)
+        cells += cells_of_kind(at, sorted(arguments.rates), arguments.beta2)
+    return Choice(best=min(cells, key=lambda cell: cell.loss), cells=tuple(cells))
+
+
+def _cell(trainings: Trainings, side: str, preset: str, steps: int, factor: float, beta2: float) -> Cell:
+    own = section(OptimizerConfig, f"optimizer/{preset}")
+    optimizer = Optimizer(preset=preset, lr=float(f"{factor * own.lr:.3g}"), beta2=beta2)
+    training = Training(side=side, optimizer=optimizer, num_steps=steps, seed=SEED, share="dev", timed=False)
+    return Cell(optimizer=optimizer, num_steps=steps, loss=trainings.run(training)["loss"])
+
+
+def cells_of_kind(at: Callable[[float, float], Cell], rates: list[float], beta2: list[float]) -> list[Cell]:
+    """The grid of one kind.
+
+    Args:
+        at: Trains at a rate and a beta2.
+        rates: Ascending.
+        beta2: The first one goes with every rate.
+    """
+    by_rate = {rate: at(rate, beta2[0]) for rate in rates}
+
+    def best() -> float:
+        return min(by_rate, key=lambda rate: by_rate[rate].loss)
+
+    for _ in range(_MOST_EXTENSIONS if len(rates) > 1 else 0):
+        tried = sorted(by_rate)
+        if best() == tried[0]:
+            further = tried[0] ** 2 / tried[1]
+        elif best() == tried[-1]:
+            further = tried[-1] ** 2 / tried[-2]
+        else:
+            break
+        by_rate[further] = at(further, beta2[0])
+    return [*by_rate.values(), *(at(best(), value) for value in beta2[1:])]
+
+
+def steps_within(budget_s: float, pace: dict[str, float]) -> int:
+    """Steps that the peer takes in the time, after what it takes to start; at least one.
+
+    >>> steps_within(130.0, {"startup_s": 30.0, "step_s": 0.5})
+    200
+    """
+    return max(1, round((budget_s - pace["startup_s"]) / pace["step_s"]))

@@ -1,0 +1,167 @@
+"""Trainings of learning.py: each in a process of its own, and none done twice in a work folder."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import repository_source  # noqa: F401
+import torch
+from bare_configuration import parse_changes, section
+from side_environment import side_environment
+
+from bertline.modeling.config import ModelConfig
+from bertline.training.config import MuonConfig, OptimizerConfig
+
+HERE = Path(__file__).parent
+_CODE = (HERE, HERE.parent / "src" / "bertline", HERE.parent / "conf")
+_CODE_SUFFIXES = (".py", ".yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimizer:
+    """A preset of conf/optimizer, with what is changed of it."""
+
+    preset: str
+    lr: float | None = None
+    """None leaves both rates to the preset; else Muon's AdamW keeps its share of it."""
+    beta2: float | None = None
+
+    @property
+    def changes(self) -> dict[str, float]:
+        """For `bare_configuration.section`."""
+        own = section(OptimizerConfig, f"optimizer/{self.preset}")
+        changes = {} if self.beta2 is None else {"beta2": self.beta2}
+        if self.lr is not None:
+            changes["lr"] = self.lr
+            if isinstance(own, MuonConfig):
+                changes["adamw_lr"] = self.lr * own.adamw_lr / own.lr
+        return changes
+
+    @property
+    def config(self) -> OptimizerConfig:
+        """With the changes."""
+        return section(OptimizerConfig, f"optimizer/{self.preset}", **self.changes)
+
+    def __str__(self) -> str:
+        config: Any = self.config
+        if isinstance(config, MuonConfig):
+            return f"Muon {config.lr:g} with AdamW {config.adamw_lr:g}, beta2 {config.beta2:g}"
+        return f"{'AdamW' if config.kind == 'adamw' else config.kind} {config.lr:g}, beta2 {config.beta2:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What tells one from another."""
+
+    side: str
+    """bertline, plain or tuned."""
+    optimizer: Optimizer
+    num_steps: int
+    seed: int
+    share: str = "held_out"
+    """Of the validation sequences, for the loss."""
+    timed: bool = True
+    """The compiler's cache is empty at its start. Else it is shared with others that are not timed."""
+
+
+class Trainings:
+    """Runs trainings, prints a line for each, and keeps what each told in the work folder.
+
+    A training is found again by its settings, the data, the code of bertline and of the benchmarks, and the version of
+    PyTorch: an interrupted benchmark that is started again goes on with the first one that is missing.
+    """
+
+    def __init__(self, work: Path, arguments: argparse.Namespace, model: ModelConfig, *, data_digest: str) -> None:
+        self._work = work
+        self._arguments = arguments
+        self._model = model
+        self._identity = [data_digest, code_digest(), torch.__version__]
+        self._began = time.monotonic()
+
+    def run(self, training: Training) -> dict[str, Any]:
+        """What learning_side.py tells: `loss`, `time_s`, `facts`, of the peer also `step_s` and `startup_s`.
+
+        Raises:
+            SystemExit: The training failed.
+        """
+        settings = self._settings(training)
+        of_all = json.dumps([settings, training.timed, *self._identity], sort_keys=True)
+        kept = self._work / "trainings" / f"{hashlib.sha256(of_all.encode()).hexdigest()[:16]}.json"
+        again = kept.exists()
+        told = json.loads(kept.read_text(encoding="utf-8")) if again else self._train(training, settings)
+        if not again:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = kept.with_suffix(".part")
+            unfinished.write_text(json.dumps({"training": asdict(training), **told}) + "\n", encoding="utf-8")
+            unfinished.replace(kept)
+        print(
+            f"[{(time.monotonic() - self._began) / 60:6.1f} min] seed {training.seed}, {training.side:8s} "
+            f"{training.optimizer!s:42s} {training.num_steps:6d} steps in {told['time_s']:7.1f} s: {training.share} "
+            f"loss {told['loss']:.4f}{' (from the work folder)' if again else ''}",
+            flush=True,
+        )
+        return told
+
+    def _settings(self, training: Training) -> dict[str, Any]:
+        arguments = self._arguments
+        return {
+            "side": training.side,
+            "model": asdict(self._model),
+            "length": arguments.length,
+            "batch_size": arguments.batch_size,
+            "num_steps": training.num_steps,
+            "warmup_fraction": arguments.warmup_fraction,
+            "optimizer": training.optimizer.preset,
+            "optimizer_changes": training.optimizer.changes,
+            "seed": training.seed,
+            "share": training.share,
+            "validation_sequences": arguments.validation_sequences,
+            "device": arguments.device,
+            "threads": arguments.threads,
+            "workers": arguments.workers,
+            "changes": parse_changes(arguments.set).get("runtime", {}),
+        }
+
+    def _train(self, training: Training, settings: dict[str, Any]) -> dict[str, Any]:
+        arguments = self._arguments
+        shared = self._work / f"compiled-{training.side}"
+        with tempfile.TemporaryDirectory(dir=self._work, prefix="training-", ignore_cleanup_errors=True) as folder:
+            places = {"examples": str(arguments.examples), "tokenizer": str(arguments.tokenizer), "folder": folder}
+            environment = side_environment(training.side, threads=arguments.threads)
+            environment["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder, "compiled") if training.timed else shared)
+            process = subprocess.run(
+                [sys.executable, HERE / "learning_side.py", json.dumps({**settings, **places})],
+                check=False,
+                stdout=subprocess.PIPE,
+                stderr=None if arguments.verbose else subprocess.PIPE,
+                env=environment,
+                text=True,
+            )
+        if process.returncode:
+            sys.exit(f"{process.stderr or ''}{training.side} failed")
+        return {**json.loads(process.stdout), "load": os.getloadavg()[0]}
+
+    def forget_compiled(self) -> None:
+        """Remove the compiler's shared caches: they are large, and nobody needs them once all is measured."""
+        for folder in self._work.glob("compiled-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def code_digest() -> str:
+    """Of all code and configuration that a training can depend on."""
+    digest = hashlib.sha256()
+    for root in _CODE:
+        for path in sorted(path for path in root.rglob("*") if path.suffix in _CODE_SUFFIXES):
+            digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()

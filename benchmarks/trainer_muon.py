@@ -1,0 +1,55 @@
+"""Muon for the Hugging Face Trainer: `torch.optim.Muon` for the matrices of the layers, fused AdamW for the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import repository_source  # noqa: F401
+import torch
+from torch import nn
+
+from bertline.training.config import MuonConfig
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """Two optimizers of PyTorch as one, which is what the Trainer and its schedule can be given.
+
+    The weights are divided as `bertline.training.optimizers` divides them, and the rates mean the same: an update of
+    Muon is scaled to the size of AdamW's (arXiv 2502.16982, section 2.2). Vectors do not decay.
+
+    Args:
+        model: A BERT of transformers.
+        config: Rates, decay, momentum and betas.
+    """
+
+    def __init__(self, model: nn.Module, config: MuonConfig) -> None:
+        named = [(name, weight) for name, weight in model.named_parameters() if weight.requires_grad]
+        of_layers = [weight for name, weight in named if ".encoder.layer." in name and weight.ndim == 2]
+        chosen = set(map(id, of_layers))
+        others = [weight for _, weight in named if id(weight) not in chosen]
+        self.muon = torch.optim.Muon(
+            of_layers,
+            lr=config.lr,
+            weight_decay=config.weight_decay,
+            momentum=config.momentum,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        self.adamw = torch.optim.AdamW(
+            [
+                {"params": [weight for weight in others if weight.ndim >= 2], "weight_decay": config.weight_decay},
+                {"params": [weight for weight in others if weight.ndim < 2], "weight_decay": 0.0},
+            ],
+            lr=config.adamw_lr,
+            betas=(config.beta1, config.beta2),
+            eps=config.eps,
+            fused=True,
+        )
+        # The groups are shared, so that a schedule that sets their rates sets those of the two.
+        super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
+
+    def step(self, closure: Any = None) -> Any:
+        """One step of each."""
+        result = None if closure is None else closure()
+        self.muon.step()
+        self.adamw.step()
+        return result
