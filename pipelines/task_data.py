@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.line.opened import open_stage
+from bertline.line.versions import check_packages_of_corpus
 from bertline.tasks.build import build_task
 from composition import recipe
 
@@ -16,6 +17,7 @@ def rows_made(composed: Mapping[str, Any]) -> Path:
     """Read, check, split and write the rows of one task; returns their folder."""
     with open_stage("task_data", composed) as stage:
         assert stage.task_name is not None
+        check_packages_of_corpus(stage.config, stage.task_name)
         task = stage.config.tasks[stage.task_name]
         num_workers = stage.config.runtime.num_workers
         stage.finish(build_task(stage.task_name, task, stage.config.python_docs, stage.output, num_workers=num_workers))

@@ -21,7 +21,10 @@ from typing import Literal
 
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.docstring_prose import Prose, prose_paragraphs
-from bertline.foundation.errors import ConfigError
+from bertline.corpus.storage import KIND
+from bertline.foundation.errors import ConfigError, DataError
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.seeds import unit_interval
 
@@ -116,6 +119,33 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
         else:
             versions[package.module] = metadata.version(package.distribution).split("+")[0]
     return versions
+
+
+def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
+    """Stop where a corpus of documentation strings was made from other versions than are installed.
+
+    Args:
+        corpus: The folder of the corpus. Without a manifest, or with one of other text, there is nothing to check.
+        config: The packages; of those that the corpus was made without, nothing is asked.
+
+    Raises:
+        DataError: Naming both versions of each package.
+    """
+    path = corpus / MANIFEST_NAME
+    manifest = read_json(path) if path.exists() else {}
+    made_from = manifest.get("packages", {}) if manifest.get("kind") == KIND else {}
+    here = package_versions(config)
+    changed = {name: version for name, version in made_from.items() if here.get(name, version) != version}
+    if not changed:
+        return
+    distributions = {package.module: package.distribution or package.module for package in config.packages}
+    found = ", ".join(f"{distributions[name]} {old} (installed: {here[name]})" for name, old in changed.items())
+    pins = " ".join(f"{distributions[name]}=={old}" for name, old in changed.items() if name != STANDARD_LIBRARY)
+    raise DataError(
+        f"{corpus} was made from {found}. Rows made from what is installed might stand in its text, which the encoder "
+        "is pretrained on. Make the corpus again, `dvc repro corpus`, and repeat the command; or go back to the "
+        f"versions it was made from" + (f": pip install {pins}" if pins else ".")
+    )
 
 
 def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool:

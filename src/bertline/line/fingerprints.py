@@ -32,6 +32,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.line.opened",
         "bertline.line.provenance",
         "bertline.line.stages",
+        "bertline.line.versions",
         "bertline.training.progress",
     }
 )

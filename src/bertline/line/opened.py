@@ -14,7 +14,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -32,7 +31,6 @@ from bertline.foundation.files import (
     write_atomically,
     write_json,
 )
-from bertline.foundation.manifests import versions_of
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
 from bertline.line.by_hand import place_by_hand
@@ -48,6 +46,7 @@ from bertline.line.status import RESULT_NAME, mark_open
 from bertline.line.unfinished import CONFIG_NAME, take_over, went_on_from
 from bertline.line.unused import is_unused
 from bertline.line.user_data import holds_nothing
+from bertline.line.versions import stage_versions
 from bertline.tracking.tracker import StageRun, Tracker, open_tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
@@ -144,9 +143,8 @@ def open_stage(
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
-    sections = tracked_sections(stage, task, config)
     digests = {key: sha256_of_path(path) for key, path in inputs.items()}
-    made_of = _made_of(stage, sections, digests)
+    made_of = _made_of(stage, task, config, digests)
     if running_under_dvc():
         refuse_changes(full_name(stage, task), sections=[], code=changed_code(stage, made_of["code"]), inputs=[])
     fingerprint = _digest(made_of)
@@ -163,7 +161,7 @@ def open_stage(
         tracker.stage(
             full_name(stage, task),
             key=fingerprint,
-            params=sections,
+            params=made_of["sections"],
             tags=_stage_tags(fingerprint, before, digests),
             inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
         ) as record,
@@ -252,7 +250,7 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
 def _run_folder(stage: Stage, task: str | None, config: LineConfig) -> Path:
     """`runs/STAGE/FINGERPRINT` of a stage, under a configuration and with what it would read now."""
     digests = {key: sha256_of_path(path) for key, path in _inputs_of(stage, task, config, {}).items()}
-    fingerprint = _digest(_made_of(stage, tracked_sections(stage, task, config), digests))
+    fingerprint = _digest(_made_of(stage, task, config, digests))
     return Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
 
 
@@ -272,11 +270,14 @@ def _paths_named(stage: Stage, task: str | None, config: LineConfig) -> dict[str
             return {}
 
 
-def _made_of(stage: Stage, sections: dict[str, Any], digests: dict[str, str]) -> dict[str, Any]:
+def _made_of(stage: Stage, task: str | None, config: LineConfig, digests: dict[str, str]) -> dict[str, Any]:
     """All that a result depends on; its digest is the fingerprint."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    versions = {**versions_of(*stage.versions), "python": python}
-    return {"sections": sections, "inputs": digests, "code": code_fingerprint(stage), "versions": versions}
+    return {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": digests,
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
 
 
 def _freeze(

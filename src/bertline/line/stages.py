@@ -13,8 +13,12 @@ from bertline.foundation.errors import ConfigError
 ARTIFACTS = Path("artifacts")
 METRICS = ARTIFACTS / "metrics"
 CODE = ARTIFACTS / "code"
+VERSIONS = ARTIFACTS / "versions"
 ENCODERS = ARTIFACTS / "encoders"
 """Which encoder each task starts from: the tasks' link to `artifacts/pretrain` (see `encoder_pointers`)."""
+
+PACKAGES = "python_docs.packages"
+"""In a list of distributions: those whose documentation is the default data."""
 
 # Where the user's own data lies, or is linked from. DVC watches these places.
 USER_TEXT = Path("data/text")
@@ -24,6 +28,25 @@ USER_CHECKPOINT = Path("data/checkpoint")
 USER_START = Path("data/start")
 """Encoders that single tasks start from, by the task's name."""
 USER_REFERENCE = Path("data/reference_encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsWhere:
+    """Distributions whose version matters under some configurations only."""
+
+    key: str
+    """Of the configuration; `{task}` stands for the task's name."""
+    values: tuple[str, ...] | None
+    """Where the key has one of these; None: where it is not null."""
+    versions: tuple[str, ...]
+
+    def holds(self, value: object) -> bool:
+        """Whether they matter with this value of the key."""
+        return value is not None if self.values is None else value in self.values
+
+
+_SEARCHES = ("retrieval", "reranking")
+_DOCS_SOURCES = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +61,8 @@ class Stage:
     inputs: tuple[str, ...]
     output: str
     versions: tuple[str, ...] = ()
-    """Distributions whose version its result depends on."""
+    """Distributions that it computes or writes with. Python's minor version is always one of them."""
+    versions_where: tuple[VersionsWhere, ...] = ()
     in_worker: bool = False
     """Long work runs in a process of its own that outlives the recipe and is resumed."""
     on_several_devices: bool = False
@@ -49,6 +73,11 @@ class Stage:
         """Whether the stage is run once for each task."""
         return "{task}" in self.output
 
+    @property
+    def depends_on_versions(self) -> bool:
+        """Whether any version is a dependency of it."""
+        return bool(self.versions or self.versions_where)
+
 
 STAGES = (
     Stage(
@@ -57,6 +86,11 @@ STAGES = (
         modules=("bertline.corpus.build",),
         inputs=(str(USER_TEXT),),
         output="artifacts/corpus",
+        versions=("pyarrow",),
+        versions_where=(
+            VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),
+            VersionsWhere("corpus.kind", ("hub",), ("datasets",)),
+        ),
     ),
     Stage(
         name="tokenizer",
@@ -72,7 +106,7 @@ STAGES = (
         modules=("bertline.examples.build",),
         inputs=("artifacts/corpus", "artifacts/tokenizer"),
         output="artifacts/examples",
-        versions=("tokenizers",),
+        versions=("numpy", "tokenizers"),
     ),
     Stage(
         name="pretrain",
@@ -80,7 +114,8 @@ STAGES = (
         modules=("bertline.line.pretrain_job",),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
         output="artifacts/pretrain",
-        versions=("torch", "tokenizers"),
+        versions=("torch", "pytorch-lightning", "numpy", "tokenizers"),
+        versions_where=(VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),),
         in_worker=True,
         on_several_devices=True,
     ),
@@ -90,6 +125,12 @@ STAGES = (
         modules=("bertline.tasks.build",),
         inputs=(f"{USER_TASKS}/{{task}}",),
         output="artifacts/tasks/{task}",
+        versions=("numpy", "pyarrow"),
+        versions_where=(
+            VersionsWhere("tasks.{task}.source.kind", _DOCS_SOURCES, (PACKAGES,)),
+            VersionsWhere("tasks.{task}.source.kind", ("hub",), ("datasets",)),
+            VersionsWhere("tasks.{task}.kind", ("reranking",), ("bm25s", "scikit-learn")),
+        ),
     ),
     Stage(
         name="encoders",
@@ -104,7 +145,8 @@ STAGES = (
         modules=("bertline.line.sweep_job",),
         inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
         output="artifacts/sweep/{task}",
-        versions=("torch", "tokenizers"),
+        versions=("torch", "pytorch-lightning", "numpy", "scipy", "scikit-learn", "optuna", "tokenizers"),
+        versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
         in_worker=True,
     ),
     Stage(
@@ -120,6 +162,7 @@ STAGES = (
             "artifacts/sweep",
         ),
         output="artifacts/evaluate",
+        versions=("torch", "numpy", "tokenizers"),
     ),
     Stage(
         name="export",
@@ -127,6 +170,7 @@ STAGES = (
         modules=("bertline.export.build",),
         inputs=("artifacts/pretrain", "artifacts/sweep", "artifacts/evaluate"),
         output="artifacts/export",
+        versions=("torch", "numpy", "scipy", "tokenizers", "transformers", "onnx", "onnxruntime"),
     ),
 )
 

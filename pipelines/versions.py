@@ -1,0 +1,32 @@
+"""versions: of the packages that each stage reads or computes with, for DVC to compare (artifacts/versions).
+
+DVC sees files, not what pip installs: it runs this at every `dvc repro`, in a moment. Where a version has changed, the
+stages concerned run again.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import yaml
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import write_json
+from bertline.line.stages import VERSIONS
+from bertline.line.versions import versions_by_stage
+
+
+def main() -> None:
+    """One file a stage; of a stage of one task, one file a task."""
+    os.chdir(Path(__file__).resolve().parent.parent)
+    config = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
+    for name, versions in versions_by_stage(config).items():
+        write_json(VERSIONS / name, versions)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BertlineError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)

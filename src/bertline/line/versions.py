@@ -1,0 +1,85 @@
+"""Versions of what a stage reads or computes with: a dependency like its code, in DVC and in the run's fingerprint.
+
+`pipelines/versions.py` writes them for DVC at every `dvc repro`, so this module imports nothing that takes long.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bertline.line.stages import PACKAGES, STAGES, Stage, stage_named
+
+if TYPE_CHECKING:
+    from bertline.line.config import LineConfig
+
+NOT_INSTALLED = "not installed"
+
+
+def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
+    """Versions that a stage's result depends on under a configuration.
+
+    Args:
+        stage: Names the distributions.
+        task: For a stage of one task.
+        config: The whole configuration, as in params.yaml.
+
+    Returns:
+        Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
+        minor version (`3.11`).
+    """
+    names = {*stage.versions}
+    for where in stage.versions_where:
+        if where.holds(_value(config, where.key.format(task=task))):
+            names.update(where.versions)
+    if PACKAGES in names:
+        names.remove(PACKAGES)
+        listed = (package["distribution"] for package in config["python_docs"]["packages"])
+        names.update(name for name in listed if name is not None)  # the standard library comes with Python
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, "python": python}
+
+
+def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """`stage_versions` of every stage that names any, by the name that DVC knows the stage by."""
+    found: dict[str, dict[str, str]] = {}
+    for stage in STAGES:
+        if not stage.depends_on_versions:
+            continue
+        for task in config["tasks"] if stage.per_task else (None,):
+            found[f"{stage.name}@{task}" if task else stage.name] = stage_versions(stage, task, config)
+    return found
+
+
+def check_packages_of_corpus(config: LineConfig, task: str) -> None:
+    """Stop where rows would be made from other packages than the corpus that the encoder is pretrained on.
+
+    A corpus of the user's own text, and one that is not there, is no hindrance; nor is it to a task with data of its
+    own.
+
+    Raises:
+        DataError: Naming both versions.
+    """
+    from bertline.corpus.config import PythonDocsCorpusConfig
+    from bertline.corpus.python_docs import check_versions
+
+    if config.tasks[task].source.kind.startswith("docs_") and isinstance(config.corpus, PythonDocsCorpusConfig):
+        check_versions(Path(stage_named("corpus").output), config.python_docs)
+
+
+def _value(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = config[part]
+    return config
+
+
+@functools.cache
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution).split("+")[0]
+    except metadata.PackageNotFoundError:
+        return NOT_INSTALLED  # the stage that needs it says how to get it
