@@ -26,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def stages(content: dict[str, Any], **more: Any) -> None:
-    Path("dvc.yaml").write_text(yaml.safe_dump({**more, "stages": content}), encoding="utf-8")
+    Path("dvc.yaml").write_text(yaml.safe_dump({**more, "stages": content}, sort_keys=False), encoding="utf-8")
 
 
 def names_run(repo: Any) -> list[str]:
@@ -218,3 +218,29 @@ def _keys(content: Any) -> Iterator[str]:
     elif isinstance(content, list):
         for value in content:
             yield from _keys(value)
+
+
+def test_a_stage_that_always_runs_re_runs_only_what_depends_on_a_file_that_it_changed(project: Any) -> None:
+    write = "mkdir -p seen; cp a seen/a; cp b seen/b@x"
+    content: dict[str, Any] = {
+        "configure": {"cmd": "cp conf params", "deps": ["conf"], "outs": [{"params": {"cache": False}}]},
+        "seen": {"cmd": write, "always_changed": True, "deps": ["params"], "outs": [{"seen": {"cache": False}}]},
+        "one": {"cmd": "cp seen/a one", "deps": ["seen/a"], "outs": ["one"]},
+        "two": {"foreach": ["x"], "do": {"cmd": "cp seen/b@x two", "deps": ["seen/b@${item}"], "outs": ["two"]}},
+    }
+    for name in ("conf", "a", "b"):
+        Path(name).write_text("1")
+    stages(content)
+    assert names_run(project) == ["configure", "seen", "one", "two@x"]
+    assert names_run(project) == ["seen"]
+    assert set(project.status()) == {"seen"}
+    Path("b").write_text("2")
+    assert names_run(project) == ["seen", "two@x"]
+    Path("conf").write_text("2")
+    assert names_run(project) == ["configure", "seen"]
+
+
+def test_a_whole_repro_runs_stages_in_the_order_of_the_file_so_the_corpus_comes_before_the_tasks(project: Any) -> None:
+    names = [f"{letter}{number}" for number in range(3) for letter in "zam"]
+    stages({name: {"cmd": f"echo {name} > {name}", "outs": [name]} for name in names})
+    assert names_run(project) == names

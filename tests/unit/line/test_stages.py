@@ -29,7 +29,8 @@ def as_dvc(text: str) -> str:
 def test_dvc_lists_the_sections_inputs_and_output_of_the_stage_map(stage: Stage) -> None:
     entry = dvc_stage(stage)
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
-    assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *map(as_dvc, stage.inputs)}
+    versions = {f"artifacts/versions/{stage.name}{'@${item}' * stage.per_task}"} if stage.depends_on_versions else set()
+    assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
     assert entry["outs"] == [as_dvc(stage.output)]
 
 
@@ -43,6 +44,13 @@ def test_the_command_of_a_stage_holds_nothing_that_changes(stage: Stage) -> None
 def test_configure_writes_a_code_fingerprint_for_every_stage() -> None:
     outs = [next(iter(out)) for out in DVC["configure"]["outs"]]
     assert set(outs) == {"params.yaml", *(f"artifacts/code/{stage.name}" for stage in STAGES)}
+
+
+def test_versions_are_looked_at_each_time_and_after_configure() -> None:
+    stage = DVC["versions"]
+    assert stage["always_changed"] is True
+    assert stage["deps"] == ["params.yaml"]
+    assert stage["outs"] == [{"artifacts/versions": {"cache": False}}]
 
 
 def test_runtime_and_tracking_are_tracked_by_no_stage() -> None:
