@@ -162,7 +162,7 @@ STAGES = (
             "artifacts/sweep",
         ),
         output="artifacts/evaluate",
-        versions=("torch", "numpy", "tokenizers"),
+        versions=("torch", "numpy", "scipy", "tokenizers"),
     ),
     Stage(
         name="export",

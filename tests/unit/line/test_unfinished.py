@@ -215,11 +215,11 @@ def changed_code(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """After it is called, the fingerprint is that of code and a torch that differ."""
 
     def change() -> None:
-        code, versions = opened.code_fingerprint, opened.versions_of
+        code, versions = opened.code_fingerprint, opened.stage_versions
         monkeypatch.setattr(
             opened, "code_fingerprint", lambda stage: {**code(stage), "bertline.modeling.bert": "other"}
         )
-        monkeypatch.setattr(opened, "versions_of", lambda *names: {**versions(*names), "torch": "99.1"})
+        monkeypatch.setattr(opened, "stage_versions", lambda *asked: {**versions(*asked), "torch": "99.1"})
 
     return change
 
