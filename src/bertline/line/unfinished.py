@@ -205,7 +205,12 @@ def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
         keys={key: values for key, values in keys.items() if not changes_no_weights(key)},
         inputs=tuple(differences(recorded["inputs"], made_of["inputs"])),
         code=_changed_modules(recorded["code"], made_of["code"]),
-        versions=differences(recorded["versions"], made_of["versions"]),
+        # A package that only one of them uses (it has a linear probe) was chosen by a key.
+        versions={
+            name: versions
+            for name, versions in differences(recorded["versions"], made_of["versions"]).items()
+            if name in recorded["versions"] and name in made_of["versions"]
+        },
     )
 
 
