@@ -79,7 +79,7 @@ def for_smoke(command: str, line: Path, tmp_path: Path) -> str:
         "FINGERPRINT": finished.name,
         README_PHASES: LONGER_PHASES,
         "--model mini": f"--model tiny --vocab-size 64 --seq-len 16 --rounds 1 {SMALL} --steps 1",
-        "--length 64 --steps 2000": f"--length 64 --seeds 1 {SMALL} --steps 2",
+        "--length 64 --steps 2000": f"--length 64 --seeds 1 {SMALL} {ONE_CELL} --work {tmp_path}/learning --steps 2",
     }.items():
         command = command.replace(readers, smoke)
     return command
@@ -93,5 +93,6 @@ LONGER_PHASES = (
     "[{steps: 30, max_length: 32, global_batch_size: 16}, {steps: 14, max_length: 64, global_batch_size: 8}]"
 )
 # Benchmarks in their smallest form.
+ONE_CELL = "--peer-optimizers muon_short --rates 1 --beta2 0.98"
 SMALL = "--batch-size 4 --threads 1 --workers 0 --device cpu --set runtime.compile=off"
 WORDS = ("river", "mountain", "harbour", "garden", "kitchen", "market", "station", "library", "bridge", "forest")

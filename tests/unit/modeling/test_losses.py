@@ -41,6 +41,20 @@ def test_unused_places_are_never_correct() -> None:
     assert masked_lm_correct(logits, torch.tensor([[2, 1, -100]])).item() == 1
 
 
+def test_of_equal_scores_the_first_is_the_guess() -> None:
+    generator = torch.Generator().manual_seed(2)
+    logits = torch.randint(0, 4, (50, 3, 9), generator=generator).bfloat16()  # most rows have their highest score twice
+    assert ((logits == logits.amax(-1, keepdim=True)).sum(-1) > 1).float().mean() > 0.5
+    for labels in (logits.argmax(-1), torch.randint(0, 9, (50, 3), generator=generator)):
+        assert masked_lm_correct(logits, labels).item() == (logits.argmax(-1) == labels).sum().item()
+    last = logits.shape[-1] - 1 - logits.flip(-1).argmax(-1)
+    assert masked_lm_correct(logits, last).item() < last.numel()
+
+
+def test_scores_that_are_no_numbers_are_no_guess() -> None:
+    assert masked_lm_correct(torch.full((1, 1, 4), torch.nan), torch.tensor([[0]])).item() == 0
+
+
 def test_losses_of_bf16_logits_are_computed_in_fp32() -> None:
     logits = torch.randn(4, 2, 300, generator=torch.Generator().manual_seed(0)).bfloat16()
     labels = torch.arange(8).view(4, 2)
