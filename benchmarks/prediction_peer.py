@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import repository_source  # noqa: F401
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
