@@ -17,6 +17,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 # So short that some rows of each kind are cut and some are not.
 MAX_LENGTHS = {
     "classification": 24,
+    "marked": 24,
     "multi_label": 14,
     "fill_mask": 8,
     "reranking": 17,
@@ -57,7 +58,7 @@ def counted(reader):
         )
 
     return {
-        **dict.fromkeys(("classification", "multi_label", "linear", "fill_mask"), of_texts),
+        **dict.fromkeys(("classification", "marked", "multi_label", "linear", "fill_mask"), of_texts),
         "cosine": of_either_text,
         "question_answering": lambda rows, _: sum(tokens(question) > 4 for question in rows.questions),
         "reranking": of_any_candidate,

@@ -1,0 +1,216 @@
+"""The figures of README.md, written from the committed records of runs and benchmarks.
+
+python benchmarks/readme.py           # rewrites the blocks between `<!-- figures: NAME -->` and `<!-- end -->`
+python benchmarks/readme.py --check   # says which blocks are not what the files say; a test calls this
+
+A figure stands in such a block or not at all, so that README never says what no file says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+METRICS, RESULTS = ROOT / "artifacts" / "metrics", ROOT / "benchmarks" / "results"
+_BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+TASKS = {
+    "docs_library": "which of 13 libraries a passage documents",
+    "docs_match": "whether a summary belongs to a function",
+    "docs_parameters": "which words are parameter names",
+    "docs_search": "find the function for a sentence",
+}
+ARMS = ("encoder", "combined", "random_weights", "reference")
+TITLES = {
+    "random_weights": "random weights",
+    "combined": "encoder and BM25 combined",
+    "bm25": "BM25",
+    "frozen_encoder": "linear model on the frozen encoder",
+    "static_embeddings": "static embeddings of its tokens",
+    "pair_features": "word overlap of the pair",
+    "word_ngrams": "n-grams of words",
+    "char_ngrams": "n-grams of characters",
+    "word_and_char_ngrams": "n-grams of words and characters",
+    "window_tagger": "linear tagger on a window of words",
+    "most_frequent_tag": "most frequent tag",
+}
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the blocks, or check them; returns the exit status."""
+    text = README.read_text(encoding="utf-8")
+    written = rewritten(text)
+    if "--check" not in arguments:
+        README.write_text(written, encoding="utf-8")
+        return 0
+    stale = [name for name, old, new in _blocks(text, written) if old != new]
+    for name in stale:
+        print(f"README.md: the block {name!r} differs from the files. Run python benchmarks/readme.py", file=sys.stderr)
+    return int(bool(stale))
+
+
+def rewritten(text: str) -> str:
+    """README with every block as the files give it."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]]()}\n{found[4]}", text)
+
+
+def _blocks(text: str, written: str) -> Iterator[tuple[str, str, str]]:
+    for old, new in zip(_BLOCK.finditer(text), _BLOCK.finditer(written), strict=True):
+        yield old[2], old[3], new[3]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _metrics(stage: str) -> dict[str, Any]:
+    return _read(METRICS / f"{stage}.json")
+
+
+def printed() -> str:
+    """What `make repro` prints of the stages, shortened."""
+    corpus, pretrain = _metrics("corpus"), _metrics("pretrain")
+    lines = [
+        f"corpus: artifacts/corpus (train/documents {corpus['train/documents']:,}, "
+        f"train/sentences {corpus['train/sentences']:,}, train/characters {corpus['train/characters']:,}, ...)",
+        f"tokenizer: artifacts/tokenizer (vocab_size {_metrics('tokenizer')['vocab_size']:,}, ...)",
+        f"pretrain: artifacts/pretrain (val/mlm_loss {pretrain['val/mlm_loss']:.4g}, "
+        f"val/mlm_accuracy {pretrain['val/mlm_accuracy']:.4g}, val/nsp_accuracy {pretrain['val/nsp_accuracy']:.4g}, ...)",
+        *(sentence(task) for task in TASKS),
+    ]
+    return "\n".join(["```", *lines, "```"])
+
+
+def scores() -> str:
+    """The default run in a table."""
+    pretrain = _metrics("pretrain")
+    rows = [
+        "| measured on held-out subpackages | this encoder | compared with |",
+        "|---|---|---|",
+        f"| masked words, loss | {pretrain['val/mlm_loss']:.2f} nats | "
+        f"{pretrain['unigram_entropy']:.2f} by frequency alone |",
+        f"| masked words, accuracy | {pretrain['val/mlm_accuracy']:.3f} | |",
+        f"| next sentence, accuracy | {pretrain['val/nsp_accuracy']:.3f} | 0.5 |",
+    ]
+    for task, what in TASKS.items():
+        found = systems(task)
+        ours = [
+            f"{_shown(found[arm])}{' combined with BM25' * (arm == 'combined')}" for arm in ARMS[:2] if arm in found
+        ]
+        others = sorted((name for name in found if name not in ARMS[:2]), key=lambda name: -found[name][0])
+        beside = ", ".join(f"{TITLES.get(name, name)} {_shown(found[name])}" for name in others)
+        rows.append(f"| `{task}`: {what}; test {metric_of(task)} over 5 seeds | {', '.join(ours)} | {beside} |")
+    rows.append(f"| pretraining | {_time(pretrain['train_time_s'])} | {pretrain['num_tokens'] / 1e6:.1f} M tokens |")
+    return "\n".join(rows)
+
+
+def verdicts() -> str:
+    """A sentence a task: does the encoder beat the strongest simple opponent?"""
+    return "\n".join(f"- {sentence(task)}" for task in TASKS)
+
+
+def sentence(task: str) -> str:
+    """The verdict of one task, first the one over the strongest simple opponent."""
+    said = [
+        _verdict(task, system)
+        for system in ("encoder", "combined")
+        if f"{system}/difference_from_strongest" in _metrics(f"sweep@{task}")
+    ]
+    return f"`{task}`: " + "; ".join(said) + "."
+
+
+def _verdict(task: str, system: str) -> str:
+    sweep, found = _metrics(f"sweep@{task}"), systems(task)
+    difference = sweep[f"{system}/difference_from_strongest"]
+    visible = sweep[f"{system}/smallest_visible_difference"]
+    opponent = _opponent(task, system, difference)
+    who = "the encoder combined with BM25" if system == "combined" else "the encoder"
+    if sweep[f"{system}/beats_strongest"]:
+        clause = f"{who} wins against"
+    elif difference < 0 and abs(difference) >= visible:
+        clause = f"{who} loses to"
+    else:
+        clause = f"five seeds cannot tell {who} from"
+    against = f"{TITLES.get(opponent, opponent)} {_shown(found[opponent])}"
+    return f"{clause} {against}, with {metric_of(task)} {_shown(found[system])} (difference {difference:+.3f})"
+
+
+def _opponent(task: str, system: str, difference: float) -> str:
+    """The opponent that a difference is from: the one whose score it leads to."""
+    found = systems(task)
+    simple = (name for name in found if name not in ARMS)
+    return min(simple, key=lambda name: abs(found[system][0] - found[name][0] - difference))
+
+
+def systems(task: str) -> dict[str, tuple[float, float | None]]:
+    """Name of each arm and opponent to its test score and, over seeds, the standard deviation."""
+    metric, found = metric_of(task), {}
+    for key, value in _metrics("evaluate").items():
+        parts = key.split("/")
+        if len(parts) == 3 and parts[0] == task and parts[2] in (metric, f"{metric}_mean"):
+            found[parts[1]] = (value, _metrics("evaluate").get(f"{task}/{parts[1]}/{metric}_std"))
+    return found
+
+
+def metric_of(task: str) -> str:
+    """The score that the task's trials are chosen by."""
+    (found,) = {
+        key.removeprefix(f"{task}/encoder/").removesuffix("_mean")
+        for key in _metrics("evaluate")
+        if key.startswith(f"{task}/encoder/") and key.endswith("_mean")
+    }
+    return found
+
+
+def speed() -> str:
+    """Tokens per second compared with the Trainer."""
+    rows = [
+        "| | bertline | the Trainer with its defaults | the Trainer tuned: bf16, SDPA, compiled, fused AdamW, workers |",
+        "|---|---|---|---|",
+    ]
+    for model, what in (("tiny", "2 layers of 128"), ("mini", "4 layers of 256")):
+        found = _read(RESULTS / f"pretraining_step_amd-epyc_{model}_128.json")
+        rows.append(
+            f"| {model} ({what}), 2 CPU cores | {found['tokens_per_s'] / 1e3:.0f} k tokens/s | "
+            f"{found['ratio_to_plain']:.1f} times as fast | {found['ratio_to_tuned']:.1f} times as fast |"
+        )
+    return "\n".join(rows)
+
+
+def false_verdicts() -> str:
+    """How often equal arms are called different."""
+    found = _read(RESULTS / "verdicts.json")
+    worst, least = max(found["false_verdicts"]), min(found["found"])
+    return (
+        f"In simulations of {found['rows']:,} rows in pairs and {found['seeds']} seeds, equal arms are called different in at "
+        f"most {worst:.1%} of cases, and real differences (0.03 at seed deviations of 0 and 0.01, 0.06 at 0.02) are found "
+        f"in at least {least:.0%}."
+    )
+
+
+def _shown(score: tuple[float, float | None]) -> str:
+    mean, std = score
+    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "printed": printed,
+    "scores": scores,
+    "verdicts": verdicts,
+    "speed": speed,
+    "false_verdicts": false_verdicts,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
