@@ -186,11 +186,13 @@ def false_verdicts() -> str:
     """How often equal arms are called different."""
     found = _read(RESULTS / "verdicts.json")
     worst, least = max(found["false_verdicts"]), min(found["found"])
-    return (
-        f"In simulations of {found['rows']:,} rows in pairs and {found['seeds']} seeds, equal arms are called different "
-        f"in at most {worst:.1%} of cases,\nand real differences (0.03 at seed deviations of 0 and 0.01, 0.06 at 0.02) "
-        f"are found in at least {least:.0%}. Where rows are of middling\ndifficulty, five seeds find fewer."
+    sentences = (
+        f"In simulations of {found['rows']:,} rows in pairs and {found['seeds']} seeds,",
+        f"equal arms are called different in at most {worst:.1%} of cases, and real differences",
+        f"(0.03 at seed deviations of 0 and 0.01, 0.06 at 0.02) are found in at least {least:.0%}.",
+        "Where rows are of middling difficulty, five seeds find fewer.",
     )
+    return "\n".join(sentences)
 
 
 def _shown(score: tuple[float, float | None]) -> str:
