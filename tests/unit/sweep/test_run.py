@@ -336,6 +336,8 @@ def test_an_encoder_is_scored_as_it_is_in_one_run(inputs, input_folder, tmp_path
         metric="spearman",
         max_length=16,
         num_train_rows=None,
+        max_dev_rows=None,
+        max_test_rows=None,
         label_efficiency_rows=(4,),
         start_from=None,
         num_trials=None,
