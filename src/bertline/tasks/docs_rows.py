@@ -26,7 +26,7 @@ def dev_or_test(module: str, *, num_dev_rows: int, num_test_rows: int, seed: int
     Example:
         >>> sides = [dev_or_test(f"a.x{n}", num_dev_rows=100, num_test_rows=200, seed=0) for n in range(300)]
         >>> sides.count("dev")
-        98
+        99
     """
     return (
         "dev" if unit_interval(seed, "dev-or-test", module) * (num_dev_rows + num_test_rows) < num_dev_rows else "test"

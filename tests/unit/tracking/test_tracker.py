@@ -296,10 +296,12 @@ assert not Path("never").exists()
 
 
 def test_an_unreachable_server_is_one_warning_and_the_work_goes_on(
-    config: TrackingConfig, metrics_file: Path, capsys: pytest.CaptureFixture[str]
+    config: TrackingConfig, metrics_file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Port 9 (discard) is closed on any machine these tests run on; the password must not be shown.
-    config = dataclasses.replace(config, uri="http://ada:pa55@127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ada")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pa55")
+    config = dataclasses.replace(config, uri="http://127.0.0.1:9")
     MetricsLog(metrics_file).log(1, {"a": 1.0})
     with line(config) as tracker, stage(tracker) as run:
         run.follow(metrics_file)
