@@ -55,7 +55,7 @@ class PeerJob:
     options: dict[str, Any] = field(default_factory=dict)
     """More of `transformers.TrainingArguments`."""
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
-    """Builds one for the model; None leaves it to the Trainer and its arguments."""
+    """Builds an optimizer for the model; None leaves it to the Trainer and its arguments."""
 
 
 def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) -> transformers.BertForPreTraining:

@@ -1,19 +1,19 @@
-"""What training learns: bertline's held-out loss beside that of the Hugging Face `Trainer` at its best.
+"""Learning: bertline's held-out loss compared with that of the tuned Hugging Face `Trainer`.
 
     python benchmarks/learning.py --keep
     python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64
 
-Both sides train the same BERT on the same sequences, with batches of as many sequences a step and a linear schedule,
-from the same random weights for a seed. Each draws order and masks its own way: the Trainer with
+Both sides train the same BERT on the same sequences, with the same number of sequences per step, a linear schedule and,
+for each seed, the same initial weights. Each side draws order and masks in its own way: the Trainer with
 DataCollatorForLanguageModeling, its defaults and the labels of next sentences. Without --examples the data are made
 from the default corpus, the documentation strings of Python packages. What counts is the loss of the masked language
 model (nats) on held-out sequences with the same fixed masks, computed in fp32 for both.
 
 The peer is the tuned Trainer (bf16 where the hardware has it, SDPA, compiled, fused AdamW, loader workers) in the same
 process environment; --peer plain is the Trainer with its defaults. Its optimizer is chosen for it: kind (AdamW, or
-`torch.optim.Muon` with AdamW for what is no matrix of a layer), rate and beta2 from a small grid, each at the number of
-steps that the peer takes in bertline's time, by the loss on a dev share of the validation sequences that has none of
-the held-out ones, with a seed that is not reported. bertline's own comes from a preset (--optimizer), untuned here.
+`torch.optim.Muon` with AdamW for all but the layers' matrices), rate and beta2 from a small grid, each for the number
+of steps that the peer takes in bertline's time, by the loss on a dev share of the validation sequences, disjoint from
+the held-out ones, with a seed that is not reported. bertline's own is a preset (--optimizer), not tuned here.
 
 For each seed, four trainings in turn:
 
@@ -21,18 +21,18 @@ For each seed, four trainings in turn:
     loss_ours_same_optimizer  bertline with the optimizer that was chosen for the peer: whether the engine itself
                               learns as it should
     loss_peer_equal_steps     the peer, of as many steps
-    loss_peer_equal_time      the peer, of as many steps as it takes in the time of loss_ours, with a schedule that
+    loss_peer_equal_time      the peer, for the number of steps it takes in the time of loss_ours, with a schedule that
                               ends there
 
 Time is training, compiling from an empty cache included on both sides, validation not. `same_optimizer_difference` is
 ours minus the peer's with the same optimizer after equal steps, `equal_time_difference` ours minus the peer's after
 equal time, both with their standard error over the seeds. The last line is JSON: means over the seeds, each seed's
-figures, the grid, and the exact name of the peer. Dropout and initialisation are what few steps need
+figures, the grid, and the exact name of the peer. Dropout and initialisation are chosen for few steps
 (notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are the paper's.
 
-What is finished is kept in --work: started again, an interrupted benchmark resumes with the first training that is
-missing. As it is, it takes about an hour on two quiet cores. With --examples, torch, Lightning and transformers (with
-accelerate and PyYAML) are enough; making data takes all that bertline needs. --keep writes the figures, with versions
+Finished trainings are kept in --work: started again, an interrupted benchmark resumes with the first missing training.
+With its defaults it takes about an hour on two idle cores. With --examples, torch, Lightning and transformers (with
+accelerate and PyYAML) are enough; making data needs all of bertline. --keep writes the figures, with versions
 and commit, to benchmarks/results.
 """
 
@@ -107,7 +107,7 @@ def main() -> None:
 def compare(
     seed: int, chosen: Optimizer, trainings: Trainings, arguments: argparse.Namespace
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """The four trainings of a seed, and the facts that the peer's side tells of itself."""
+    """The four trainings of a seed, and the facts that the peer's side reports of itself."""
     ours = trainings.run(_ours(arguments, seed=seed))
     same = trainings.run(Training(side="bertline", optimizer=chosen, num_steps=arguments.steps, seed=seed))
     peer = trainings.run(Training(side=arguments.peer, optimizer=chosen, num_steps=arguments.steps, seed=seed))
@@ -133,7 +133,7 @@ def compare(
 def figures_of(
     seeds: list[dict[str, float]], peer_facts: dict[str, Any], choice: Choice, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """The last line, but for what the data say."""
+    """The figures of the last line, except those of the data."""
     return {
         "device": peer_facts["device"],
         "device_type": peer_facts["device_type"],
@@ -153,7 +153,7 @@ def figures_of(
 
 
 def peer_name(facts: dict[str, Any], optimizer: Optimizer, arguments: argparse.Namespace) -> str:
-    """All that tells the peer from another."""
+    """The exact name of the peer: every setting that distinguishes it from other peers."""
     parts = ["Trainer", facts["precision"]]
     if arguments.peer == "tuned":
         parts.append("SDPA")
@@ -164,7 +164,7 @@ def peer_name(facts: dict[str, Any], optimizer: Optimizer, arguments: argparse.N
 
 
 def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) -> dict[str, float | None]:
-    """Ours minus the peer's: mean and standard error over the seeds, which is None for one."""
+    """Ours minus the peer's: mean and standard error over the seeds; the error is None for a single seed."""
     differences = [seed[ours] - seed[peers] for seed in seeds]
     error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
     return {
@@ -174,7 +174,7 @@ def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) 
 
 
 def table_of(figures: dict[str, Any]) -> str:
-    """A row for each of the four, by its full name."""
+    """One row for each of the four trainings, with its full name."""
     steps = figures["arguments"]["steps"]
     rows = (
         ("ours", steps, "time_s", "loss_ours"),
@@ -299,7 +299,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", default="tiny", help="a preset of conf/model")
     parser.add_argument("--length", type=int, default=32, help="the most tokens of a sequence")
     parser.add_argument("--batch-size", type=int, default=64, help="sequences a step")
-    parser.add_argument("--steps", type=int, default=4000, help="so many that compiling does not decide")
+    parser.add_argument("--steps", type=int, default=4000, help="enough that compile time does not decide")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--optimizer", default="muon_short", help="of loss_ours: a preset of conf/optimizer, as it is")
     parser.add_argument("--warmup-fraction", type=float, default=0.1)
@@ -313,10 +313,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PRESET",
         help="tried for the peer",
     )
-    parser.add_argument("--rates", nargs="+", type=float, default=[0.5, 1.0, 2.0], help="times the preset's own")
-    parser.add_argument("--beta2", nargs="+", type=float, default=[0.98, 0.999], help="to try")
+    parser.add_argument("--rates", nargs="+", type=float, default=[0.5, 1.0, 2.0], help="multiples of the preset's")
+    parser.add_argument("--beta2", nargs="+", type=float, default=[0.98, 0.999], help="values to try")
     parser.add_argument("--work", type=Path, default=WORK, help="where finished trainings are kept")
-    parser.add_argument("--validation-sequences", type=int, default=2048, help="held out; as many more are dev's")
+    parser.add_argument("--validation-sequences", type=int, default=2048, help="held out; the same number again is dev")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -1,4 +1,4 @@
-"""The peer's optimizer of learning.py: kind, rate and beta2, chosen on sequences that nothing is reported of."""
+"""The peer's optimizer of learning.py: kind, rate and beta2, chosen on sequences that no reported figure uses."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from learning_runs import Optimizer, Training, Trainings
 from bertline.training.config import OptimizerConfig
 
 SEED = 100
-"""Of all cells; none of those that are reported."""
+"""Seed of all cells of the grid; no reported training uses it."""
 _PACE_STEPS = 60
 _MOST_EXTENSIONS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A training of the grid."""
+    """One training of the grid."""
 
     optimizer: Optimizer
     num_steps: int
     loss: float
-    """On the dev share."""
+    """Loss on the dev share, nats."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What was tried, and the best of it."""
+    """All cells that were tried, and the best one."""
 
     best: Cell
     cells: tuple[Cell, ...]
 
     def for_record(self) -> list[dict[str, Any]]:
-        """Every cell."""
+        """Every cell, as plain data."""
         return [
             {"optimizer": str(cell.optimizer), "steps": cell.num_steps, "dev_loss": round(cell.loss, 4)}
             for cell in self.cells
@@ -46,10 +46,10 @@ class Choice:
 
 
 def choose(trainings: Trainings, arguments: argparse.Namespace, *, budget_s: float) -> Choice:
-    """Each kind of optimizer at the number of steps that it takes the peer in the time given, compiling included.
+    """Try each kind of optimizer for the number of steps that the peer takes within the budget, compiling included.
 
-    First the rates at the first beta2, further out while the best one is the outermost; then the other values of beta2
-    at the best rate.
+    First the rates at the first beta2, extending the grid while the best rate is the outermost; then the other beta2
+    values at the best rate.
     """
     cells: list[Cell] = []
     for preset in arguments.peer_optimizers:
@@ -77,9 +77,9 @@ def cells_of_kind(at: Callable[[float, float], Cell], rates: list[float], beta2:
     """The grid of one kind.
 
     Args:
-        at: Trains at a rate and a beta2.
-        rates: Ascending.
-        beta2: The first one goes with every rate.
+        at: Trains with a rate and a beta2, and returns the cell.
+        rates: Learning rates, ascending.
+        beta2: Values of beta2; every rate is tried with the first one.
     """
     by_rate = {rate: at(rate, beta2[0]) for rate in rates}
 
@@ -99,7 +99,7 @@ def cells_of_kind(at: Callable[[float, float], Cell], rates: list[float], beta2:
 
 
 def steps_within(budget_s: float, pace: dict[str, float]) -> int:
-    """Steps that the peer takes in the time, after what it takes to start; at least one.
+    """Number of steps that the peer takes within the budget after its startup time; at least one.
 
     >>> steps_within(130.0, {"startup_s": 30.0, "step_s": 0.5})
     200

@@ -1,4 +1,4 @@
-"""Trainings of learning.py: each in a process of its own, and none done twice in a work folder."""
+"""Trainings of learning.py: each in a process of its own, and none repeated within a work folder."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _CODE_SUFFIXES = (".py", ".yaml")
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer:
-    """A preset of conf/optimizer, with what is changed of it."""
+    """A preset of conf/optimizer with changed fields."""
 
     preset: str
     lr: float | None = None
-    """None leaves both rates to the preset; else Muon's AdamW keeps its share of it."""
+    """None keeps the rates of the preset; otherwise the rate of Muon's AdamW is scaled by the same factor."""
     beta2: float | None = None
 
     @property
     def changes(self) -> dict[str, float]:
-        """For `bare_configuration.section`."""
+        """The changed fields, as arguments of `bare_configuration.section`."""
         own = section(OptimizerConfig, f"optimizer/{self.preset}")
         changes = {} if self.beta2 is None else {"beta2": self.beta2}
         if self.lr is not None:
@@ -50,7 +50,7 @@ class Optimizer:
 
     @property
     def config(self) -> OptimizerConfig:
-        """With the changes."""
+        """The preset with the changes."""
         return section(OptimizerConfig, f"optimizer/{self.preset}", **self.changes)
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Optimizer:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What tells one from another."""
+    """The settings of one training."""
 
     side: str
     """bertline, plain or tuned."""
@@ -70,16 +70,16 @@ class Training:
     num_steps: int
     seed: int
     share: str = "held_out"
-    """Of the validation sequences, for the loss."""
+    """Share of the validation sequences that the loss is computed on: `held_out` or `dev`."""
     timed: bool = True
-    """The compiler's cache is empty at its start. Else it is shared with others that are not timed."""
+    """Whether it starts with an empty compile cache; trainings that are not timed share one."""
 
 
 class Trainings:
-    """Runs trainings, prints a line for each, and keeps what each told in the work folder.
+    """Runs trainings, prints a line for each, and keeps the results in the work folder.
 
-    A training is found again by its settings, the data, the code of bertline and of the benchmarks, and the version of
-    PyTorch: an interrupted benchmark that is started again goes on with the first one that is missing.
+    A result is identified by the training's settings, the data, the code of bertline and of the benchmarks, and the
+    version of PyTorch: an interrupted benchmark that is started again resumes with the first missing training.
     """
 
     def __init__(self, work: Path, arguments: argparse.Namespace, model: ModelConfig, *, data_digest: str) -> None:
@@ -90,7 +90,7 @@ class Trainings:
         self._began = time.monotonic()
 
     def run(self, training: Training) -> dict[str, Any]:
-        """What learning_side.py tells: `loss`, `time_s`, `facts`, of the peer also `step_s` and `startup_s`.
+        """The results of learning_side.py: `loss`, `time_s`, `facts`, and for the peer also `step_s` and `startup_s`.
 
         Raises:
             SystemExit: The training failed.
@@ -153,13 +153,13 @@ class Trainings:
         return {**json.loads(process.stdout), "load": os.getloadavg()[0]}
 
     def forget_compiled(self) -> None:
-        """Remove the compiler's shared caches: they are large, and nobody needs them once all is measured."""
+        """Remove the compiler's shared caches: they are large, and not needed once everything is measured."""
         for folder in self._work.glob("compiled-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def code_digest() -> str:
-    """Of all code and configuration that a training can depend on."""
+    """Digest of all code and configuration that a training can depend on."""
     digest = hashlib.sha256()
     for root in _CODE:
         for path in sorted(path for path in root.rglob("*") if path.suffix in _CODE_SUFFIXES):

@@ -39,7 +39,7 @@ from bertline.training.devices import resolve_machine
 _NEVER = 1_000_000_000
 _BATCH_TOKENS = 8192
 _STARTING_STEPS = 10
-"""Of a training: what they take is not a step's pace."""
+"""Number of first steps of a training that the time per step leaves out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +56,12 @@ class SideSettings:
     optimizer: str
     """A preset of conf/optimizer."""
     optimizer_changes: dict[str, float]
-    """Of the preset."""
+    """Changed fields of the preset."""
     seed: int
     share: str
-    """Of the validation sequences that the loss is taken on: `held_out`, or `dev`, which nothing is reported of."""
+    """Share of the validation sequences that the loss is computed on: `held_out`, or `dev`, which is never reported."""
     validation_sequences: int
-    """Most of each share."""
+    """Maximum number of sequences in each share."""
     device: str
     threads: int
     workers: int
@@ -129,7 +129,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
     store = ExampleStore.open(Path(settings.examples), "train", settings.length)
 
     class Clock(transformers.TrainerCallback):
-        """Notes when training began and when each step was over."""
+        """Records when training began and when each step ended."""
 
         def on_train_begin(self, *_: Any, **__: Any) -> None:
             self.times = [time.perf_counter()]
@@ -165,7 +165,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
 
 
 def adamw_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
-    """AdamW in the Trainer's words; none where it is given an optimizer."""
+    """AdamW as arguments of the Trainer; empty where it is given an optimizer."""
     if not isinstance(optimizer, AdamWConfig):
         return {}
     return {
@@ -178,10 +178,10 @@ def adamw_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
 
 
 def pace_of(times: list[float]) -> dict[str, float]:
-    """Seconds of a training: all of them, of a step once it runs, and what comes on top, which is mostly compiling.
+    """Seconds of a training: in total, per step once it runs steadily, and for startup, which is mostly compiling.
 
     Args:
-        times: When training began, and when each step was over.
+        times: When training began, and when each step ended.
 
     >>> pace_of([0.0, 60.0, 61.0, 62.0, 63.0])
     {'time_s': 63.0, 'step_s': 1.0, 'startup_s': 59.0}
@@ -201,7 +201,7 @@ def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], 
 
 
 def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
-    """The masked language model's loss in nats on validation sequences, whose masks are fixed; fp32, for both sides."""
+    """The masked language modelling loss in nats on validation sequences with fixed masks; in fp32 for both sides."""
     machine = resolve_machine(runtime_of(settings), "fp32")
     losses = PreTrainingLosses(load_pretraining_model(model_folder)).to(machine.device)
     phase = PhaseConfig(steps=1, max_length=settings.length, global_batch_size=settings.batch_size)
@@ -218,7 +218,7 @@ def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
 
 
 class ShareProbe(ValidationProbe):
-    """Measures on one of two shares of the validation sequences that have none in common."""
+    """Measures on one of two disjoint shares of the validation sequences."""
 
     share = "held_out"
 
@@ -230,7 +230,7 @@ class ShareProbe(ValidationProbe):
 
 
 def share_of_validation(share: str, most: int, count: int, *, seed: int) -> np.ndarray:
-    """Which of `count` sequences are of a share: those that pretraining validates on are held out, the next are dev's.
+    """Indices of a share's sequences among `count`: those pretraining validates on are held out, the next are dev.
 
     >>> held_out, dev = (share_of_validation(share, 4, 6, seed=0) for share in ("held_out", "dev"))
     >>> len(held_out), len(dev), sorted([*held_out.tolist(), *dev.tolist()])
@@ -242,7 +242,7 @@ def share_of_validation(share: str, most: int, count: int, *, seed: int) -> np.n
 
 
 def optimizer_of(settings: SideSettings) -> OptimizerConfig:
-    """The preset, with what is changed of it."""
+    """The preset with the changed fields."""
     return section(OptimizerConfig, f"optimizer/{settings.optimizer}", **settings.optimizer_changes)
 
 

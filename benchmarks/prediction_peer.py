@@ -17,7 +17,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 
 def main() -> None:
-    """Arguments: model folder, input, output, threads, batch sizes. Times of each batch size as a line of JSON."""
+    """Arguments: model folder, input, output, threads, batch sizes. Prints the times of each batch size as JSON."""
     folder, source, target, threads, *sizes = sys.argv[1:]
     torch.set_num_threads(int(threads))
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def predict(model: torch.nn.Module, tokenizer, source: Path, target: Path, batch_size: int) -> None:  # type: ignore[no-untyped-def]
-    """From the texts of a file, a line each, to the file of predictions."""
+    """Read a file with one text per line, and write the file of predictions."""
     texts = source.read_text(encoding="utf-8").splitlines()
     order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
     probabilities = torch.zeros(len(texts), model.config.num_labels)

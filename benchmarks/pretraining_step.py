@@ -11,19 +11,19 @@ bertline  the engine as the stage pretrain runs it, with its order, masks, loade
 plain     the Trainer as people run it: its defaults, which are fp32 and scores for the whole vocabulary everywhere
 tuned     the Trainer in bf16 where the hardware has it, SDPA without a mask, compiled, fused AdamW, loader workers
 
-All run in one environment, the one that bertline's pipeline starts training in (`bertline.training.environment`: memory
-that is kept, in huge pages, and threads that wait a little before they sleep). With --environment own the peers run in
-the one that the benchmark is started in, as people run them: what the environment adds is then in the ratios, and the
-record says so.
+All run in one environment, the one that bertline's pipeline starts training in (`bertline.training.environment`: freed
+memory is kept, in huge pages, and threads spin before they sleep). With --environment own the peers run in the one that
+the benchmark is started in, as people run them: the ratios then include the effect of the environment, and the record
+says so.
 
 Each side is a process that waits while another is timed. Rounds alternate, so that a busy machine slows all; the median
 over the rounds counts. What is counted is real tokens a second, from the end of one step to the end of a later one,
-loading included; compiling is left out on all sides, since it is over with the warm-up. A product of two large matrices
-is timed in each round as well: `matmul_fraction` is the operations a second of bertline's model
-(`bertline.modeling.flops`) as a share of the product's, in the same number format. Peak memory is the GPU's where there
+loading included; compiling is left out on all sides, since it ends with the warm-up. A product of two large matrices
+is timed in each round as well: `matmul_fraction` is the operations per second of bertline's model
+(`bertline.modeling.flops`) as a share of the product's, in the same dtype. Peak memory is the GPU's where there
 is one, else that of the process. A table of the sides comes at the end; the last line is JSON. --keep writes all
 figures, with versions and commit, to a file of benchmarks/results named after the device, the model, the length and
-whatever is not as by default.
+every option that is not the default.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--set", nargs="+", default=[], metavar="SECTION.KEY=VALUE", help="bertline's configuration")
     add_record_arguments(parser)
-    parser.add_argument("--environment", choices=("same", "own"), default="same", help="of the peers; see above")
+    parser.add_argument("--environment", choices=("same", "own"), default="same", help="that of the peers; see above")
     parser.add_argument(
         "--same-environment", dest="environment", action="store_const", const="same", help="the default"
     )

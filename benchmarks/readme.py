@@ -1,9 +1,9 @@
 """The figures of README.md, written from the committed records of runs and benchmarks.
 
 python benchmarks/readme.py           # rewrites the blocks between `<!-- figures: NAME -->` and `<!-- end -->`
-python benchmarks/readme.py --check   # says which blocks are not what the files say; a test calls this
+python benchmarks/readme.py --check   # lists the blocks that differ from the records; a test runs this
 
-A figure stands in such a block or not at all, so that README never says what no file says.
+Every figure is in such a block, so README never shows a figure that no record has.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def rewritten(text: str) -> str:
-    """README with every block as the files give it."""
+    """README with every block generated from the records."""
     return _BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]]()}\n{found[4]}", text)
 
 
@@ -74,7 +74,7 @@ def _metrics(stage: str) -> dict[str, Any]:
 
 
 def printed() -> str:
-    """What `make repro` prints of the stages, shortened."""
+    """The lines that `make repro` prints for the stages, shortened."""
     corpus, pretrain = _metrics("corpus"), _metrics("pretrain")
     lines = [
         f"corpus: artifacts/corpus (train/documents {corpus['train/documents']:,}, "
@@ -105,27 +105,27 @@ def scores() -> str:
             f"{_shown(found[arm])}{' combined with BM25' * (arm == 'combined')}" for arm in ARMS[:2] if arm in found
         ]
         others = sorted((name for name in found if name not in ARMS[:2]), key=lambda name: -found[name][0])
-        beside = ", ".join(f"{TITLES.get(name, name)} {_shown(found[name])}" for name in others)
-        rows.append(f"| `{task}`: {what}; test {metric_of(task)} over 5 seeds | {', '.join(ours)} | {beside} |")
+        others_shown = ", ".join(f"{TITLES.get(name, name)} {_shown(found[name])}" for name in others)
+        rows.append(f"| `{task}`: {what}; test {metric_of(task)} over 5 seeds | {', '.join(ours)} | {others_shown} |")
     return "\n".join(rows)
 
 
 def verdicts() -> str:
-    """A sentence a task: does the encoder beat the strongest simple opponent?"""
+    """One sentence per task: does the encoder beat the strongest simple opponent?"""
     if not recorded_tasks():
         return (
-            "The committed run ends before the tasks; `make repro` prints their verdicts and puts them into the report."
+            "The committed run stops before the tasks; `make repro` prints their verdicts and adds them to the report."
         )
     return "\n".join(f"- {sentence(task)}" for task in recorded_tasks())
 
 
 def recorded_tasks() -> dict[str, str]:
-    """The default tasks that the committed run has scores of."""
+    """The default tasks for which the committed run has scores."""
     return {task: what for task, what in TASKS.items() if (METRICS / f"sweep@{task}.json").exists()}
 
 
 def sentence(task: str) -> str:
-    """The verdict of one task, first the one over the strongest simple opponent."""
+    """The verdicts of one task, starting with the one against the strongest simple opponent."""
     said = [
         _verdict(task, system)
         for system in ("encoder", "combined")
@@ -151,7 +151,7 @@ def _verdict(task: str, system: str) -> str:
 
 
 def _opponent(task: str, system: str, difference: float) -> str:
-    """The opponent that a difference is from: the one whose score it leads to."""
+    """The opponent that a difference refers to: the one whose score plus the difference is the system's score."""
     found = systems(task)
     simple = (name for name in found if name not in ARMS)
     return min(simple, key=lambda name: abs(found[system][0] - found[name][0] - difference))
@@ -184,7 +184,7 @@ def speed() -> str:
     for model, what in (("tiny", "2 layers of 128"), ("mini", "4 layers of 256")):
         found = _read(RESULTS / f"pretraining_step_amd-epyc_{model}_128.json")
         if found.get("environment") is None:
-            return "The records there are from before all sides had one environment; the table awaits new ones."
+            return "The records there are older than the shared environment of all sides; the table will show new ones."
         rows.append(
             f"| {model} ({what}), 2 CPU cores | {found['tokens_per_s'] / 1e3:.0f} k tokens/s | "
             f"{found['ratio_to_plain']:.1f} times as fast | {found['ratio_to_tuned']:.1f} times as fast |"
@@ -200,7 +200,7 @@ def false_verdicts() -> str:
         f"In simulations of {found['rows']:,} rows in pairs and {found['seeds']} seeds,",
         f"equal arms are called different in at most {worst:.1%} of cases, and real differences",
         f"(0.03 at seed deviations of 0 and 0.01, 0.06 at 0.02) are found in at least {least:.0%}.",
-        "Where rows are of middling difficulty, five seeds find fewer.",
+        "With more rows of medium difficulty, five seeds find fewer.",
     )
     return "\n".join(sentences)
 

@@ -1,4 +1,4 @@
-"""Import this first: where bertline is not installed, the source of this repository is put on the path.
+"""Import this first: where bertline is not installed, it puts the source of this repository on the path.
 
 It imports bertline, which turns the telemetry of other libraries off before they are imported.
 """

@@ -1,4 +1,4 @@
-"""The environment of a side: the one that bertline's pipeline starts training in, for all sides alike."""
+"""The process environment of a side: that of bertline's training, the same for all sides by default."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import repository_source  # noqa: F401
 from bertline.training.environment import environment_for_training
 
 EnvironmentChoice = Literal["same", "own"]
-"""Whether the peers get bertline's too, or the one that the benchmark was started in."""
+"""Whether the peers also get bertline's environment, or the one that the benchmark was started in."""
 _VARIABLES = ("GOMP_SPINCOUNT", "GLIBC_TUNABLES", "OMP_WAIT_POLICY", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
 
 def side_environment(side: str, *, threads: int, choice: EnvironmentChoice = "same") -> dict[str, str]:
-    """Of a process that measures `side`."""
+    """Environment of a process that measures `side`."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     return environment_for_training(environment) if side == "bertline" or choice == "same" else environment
 
 
 def facts_of_environment(*, threads: int, choice: EnvironmentChoice = "same") -> dict[str, dict[str, str]]:
-    """What of it decides speed, for a record: bertline's and the peers'."""
+    """The variables that affect speed, for a record: bertline's and the peers'."""
     return {
         name: {key: value for key, value in sorted(found.items()) if key in _VARIABLES or key.startswith("MALLOC_")}
         for name, found in (

@@ -12,7 +12,7 @@ from bertline.training.config import MuonConfig
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
-    """Two optimizers of PyTorch as one, which is what the Trainer and its schedule can be given.
+    """Two optimizers of PyTorch as one, since the Trainer and its schedule take a single optimizer.
 
     The weights are divided as `bertline.training.optimizers` divides them, and the rates mean the same: an update of
     Muon is scaled to the size of AdamW's (arXiv 2502.16982, section 2.2). Vectors do not decay.
@@ -44,11 +44,11 @@ class MuonAndAdamW(torch.optim.Optimizer):
             eps=config.eps,
             fused=True,
         )
-        # The groups are shared, so that a schedule that sets their rates sets those of the two.
+        # The groups are shared, so that a schedule that sets their rates sets those of both optimizers.
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
 
     def step(self, closure: Any = None) -> Any:
-        """One step of each."""
+        """Take one step with each optimizer."""
         result = None if closure is None else closure()
         self.muon.step()
         self.adamw.step()

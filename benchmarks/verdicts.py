@@ -1,22 +1,22 @@
-"""How often the verdict of a sweep is wrong, and how often it finds what is there: a simulation.
+"""How often the verdict of a sweep is wrong, and how often it finds a real difference: a simulation.
 
-    python benchmarks/verdicts.py                               # 4,000 simulations a setting, about two minutes
+    python benchmarks/verdicts.py                               # 4,000 simulations per setting, about two minutes
     python benchmarks/verdicts.py --seeds 5 7 9                 # how many seeds reach 0.90
     python benchmarks/verdicts.py --variants --simulations 1000 # other assumptions about rows and seeds
 
-What is simulated, for two arms A and B, with `--seeds` seeds an arm:
+The simulation, for two arms A and B, with `--seeds` seeds per arm:
 
-- 2,000 rows in 1,000 pairs of one source. Row i is answered right with the probability p_i, the same in both arms. p is
+- 2,000 rows in 1,000 pairs, each from one source. Row i is predicted correctly with probability p_i in both arms. p is
   drawn from a Beta distribution with mean 0.65 and concentration 0.6: most rows are easy or hopeless for every run,
-  as rows of real tests are. With probability 1/2 the two rows of a pair have the same p, else two drawn apart.
+  as in real test sets. With probability 1/2 the two rows of a pair have the same p, else two independent ones.
 - Every seed of every arm has an effect e, normal with the setting's standard deviation; where the arms differ, A's is
-  raised by the difference. The row's probability becomes p + (1 - p) e / 0.35 for e > 0 and p + p e / 0.65 below, so
+  raised by the difference. The row's probability becomes p + (1 - p) e / 0.35 for e > 0, else p + p e / 0.65, so
   that the expected accuracy of the run moves by exactly e, and no probability leaves [0, 1].
-- Every run answers every row by an independent draw of this probability.
+- Each run's result on each row is an independent draw with this probability.
 
 The test is the library's own, `bertline.foundation.verdicts`, with the same groups of clusters. Settings: equal arms
 with seed deviations 0, 0.01 and 0.02; arms that differ by 0.03, 0.03 and 0.06 at these deviations. `found` counts the
-right direction only. The last line is JSON.
+correct direction only. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class World:
 
     name: str = "as described"
     concentration: float | None = 0.6
-    """Of the Beta distribution of p; None: uniform on [0.3, 1]."""
+    """Concentration of the Beta distribution of p; None: uniform on [0.3, 1]."""
     same_in_pair: float = 0.5
     """Probability that the rows of a pair have the same p."""
     effect: Literal["scaled", "added", "logit"] = "scaled"
@@ -73,11 +73,11 @@ VARIANTS = (
 
 
 def main() -> None:
-    """Simulate, print a line a setting, write the record."""
+    """Simulate, print one line per setting, write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=4000, help="for each setting")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[5], help="seeds an arm; several are all simulated")
-    parser.add_argument("--variants", action="store_true", help="other assumptions too, said by name")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[5], help="seeds per arm; each number is simulated")
+    parser.add_argument("--variants", action="store_true", help="other assumptions too, each named")
     parser.add_argument("--random-seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true", help=f"write {RESULT.relative_to(RESULT.parents[2])}")
     arguments = parser.parse_args()
@@ -105,18 +105,18 @@ def main() -> None:
 
 
 def is_first(run: dict[str, object]) -> bool:
-    """Whether it is of the world that is described above."""
+    """Whether a run is of the world described above."""
     return run["world"] == asdict(VARIANTS[0])
 
 
 def shown(run: dict[str, list[float]]) -> str:
-    """A run in words."""
+    """A run as text."""
     false, found = (", ".join(f"{share:.3f}" for share in run[key]) for key in ("false_verdicts", "found"))
     return f"false verdicts {false}; found {found}"
 
 
 def simulated(world: World, num_seeds: int, num_simulations: int, random_seed: int) -> dict[str, object]:
-    """Shares of verdicts for equal and for different arms, and what the sweeps said they could have seen."""
+    """Shares of verdicts for equal and for different arms, and the smallest differences the sweeps could detect."""
     false, found, visible = [], [], []
     for place, (std, difference) in enumerate(zip(SEED_STDS, DIFFERENCES, strict=True)):
         random = np.random.default_rng([random_seed, num_seeds, place])
@@ -142,7 +142,7 @@ def verdict(random: np.random.Generator, world: World, num_seeds: int, std: floa
 
 
 def difficulties(random: np.random.Generator, world: World) -> NDArray[np.float64]:
-    """[pairs, 2] the probability of a right answer."""
+    """Probability of a correct prediction, [pairs, 2]."""
     if world.concentration is None:
         drawn = 0.3 + 0.7 * random.random((NUM_PAIRS, 2))
     else:
@@ -154,7 +154,7 @@ def difficulties(random: np.random.Generator, world: World) -> NDArray[np.float6
 def runs_of(
     random: np.random.Generator, world: World, difficulty: NDArray[np.float64], effects: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """[seeds, pairs, 2] whether each run is right about each row."""
+    """Whether each run is correct on each row, [seeds, pairs, 2]."""
     e, p = effects[:, None, None], difficulty
     match world.effect:
         case "scaled":

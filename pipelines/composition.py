@@ -51,7 +51,7 @@ def loaded(path: Path) -> Any:
 
 
 def unreadable_yaml(error: Exception, where: str) -> str:
-    """What is wrong in a YAML file, in one sentence with file and line where they are known."""
+    """One sentence that says what is wrong in a YAML file, with file and line where they are known."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     place = f"{mark.name}, line {mark.line + 1}" if mark is not None else where
@@ -102,6 +102,6 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
 
 
 def fail(error: Exception) -> NoReturn:
-    """Say what went wrong, never nothing, and end with exit status 1."""
+    """Print what went wrong, never an empty message, and exit with status 1."""
     print(f"error: {error}" if str(error).strip() else f"error: {type(error).__name__}", file=sys.stderr)
     sys.exit(1)

@@ -87,8 +87,8 @@ def write_line(mapping: dict[str, Any]) -> None:
         write_json(CODE / stage.name, code_fingerprint(stage))
     for running in open_folders(Path(config.runtime.runs_folder)):
         say(
-            f"stage {running.parent.name} is running with the configuration it began with ({running}/config.yaml). "
-            "Where what it depends on has changed, DVC will not record its result: it is kept there, and the next "
+            f"stage {running.parent.name} is running with the configuration it started with ({running}/config.yaml). "
+            "If anything it depends on has changed, DVC will not record its result: it is kept there, and the next "
             "`dvc repro` runs the stage with the new configuration."
         )
     for key, value in set_by_experiment.items():

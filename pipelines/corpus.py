@@ -17,7 +17,7 @@ def main(composed: dict[str, Any]) -> None:
     if leave_out("corpus", composed):
         return
     with open_stage("corpus", composed) as stage:
-        assert stage.config.corpus.kind != "none"  # else it was left out
+        assert stage.config.corpus.kind != "none"  # otherwise the stage was skipped
         metrics = build_corpus(
             stage.config.corpus,
             stage.config.python_docs,

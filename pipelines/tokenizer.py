@@ -17,7 +17,7 @@ def main(composed: dict[str, Any]) -> None:
     if leave_out("tokenizer", composed):
         return
     with open_stage("tokenizer", composed) as stage:
-        assert stage.config.tokenizer.kind != "none"  # else it was left out
+        assert stage.config.tokenizer.kind != "none"  # otherwise the stage was skipped
         metrics = build_tokenizer(
             stage.config.tokenizer,
             stage.inputs["corpus"],

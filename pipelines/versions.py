@@ -1,7 +1,7 @@
-"""versions: of the packages that each stage reads or computes with, for DVC to compare (artifacts/versions).
+"""versions: the package versions that each stage reads or computes with, for DVC to compare (artifacts/versions).
 
-DVC sees files, not what pip installs: it runs this at every `dvc repro`, in a moment. Where a version has changed, the
-stages concerned run again.
+DVC sees files, not installed packages, so it runs this at every `dvc repro`; it takes a moment. Where a version has
+changed, the stages that depend on it run again.
 """
 
 import os
@@ -17,7 +17,7 @@ from bertline.line.versions import versions_by_stage
 
 
 def main() -> None:
-    """One file a stage; of a stage of one task, one file a task."""
+    """Write one file per stage, and one per task for a stage that runs once per task."""
     os.chdir(Path(__file__).resolve().parent.parent)
     config = yaml.safe_load(Path("params.yaml").read_text(encoding="utf-8"))
     for name, versions in versions_by_stage(config).items():

@@ -24,7 +24,7 @@ class PythonDocsConfig:
     held_out_fraction: float
     """Expected share of each package's groups of modules that is never pretrained on. 0 < x < 1."""
     split_seed: int
-    """Of the hash by which groups are held out. Another seed moves groups; growing packages move none."""
+    """Seed of the hash that decides which groups are held out. Another seed moves groups; growing packages do not."""
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out_fraction < 1:

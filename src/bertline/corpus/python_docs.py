@@ -122,14 +122,14 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
 
 
 def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
-    """Stop where a corpus of documentation strings was made from other versions than are installed.
+    """Refuse a corpus of documentation strings that was made from other versions than the installed ones.
 
     Args:
-        corpus: The folder of the corpus. Without a manifest, or with one of other text, there is nothing to check.
-        config: The packages; of those that the corpus was made without, nothing is asked.
+        corpus: The folder of the corpus. Without a manifest, or with that of other text, nothing is checked.
+        config: The packages; those that the corpus was made without are not checked.
 
     Raises:
-        DataError: Naming both versions of each package.
+        DataError: A version differs; the message names both versions of each package.
     """
     path = corpus / MANIFEST_NAME
     manifest = read_json(path) if path.exists() else {}
@@ -149,10 +149,10 @@ def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
 
 
 def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool:
-    """Whether a group of modules is kept from pretraining: by a hash of its name, and of nothing else.
+    """Whether a group of modules is held out from pretraining, decided by a hash of its name alone.
 
-    So a group stays on its side when its package grows, gains groups or loses them. The price is that shares are held
-    only on average: `split_seed` is chosen for shares that are near the fraction in every package.
+    So a group stays on its side when its package grows, gains groups or loses them. In return the fraction holds only
+    on average: `split_seed` is chosen for shares that are near the fraction in every package.
 
     Args:
         group: `scipy.stats._distn`.
@@ -168,9 +168,9 @@ def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool
 
 
 def group_of(module: str, *, package: str) -> str:
-    """The group of modules that a module is on one side of the split with.
+    """The group of modules that a module belongs to; a group is on one side of the split.
 
-    Two levels below the package, a package in it or a single file; in the standard library, the top-level module.
+    A group is two levels below the package: a subpackage or a single file; in the standard library, a top-level module.
     One level would leave pandas and networkx with one group that holds most of their text.
 
     Example:

@@ -191,7 +191,7 @@ def _read_parquet(
 
 
 def _datasets() -> Any:
-    """The datasets library, which takes over a second to import, with its bars off."""
+    """The datasets library, imported when needed since that takes over a second, with its progress bars off."""
     import datasets
 
     datasets.disable_progress_bars()

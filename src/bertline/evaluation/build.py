@@ -78,7 +78,7 @@ def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, nu
     }
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
     if line.corpus is None:
-        return overlaps  # what a checkpoint has read is not known
+        return overlaps  # the pretraining text of a checkpoint is not known
     measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers) if texts else {}
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]
@@ -122,7 +122,7 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
 
 
 def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
-    """1 where something is beaten beyond noise, 0 where that is not shown; one seed shows nothing and has none."""
+    """1 where the encoder wins beyond noise, 0 where that is not shown; one seed gives no verdict, so no figure."""
     arms = ("random_weights", "reference_encoder")
     found = {f"beats_{_METRIC_NAMES.get(arm, arm)}": result["comparisons"].get(arm, {}) for arm in arms}
     found["beats_strongest"] = result["conclusion"].get("encoder", {})

@@ -60,10 +60,10 @@ class TaskFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """The manifests and results of a finished line.
+    """The manifests and results of a finished pipeline.
 
-    Where a checkpoint was fine-tuned as it is, `corpus`, `tokenizer` and `examples` are empty, and `training` says no
-    more than what the checkpoint is.
+    Where a checkpoint was fine-tuned as it is, `corpus`, `tokenizer` and `examples` are empty, and `training` only
+    describes the checkpoint.
     """
 
     title: str

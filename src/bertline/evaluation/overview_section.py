@@ -47,7 +47,7 @@ def _taken(facts: Facts) -> str:
 
 
 def _capitalised(words: str) -> str:
-    """The name of a model on a hub stays as it is."""
+    """A sentence's start with a capital letter; a name, such as that of a model on the hub, is not changed."""
     return words[:1].upper() + words[1:] if " " in words else words
 
 
@@ -125,7 +125,7 @@ def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
 
 
 def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
-    """A task's score, and the strongest of what it is measured against in each class."""
+    """A task's score, and the strongest system of each class that it is compared with."""
     arms, baselines, titles = task.arms(), task.baselines(), task.titles()
     beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
     if (strongest := task.strongest) is not None:

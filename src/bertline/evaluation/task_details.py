@@ -38,7 +38,7 @@ def details_section(task: TaskFacts) -> str:
 
 
 def _calibration(errors: dict[str, float]) -> str:
-    """Arguments: the expected calibration error without a temperature (`before`) and, if there is one, with it."""
+    """A sentence from the expected calibration error without a temperature (`before`) and, if one was used, with it."""
     found = score(errors["before"])
     if "after" in errors:
         found = f"{found} without the temperature, {score(errors['after'])} with it"

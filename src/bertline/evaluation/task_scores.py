@@ -54,7 +54,7 @@ def verdicts(task: TaskFacts) -> str:
 
 
 def conclusion(task: TaskFacts) -> str:
-    """Whether the encoder beats the strongest simple opponent: the first that is said of a task."""
+    """Whether the encoder beats the strongest simple opponent; it comes first in a task's section."""
     return str(task.result["conclusion"]["sentence"])
 
 
@@ -226,7 +226,7 @@ def score_tables(task: TaskFacts) -> str:
 
 
 def _chosen_on_dev(task: TaskFacts) -> str:
-    """The settings of everything that the encoder is measured against."""
+    """The settings that dev chose for the systems that the encoder is compared with."""
     titles = task.titles()
     contents = {**task.arms(), **task.baselines()}
     said = [

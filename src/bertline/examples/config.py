@@ -59,7 +59,7 @@ class ExamplesConfig:
 
     seed: int
     lengths: tuple[int, ...]
-    """Most tokens of a sequence, [CLS] and both [SEP] included; one set of shards a length. Empty where nothing is
+    """Maximum tokens of a sequence, [CLS] and both [SEP] included; one set of shards per length. Empty where nothing is
     pretrained."""
     random_next_prob: float
     """Share of pairs whose second segment comes from another document (0.5)."""

@@ -63,7 +63,7 @@ def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[st
 def encoded_texts(
     texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int, marked: bool
 ) -> Sequences:
-    """The texts as the model takes them, with shared tokens `marked` or not; more tokens than it reads are cut."""
+    """The texts encoded as the model takes them, with shared tokens marked if `marked`, truncated to its maximum."""
     sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
     return with_shared_marked(sequences, tokenizer) if marked else sequences
 

@@ -44,7 +44,7 @@ def build_export(
 ) -> dict[str, float | int]:
     """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer, ONNX files and model card, verified.
 
-    There is no `out/encoder` where a checkpoint was fine-tuned as it is: that one is published already.
+    There is no `out/encoder` where a checkpoint was fine-tuned as it is, since the checkpoint is published already.
 
     Args:
         config: Names, licence, formats, tolerances.

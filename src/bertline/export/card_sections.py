@@ -89,7 +89,7 @@ def pretraining_scores(facts: CardFacts) -> str:
 
 
 def conclusion(facts: CardFacts, task: str) -> str:
-    """Whether the encoder beats the strongest simple opponent: the first that is said of a task."""
+    """Whether the encoder beats the strongest simple opponent; it comes first in a task's card."""
     return escaped(str(facts.results[task]["conclusion"]["sentence"]))
 
 

@@ -43,7 +43,7 @@ class ExportConfig:
             raise ValueError("int8 is true and onnx is false; the int8 file is made of the other. Set both or none")
         if not 0 <= self.int8_min_agreement <= 1:
             raise ValueError(f"int8_min_agreement must be between 0 and 1, found {self.int8_min_agreement}")
-        # It stands in code, in addresses and, with the task behind it, in MLflow's registry.
+        # The name is used in code, in URLs and, followed by the task, in MLflow's registry.
         if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", self.model_name):
             raise ValueError(
                 f"model_name is {self.model_name!r}; it may have letters, digits, '_', '-', '.' and, for the hub, one "

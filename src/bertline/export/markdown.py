@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-# What begins emphasis, code, links, images, HTML or an entity. An underscore inside a word is only an underscore.
+# Characters that begin emphasis, code, links, images, HTML or an entity. Inside a word an underscore means nothing.
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def code_span(text: str) -> str:
-    r"""Text in the font of code. White space, line breaks among it, becomes one space.
+    r"""Text as inline code. Runs of white space, line breaks included, become one space.
 
     References:
         CommonMark 0.31, section 6.1: the fence is a longer run of backticks than any inside.
@@ -25,7 +25,7 @@ def code_span(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text in a paragraph, a heading or, through `card_tables.table`, a cell.
+    r"""Text escaped for a paragraph, a heading or, through `card_tables.table`, a cell.
 
     Example:
         >>> escaped("<b>a*b</b>\n| docs_match")

@@ -117,7 +117,7 @@ def _inputs(folder: Path) -> dict[str, Tensor]:
     inputs = dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
     )
-    # Models that read marked tokens have more types than segments: every type is seen, whatever token has it.
+    # Models that read marked tokens have more token types than segments: the check covers every type.
     kinds_of_types = read_config(folder)[0].type_vocab_size // NUM_SEGMENT_TYPES
     if kinds_of_types > 1:
         inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % kinds_of_types)

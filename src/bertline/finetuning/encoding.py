@@ -269,7 +269,7 @@ class LengthSortedBatches:
 def scoring_batches(
     sequences: Sequences, *, batch_size: int = SCORING_BATCH_SIZE, max_tokens: int | None = None
 ) -> Iterator[tuple[NDArray[np.integer], dict[str, Tensor]]]:
-    """All sequences, the longest first, each batch with the indices of its sequences; see `scoring_indices`."""
+    """Batches of all sequences, longest first, each with the indices of its sequences; see `scoring_indices`."""
     for indices in scoring_indices(sequences.lengths, batch_size=batch_size, max_tokens=max_tokens):
         yield indices, sequences.batch(indices)
 
@@ -277,12 +277,13 @@ def scoring_batches(
 def scoring_indices(
     lengths: NDArray[np.integer], *, batch_size: int = SCORING_BATCH_SIZE, max_tokens: int | None = None
 ) -> Iterator[NDArray[np.integer]]:
-    """All sequences, the longest first, in batches.
+    """Indices of all sequences in batches, longest first.
 
     Args:
-        lengths: Tokens of each sequence.
-        batch_size: Sequences of a batch.
-        max_tokens: Of a batch, padding included, in place of `batch_size`; a longer sequence is a batch by itself.
+        lengths: Number of tokens of each sequence.
+        batch_size: Number of sequences in a batch.
+        max_tokens: Maximum number of tokens in a batch, padding included; replaces `batch_size`. A longer sequence is a
+            batch by itself.
 
     Example:
         >>> [batch.tolist() for batch in scoring_indices(np.array([2, 9, 3, 4]), max_tokens=8)]
@@ -291,7 +292,7 @@ def scoring_indices(
     order = np.argsort(-lengths, kind="stable")
     start = 0
     while start < len(order):
-        # The first of a batch is its longest, which all others are padded to.
+        # The first sequence of a batch is the longest, so the others are padded to it.
         size = batch_size if max_tokens is None else max(max_tokens // max(int(lengths[order[start]]), 1), 1)
         yield order[start : start + size]
         start += size

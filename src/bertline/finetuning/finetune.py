@@ -71,7 +71,7 @@ class FineTuningResult:
     dev_scores: dict[str, float]
     """Of the finished model: that of the last epoch, or with early stopping that of the best."""
     dev_statistics: NDArray[np.float64]
-    """Each dev row's share in these scores, [N, K]."""
+    """Each dev row's contribution to these scores, [N, K]."""
 
 
 def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:

@@ -29,12 +29,12 @@ class DevCheck:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DevOutcome:
-    """What a look at dev found."""
+    """Result of an evaluation on dev."""
 
     scores: dict[str, float]
     calibration: Calibration
     statistics: NDArray[np.float64]
-    """Each row's share in the scores, [N, K]."""
+    """Each row's contribution to the scores, [N, K]."""
 
 
 class DevLooks:
@@ -91,7 +91,7 @@ class DevLooks:
         return self._patience is not None and self._epochs_without_better >= self._patience
 
     def finish(self, model: nn.Module) -> DevOutcome:
-        """What dev says of the finished model; with early stopping it gets the best epoch's weights back."""
+        """Evaluate the finished model on dev; with early stopping, restore the weights of the best epoch first."""
         if self._best is not None:
             _, found, weights = self._best
             model.load_state_dict(weights)

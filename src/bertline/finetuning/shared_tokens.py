@@ -1,13 +1,13 @@
-"""Exact matches between the two texts of a pair, shown to the encoder as token types of their own.
+"""Exact matches between the two texts of a pair, given to the encoder as separate token types.
 
-Whether a token also stands in the other text is what decides many pair tasks, and it is what a small encoder learns
-last: attention has to find it anew for every word. A marked token gets its segment's type plus `NUM_SEGMENT_TYPES`,
-whose embedding begins as a copy of the segment's own, so that an encoder computes at first what it computed before.
+Whether a token also occurs in the other text decides many pair tasks, and a small encoder learns it last: attention
+has to learn it separately for every word. A marked token gets its segment's type plus `NUM_SEGMENT_TYPES`, whose
+embedding is initialised as a copy of the segment's own, so that marking does not change the encoder's output at first.
 
 References:
     Boualili, Moreno and Boughanem, "MarkedBERT: Integrating Traditional IR Cues in Pre-trained Language Models for
-    Passage Retrieval", SIGIR 2020, section 3. There exact matches stand between marker tokens; a token type costs no
-    positions.
+    Passage Retrieval", SIGIR 2020, section 3. There exact matches are enclosed in marker tokens; a token type takes up
+    no positions.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from bertline.modeling.bert import BertModel
 from bertline.tokenization.tokenizer import Tokenizer
 
 NUM_SEGMENT_TYPES = 2
-"""BERT's own token types: 0 in the first text, 1 in the second. Marked, they are 2 and 3."""
+"""BERT's own token types: 0 in the first text, 1 in the second. Marked tokens have types 2 and 3."""
 _MAX_COMPARISONS = 1 << 24
-"""Pairs of positions that are compared at once, a byte each."""
+"""Maximum pairs of positions that are compared at once, one byte each."""
 
 
 def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
-    """Mark every token whose id also stands in the other text of its sequence; special tokens are never marked.
+    """Mark every token whose id also occurs in the other text of its sequence; special tokens are never marked.
 
     Args:
-        sequences: With token types 0 and 1. Without a second text nothing is marked.
-        tokenizer: Names the special tokens. An unknown word is no match: two of them may be different words.
+        sequences: Sequences with token types 0 and 1. Without a second text nothing is marked.
+        tokenizer: Gives the special tokens. `[UNK]` never matches: two unknown words may differ.
     """
     token_type_ids = sequences.token_type_ids.copy()
     num_rows, length = token_type_ids.shape
@@ -48,14 +48,14 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
 
 
 def add_marked_types(encoder: BertModel) -> None:
-    """Give an encoder the types of marked tokens, each with the embedding of its segment; changes it in place.
+    """Add the token types of marked tokens to an encoder, in place, each with the embedding of its segment.
 
-    An encoder that has them, as one that was fine-tuned on marked pairs does, keeps its own.
+    An encoder that already has them, such as one fine-tuned on marked pairs, keeps its own.
     """
     old = encoder.embeddings.token_type_embeddings
     if old.num_embeddings >= 2 * NUM_SEGMENT_TYPES:
         return
-    # An encoder of a single type has one for both segments.
+    # An encoder with a single token type uses it for both segments.
     segments = [min(segment, old.num_embeddings - 1) for segment in range(NUM_SEGMENT_TYPES)]
     new = nn.Embedding(2 * NUM_SEGMENT_TYPES, old.embedding_dim)
     with torch.no_grad():
@@ -65,7 +65,7 @@ def add_marked_types(encoder: BertModel) -> None:
 
 
 def _shared(input_ids: NDArray[np.int64], token_type_ids: NDArray[np.int64], specials: list[int]) -> NDArray[np.bool_]:
-    """[N, S]: whether a position's token stands in the other segment of its row."""
+    """Whether each position's token also occurs in the other segment of its row, [N, S]."""
     same_token = input_ids[:, :, None] == input_ids[:, None, :]
     other_segment = token_type_ids[:, :, None] != token_type_ids[:, None, :]
     # Padding has the type of the first segment, and is special.

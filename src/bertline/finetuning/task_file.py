@@ -38,9 +38,9 @@ class FinishedTask:
 
 
 def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Mapping[str, float]) -> None:
-    """Write the file. Paths of this machine (of the source, of the checkpoint it started from) stay behind."""
+    """Write the file without local paths (of the source, of the checkpoint it started from)."""
     task = to_mapping(kind.config)
-    # Prompts and separators may look like paths; what the model does depends on them.
+    # Prompts and separators may look like paths, but the model's output depends on them.
     source = task["source"]
     files = [name for name in source if name == "extra_tests" or name.endswith(("_file", "_qrels"))]
     portable = {name: without_local_paths(source[name]) for name in files}

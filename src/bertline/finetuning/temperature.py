@@ -1,7 +1,7 @@
-"""One number that makes probabilities mean more nearly what they say: the logits are divided by it.
+"""Temperature scaling: the logits are divided by one number, which improves the calibration of the probabilities.
 
-It leaves the order of the labels as it is. Dev chooses it by the likelihood of its labels. Here it is applied to
-probabilities, whose logarithms are logits up to a number that the softmax takes out; so it fits pooled windows too.
+It keeps the order of the labels. It is chosen by the likelihood of dev's labels. Here it is applied to probabilities,
+whose logarithms are logits up to a constant that the softmax removes; so it works for pooled windows too.
 
 References:
     Guo et al. 2017, On Calibration of Modern Neural Networks (arXiv 1706.04599), section 4.2.
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 
 TEMPERATURE = "temperature"
-"""Key of the calibration."""
+"""Key of the temperature in the calibration."""
 _LOWEST, _HIGHEST = 0.05, 20.0
-# Probabilities of 0 and 1, which rounding makes, have no logits.
+# Probabilities that were rounded to 0 or 1 have no finite logits.
 _LEAST = 1e-12
 
 
 def with_softmax_temperature(probabilities: NDArray[np.floating], temperature: float) -> NDArray[np.float32]:
-    """[N, L] of one label a row.
+    """Rescale softmax probabilities [N, L] of one label per row.
 
     >>> with_softmax_temperature(np.array([[0.9, 0.1]]), 2.0).round(3).tolist()
     [[0.75, 0.25]]
@@ -33,24 +33,24 @@ def with_softmax_temperature(probabilities: NDArray[np.floating], temperature: f
 
 
 def with_sigmoid_temperature(probabilities: NDArray[np.floating], temperature: float) -> NDArray[np.float32]:
-    """[N, L] of labels each by itself."""
+    """Rescale sigmoid probabilities [N, L] of independent labels."""
     return (1 / (1 + np.exp(-_logits(probabilities) / temperature))).astype(np.float32)
 
 
 def softmax_temperature(probabilities: NDArray[np.floating], gold: NDArray[np.integer]) -> float:
-    """The temperature at which rows' labels, [N], are likeliest."""
+    """The temperature with the highest likelihood of the rows' labels, [N]."""
     logs, rows = _logs(probabilities), np.arange(len(gold))
     return _likeliest(lambda temperature: -float(_softmax_log(logs, temperature)[rows, gold].mean()))
 
 
 def sigmoid_temperature(probabilities: NDArray[np.floating], gold: NDArray[np.integer]) -> float:
-    """The temperature at which labels, [N, L] of 0 and 1, are likeliest."""
+    """The temperature with the highest likelihood of independent labels, [N, L] of 0 and 1."""
     signed = np.where(gold == 1, 1.0, -1.0) * _logits(probabilities)
     return _likeliest(lambda temperature: float(np.logaddexp(0.0, -signed / temperature).mean()))
 
 
 def _likeliest(loss: Callable[[float], float]) -> float:
-    """Where the loss, which has one valley, is lowest; 1 where no other is better."""
+    """The temperature with the lowest loss, which is unimodal; 1 where no other is better."""
     found = minimize_scalar(
         lambda log: loss(math.exp(log)), bounds=(math.log(_LOWEST), math.log(_HIGHEST)), method="bounded"
     )

@@ -84,12 +84,12 @@ def read_json(path: Path) -> Any:
 
 @contextmanager
 def folder_written_atomically(target: Path) -> Iterator[Path]:
-    """Give a temporary folder; when the block ends without an error it takes `target`'s place.
+    """Yield a temporary folder that replaces `target` when the block ends without an error.
 
     The temporary folder lies in `.partial` in the first folder of a relative path (`artifacts/.partial` for
-    `artifacts/sweep/cola`), never inside a folder that is read as a whole; for an absolute path it lies beside
-    `target`. An error leaves the old `target` as it was. The swap is two renames: what a kill at any moment leaves is
-    put in place or removed by `tidy_partial`, which every later write begins with.
+    `artifacts/sweep/cola`), never inside a folder that is read as a whole; for an absolute path it is next to
+    `target`. An error leaves the old `target` unchanged. The swap is two renames: whatever a kill leaves behind is
+    put in place or removed by `tidy_partial`, which every later write calls first.
 
     Raises:
         MachineError: The folder is full or cannot be written; the old `target` is untouched.
@@ -112,14 +112,14 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
 
 
 def tidy_partial(target: Path) -> None:
-    """Finish, or remove, what killed writers of folders left where the temporary folder of `target` would lie.
+    """Complete or remove what killed writers of folders left in the place of the temporary folder of `target`.
 
-    A swap that was cut in two is finished, since its new folder is complete. All else is a part of something and is
-    removed. Writers at work hold a lock, which the kernel drops with their process; what is theirs is left alone.
+    An interrupted swap is completed, since its new folder is complete. Everything else is incomplete and is removed.
+    Running writers hold a lock, which the kernel releases with their process; their folders are left alone.
     """
     partial = _partial_folder(target)
     for place in list(partial.iterdir()) if partial.is_dir() else []:
-        # Whatever fails here, another one is at this place, or it is another person's.
+        # A failure here means that another process is at this place, or that it belongs to another user.
         with suppress(OSError), (place / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (place / _OLD).exists():
@@ -136,16 +136,16 @@ def _partial_folder(target: Path) -> Path:
     has_first = not target.is_absolute() and first not in (target, Path(".."))
     if has_first and first.exists():
         parent = next(path for path in target.parents if path.exists())
-        if parent.stat().st_dev == first.stat().st_dev:  # else nothing can be renamed from one to the other
+        if parent.stat().st_dev == first.stat().st_dev:  # a rename works only within one file system
             return first / _PARTIAL
     return target.parent / _PARTIAL
 
 
 def _claimed_place(target: Path) -> tuple[Path, TextIO]:
-    """A place for the temporary folder, and the lock that says that its writer is at work."""
+    """A place for the temporary folder, and the lock that shows that its writer is running."""
     partial = _partial_folder(target)
     while True:
-        # Until the lock is held, whoever tidies up may take the place away: then there is another try.
+        # Until the lock is held, another process may tidy the place away: then this tries again.
         with suppress(FileNotFoundError, BlockingIOError):
             partial.mkdir(parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
@@ -163,13 +163,13 @@ def _take(lock: TextIO) -> None:
         lock.close()
         raise
     except OSError as error:
-        # A file system without locks: nobody tidies up there, since nobody gets the lock.
+        # A file system without locks: nothing is tidied there, since no process gets the lock.
         if error.errno not in _NO_LOCKS:
             raise
 
 
 def _swap(place: Path, target: Path) -> None:
-    """`target` becomes the old folder of a place, the new one `target`."""
+    """Move `target` to the old folder of a place, and the place's new folder to `target`."""
     if target.exists():
         target.rename(place / _OLD)
     try:
@@ -188,7 +188,7 @@ def _remove_if_empty(folder: Path) -> None:
 def drop_leftovers(target: Path) -> None:
     """Remove the temporary files and folders that killed writers of `target` left.
 
-    Only for whoever alone writes `target`, before it does: files of a writer at work look the same.
+    Only for the sole writer of `target`, before it writes: the files of a running writer look the same.
     """
     tidy_partial(target)
     for path in target.parent.glob(f".{glob.escape(target.name)}.{'?' * _RANDOM_CHARACTERS}"):

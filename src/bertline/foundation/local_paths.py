@@ -1,4 +1,4 @@
-"""Paths of this machine in what leaves it: they say nothing elsewhere, and show how a user's folders are named."""
+"""Removes local paths from exported files: they mean nothing elsewhere, and show how a user's folders are named."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-# "/" alone is a separator of columns or labels, no path.
+# "/" alone is a separator of columns or labels, not a path.
 _ABSOLUTE = re.compile(r"(file:/{1,3}|~[^/\s]*/|/|[A-Za-z]:[\\/])[^/\\].*", re.DOTALL)
 
 
 def without_local_path(text: str) -> str:
-    """`./NAME` for an absolute path or one in a home folder; any other text as it is.
+    """`./NAME` for an absolute path or one in a home folder; any other text unchanged.
 
     Example:
         >>> without_local_path("/home/ada/models/minilm/"), without_local_path("google-bert/bert-base-uncased")
@@ -25,7 +25,7 @@ def without_local_path(text: str) -> str:
 
 
 def without_local_paths(value: Any) -> Any:
-    """The same for every string inside mappings and lists; keys stay."""
+    """Apply `without_local_path` to every string inside mappings and lists; keys are not changed."""
     if isinstance(value, str):
         return without_local_path(value)
     if isinstance(value, dict):

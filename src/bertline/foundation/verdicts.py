@@ -1,20 +1,19 @@
 """Whether one system is better than another beyond noise: seeds, rows and clusters of rows counted together.
 
-A score has two sources of noise. With other seeds training ends elsewhere; on other rows of the same kind the score is
-another. The difference of two means over seeds has the variance
+A score has two sources of noise: other seeds give other trained weights, and other rows of the same kind give another
+score. The difference of two means over seeds has the variance
 
     clusters(A - B) + max(0, seeds(A) + seeds(B) - cells(A) - cells(B))
 
 `clusters` is the variance over clusters of rows of the difference of the means over seeds: shared difficulty cancels,
-and what each seed does by chance on each row is in it. `seeds` is the variance of the seeds' scores divided by their
-number. It also holds what each seed does by chance on each row (`cells`, the interaction of seeds and clusters), which
-must not count twice. The difference divided by its standard error is compared with Student's t; the degrees of freedom
-are Satterthwaite's.
+and the interaction of seeds and clusters is included. `seeds` is the variance of the seeds' scores divided by their
+number. It also includes that interaction (`cells`), which must not count twice. The difference divided by its standard
+error is compared with Student's t distribution; the degrees of freedom are Satterthwaite's.
 
 References:
     Two-way clustered variance: Cameron, Gelbach and Miller, "Robust Inference With Multiway Clustering", 2011, section
     2.2. Degrees of freedom: Satterthwaite, "An Approximate Distribution of Estimates of Variance Components", 1946.
-    Scores that are no means of rows: the jackknife over groups of clusters, Efron and Tibshirani, "An Introduction to
+    Scores that are not means of rows: the jackknife over groups of clusters, Efron and Tibshirani, "An Introduction to
     the Bootstrap", 1993, chapter 11.
 """
 
@@ -33,9 +32,9 @@ Verdict = Literal["better", "worse", "not shown"]
 
 SIGNIFICANT = 0.05
 POWER = 0.9
-"""The share of repetitions in which the smallest visible difference would be found."""
+"""Share of repetitions in which the smallest visible difference would be found."""
 MOST_BLOCKS = 200
-"""More clusters than these are put together into so many groups: 199 degrees of freedom cost 0.6 % of an interval."""
+"""More clusters than this are merged into this many groups: 199 degrees of freedom widen an interval by 0.6 %."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -43,11 +42,11 @@ class Measured:
     """The scores of a system over its seeds, and what the blocks of rows contribute to them."""
 
     scores: NDArray[np.float64]
-    """[S], one for each seed."""
+    """The score of each seed, [S]."""
     blocks: NDArray[np.float64]
-    """[S, B] jackknife pseudo-values: their mean over blocks is about the score, their spread its noise over rows."""
+    """Jackknife pseudo-values, [S, B]: their mean over blocks is about the score, their spread its noise over rows."""
     repeatable: bool
-    """Nothing about it is random, so that one run is all there is; else a single run has no known spread."""
+    """Whether the system is deterministic, so that one run suffices; else the spread of a single run is unknown."""
 
     @property
     def mean(self) -> float:
@@ -56,13 +55,13 @@ class Measured:
 
     @property
     def is_testable(self) -> bool:
-        """Whether its noise is known: several seeds or none at all, several blocks, and a score of each."""
+        """Whether the noise is known: several seeds or no randomness, several blocks, and finite scores."""
         seeds_known = self.repeatable or len(self.scores) > 1
         finite = np.isfinite(self.scores).all() and np.isfinite(self.blocks).all()
         return bool(seeds_known and self.blocks.shape[1] > 1 and finite)
 
     def minus(self, other: Measured) -> Measured:
-        """Seed by seed, of two systems whose seeds belong together (one is made of the other's runs)."""
+        """The difference seed by seed of two systems with paired seeds (one is made from the other's runs)."""
         return Measured(
             scores=self.scores - other.scores,
             blocks=self.blocks - other.blocks,
@@ -70,7 +69,7 @@ class Measured:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; eight digits are kept."""
+        """Plain data, rounded to eight digits."""
         return {
             "scores": np.round(self.scores, 8).tolist(),
             "blocks": np.round(self.blocks, 8).tolist(),
@@ -79,7 +78,7 @@ class Measured:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Measured:
-        """What `to_json` gave."""
+        """Inverse of `to_json`."""
         return Measured(
             scores=np.asarray(content["scores"], dtype=np.float64),
             blocks=np.asarray(content["blocks"], dtype=np.float64),
@@ -89,7 +88,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The score of one system minus that of another; all but the difference is None where the noise is not known."""
+    """The score of one system minus that of another; all fields but the difference are None if the noise is unknown."""
 
     difference: float
     standard_error: float | None = None
@@ -97,13 +96,13 @@ class Difference:
     p_value: float | None = None
     """Two-sided: how often noise alone would give a difference as large if there were none."""
     interval: tuple[float, float] | None = None
-    """95 %."""
+    """95 % confidence interval."""
     smallest_visible: float | None = None
     """A true difference of this size would be found in nine of ten repetitions."""
 
     @property
     def verdict(self) -> Verdict | None:
-        """Of the first system; None where nothing can be said, as from one seed."""
+        """Verdict on the first system; None where the noise is unknown, as with one seed."""
         if self.p_value is None:
             return None
         if self.p_value >= SIGNIFICANT:
@@ -111,7 +110,7 @@ class Difference:
         return "better" if self.difference > 0 else "worse"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; what is not known is absent."""
+        """Plain data; unknown values are left out."""
         if self.p_value is None:
             return {"difference": self.difference}
         return {
@@ -133,12 +132,12 @@ def measured(
     *,
     repeatable: bool,
 ) -> Measured:
-    """Scores and what blocks of clusters contribute, by leaving each block out.
+    """Scores, and the contributions of blocks of clusters, computed by leaving each block out.
 
     Args:
         statistics: The row statistics [N, K] of each seed, the rows in the same order.
-        clusters: [N], which source each row is from; rows of one source are not independent.
-        score: The score of any rows from their statistics.
+        clusters: Source of each row, [N]; rows of one source are not independent.
+        score: Computes the score of rows from their statistics.
         repeatable: See `Measured`.
 
     Example:
@@ -161,11 +160,11 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
 
     Args:
         first: A system.
-        second: Another on the same rows; None compares with 0, which gives the interval of a score.
-        same_seeds: Their seeds belong together, one for one.
+        second: Another system on the same rows; None compares with 0, which gives the interval of a score.
+        same_seeds: Whether their seeds are paired.
 
     Raises:
-        ValueError: They were measured on other blocks of rows.
+        ValueError: The two were measured on different blocks of rows.
     """
     if second is not None and first.blocks.shape[1] != second.blocks.shape[1]:
         raise ValueError(f"{first.blocks.shape[1]} and {second.blocks.shape[1]} blocks of rows cannot be compared")
@@ -205,10 +204,10 @@ def _tested(difference: float, of_rows: float, beyond_rows: float, degrees: floa
 def _degrees(
     of_rows: float, num_blocks: int, beyond_rows: float, of_seeds: Sequence[float], systems: Sequence[Measured]
 ) -> float:
-    """Satterthwaite's; where the seeds add nothing to the noise of the rows, that of the rows alone.
+    """Satterthwaite's degrees of freedom; those of the rows alone where the seeds add nothing to the noise.
 
-    Estimated variances of few seeds are more unequal than the true ones. The degrees of the seeds' part count that: a
-    square of an estimate with f degrees is (f + 2) / f times too large.
+    Variances estimated from few seeds differ more than the true ones do. The degrees of the seeds' part correct for it:
+    the square of an estimate with f degrees is (f + 2) / f times too large in expectation.
     """
     total = of_rows + beyond_rows
     if total <= 0 or beyond_rows <= 0:
@@ -225,13 +224,13 @@ def _degrees(
 
 
 def _seed_variance(system: Measured) -> float:
-    """Of the mean over seeds."""
+    """Variance of the mean over seeds."""
     count = len(system.scores)
     return float(system.scores.var(ddof=1)) / count if count > 1 else 0.0
 
 
 def _cell_variance(system: Measured) -> float:
-    """The part of `_seed_variance` that comes from what each seed does by chance on each block."""
+    """The part of `_seed_variance` that comes from the interaction of seeds and blocks."""
     num_seeds, num_blocks = system.blocks.shape
     if num_seeds < 2:
         return 0.0
@@ -241,7 +240,7 @@ def _cell_variance(system: Measured) -> float:
 
 
 def _blocks(clusters: Sequence[str]) -> NDArray[np.int64]:
-    """The block of each row: clusters, dealt out in the order in which they first appear.
+    """The block of each row: clusters are assigned to blocks in turn, in the order of their first row.
 
     >>> _blocks(["a", "b", "a", "c"]).tolist()
     [0, 1, 0, 2]

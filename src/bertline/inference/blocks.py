@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bertline.tasks.table_files import Record
 
-# A block: enough rows to sort by length within, few enough to share out among threads and to be written soon.
+# A block has enough rows to sort by length, and few enough to spread over threads and to be written soon.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
 
@@ -20,26 +20,26 @@ class Block:
 
     records: list[Record] = field(default_factory=list)
     digest: str = ""
-    """Of all rows of the input up to the last of these."""
+    """Digest of all rows of the input up to the last one of the block."""
 
 
 class RowsDigest:
-    """The digest of rows, one after the other."""
+    """A running digest of rows."""
 
     def __init__(self) -> None:
         self._digest = hashlib.blake2b(digest_size=16)
 
     def add(self, record: Record) -> None:
-        """Take the values of one more row."""
+        """Add the values of one row."""
         self._digest.update(json.dumps([*record.values.items()], default=str).encode())
 
     def hexdigest(self) -> str:
-        """Of all rows so far."""
+        """Digest of all rows so far, in hexadecimal."""
         return self._digest.hexdigest()
 
 
 def blocks_of(records: Iterator[Record], digest: RowsDigest) -> Iterator[Block]:
-    """The records in blocks, which are decided by the input alone; each is added to the digest."""
+    """Group records into blocks that depend on the input alone, and add each record to the digest."""
     block, characters = Block(), 0
     for record in records:
         digest.add(record)

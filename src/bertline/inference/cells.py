@@ -13,10 +13,10 @@ from bertline.tasks.table_files import Record
 
 
 def cell(record: Record, column: InputColumn) -> Any:
-    """A text or a list of texts.
+    """The value of a column: a text or a list of texts.
 
     Raises:
-        DataError: No such column, or something else in it: named by file and line.
+        DataError: There is no such column, or its value has another type; the message names file and line.
     """
     if column.name not in record.values:
         found = ", ".join(str(name) for name in record.values)

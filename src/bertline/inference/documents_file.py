@@ -23,27 +23,27 @@ from bertline.tasks.table_files import Record, TableLayout
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentsFile:
-    """The documents that a retrieval model searches; their vectors are held in memory.
+    """The documents that a retrieval model searches; their vectors are kept in memory.
 
-    The format is told by the ending; in all else the file is read as the input is.
+    The format follows from the extension; otherwise the file is read like the input.
     """
 
     path: Path
     id_column: str | int = "id"
-    """A text or a number; where the file has no such column (as a `.txt`), documents are numbered from 0."""
+    """Column of the ids, text or numbers; where there is none (as in a `.txt`), documents are numbered from 0."""
     text_column: str | int = "text"
     title_column: str | int = "title"
-    """Read before a text that does not begin with it, where the file has it."""
+    """Column of the titles, where the file has it; a title is put before a text that does not begin with it."""
     top_k: int = 10
 
 
 def searching(
     task: ServedRetrieval, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
-    """The task with its documents, and how many of these lost tokens.
+    """The task with its documents, and the number of documents that were truncated.
 
     Raises:
-        DataError: No documents, or one that cannot be read.
+        DataError: There are no documents, or one cannot be read.
     """
     ids: list[str] = []
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
@@ -64,7 +64,7 @@ def searching(
 
 
 def _documents_of(records: list[Record], documents: DocumentsFile, *, first_number: int) -> Documents:
-    """The documents as a task's collection holds them, so that what is read of each is the same text."""
+    """The documents as a task's collection stores them, so that the model reads the same text of each."""
     ids, titles, texts = [], [], []
     for number, record in enumerate(records, start=first_number):
         identity = record.values.get(documents.id_column)

@@ -1,13 +1,13 @@
-"""An output that grows as its rows are made, and that a later start continues after a kill.
+"""An output file that grows as its rows are predicted, and that a later start resumes after a kill.
 
-Rows are appended in blocks. After each block a small file beside the output, `NAME.progress`, says how many rows and
-bytes are in place, what they were made from, and the digest of the input rows so far; it is removed when the output is
-complete. A later start cuts off what a kill left of a torn block and continues behind the last whole one.
+Rows are appended in blocks. After each block a small file next to the output, `NAME.progress`, records how many rows
+and bytes are complete, what they were made from, and the digest of the input rows so far; it is removed when the output
+is complete. A later start truncates an incomplete block and resumes after the last complete one.
 
 Lines (.jsonl, .csv, .tsv) are appended to the output itself; each block of a .gz is a gzip member of its own, which
-every reader takes as one file. A Parquet file cannot grow: its blocks stand in the folder `NAME.unfinished` and are
-joined at the end. Where a complete output of that name exists, lines grow in `NAME.unfinished` too, and take its place
-at the end.
+every reader takes as one file. A Parquet file cannot grow: its blocks are files in the folder `NAME.unfinished` and are
+joined at the end. Where a complete output of that name exists, lines are also written to `NAME.unfinished`, which
+replaces it at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bertline.foundation.validation import validate
 from bertline.inference.row_files import Row, RowFormat, format_of
 
 _FORMAT_VERSION = 1
-# Rows of a row group of a joined Parquet file.
+# Number of rows in a row group of a joined Parquet file.
 _ROW_GROUP = 1 << 14
 
 
@@ -43,15 +43,15 @@ class _Progress:
 
     format_version: int
     file: str
-    """The name of what grows, beside `NAME.progress`."""
+    """Name of the growing file or folder, in the same folder as `NAME.progress`."""
     made_from: dict[str, str]
     num_rows: int
     num_truncated: int
     num_blocks: int
     num_bytes: int
-    """0 for Parquet, whose blocks are files."""
+    """Size of the complete blocks; 0 for Parquet, whose blocks are files."""
     rows_digest: str
-    """Of the input rows so far."""
+    """Digest of the input rows so far."""
     columns: tuple[str, ...]
 
 
@@ -59,13 +59,13 @@ class GrowingFile:
     """Appends rows to an output; see the module.
 
     Args:
-        target: The output; its ending says the format, of which `.txt` is none that rows can be written in.
-        made_from: What decides the rows apart from the input; another start must have the same.
-        added: The columns that are added to those of the input.
-        schema: Of the input's columns in a Parquet file, where it is known; else the first rows decide.
+        target: The output; its extension gives the format. `.txt` is refused, since it cannot hold rows.
+        made_from: Everything that determines the rows apart from the input; a resuming start must give the same.
+        added: Schema of the columns that are added to those of the input.
+        schema: Schema of the input's columns in a Parquet file; None infers it from the first rows.
 
     Raises:
-        DataError: Another ending; or an unfinished output that was made from something else, or is damaged.
+        DataError: The extension is not supported, or an unfinished output was made from something else or is damaged.
         MachineError: The folder cannot be written.
     """
 
@@ -87,36 +87,36 @@ class GrowingFile:
 
     @property
     def num_rows(self) -> int:
-        """Rows that are in place."""
+        """Number of rows written so far."""
         return self._progress.num_rows
 
     @property
     def num_truncated(self) -> int:
-        """Of these, how many inputs lost tokens."""
+        """Number of rows written so far whose input was truncated."""
         return self._progress.num_truncated
 
     @property
     def rows_digest(self) -> str:
-        """Of the input rows that the rows in place were made from; empty where there are none."""
+        """Digest of the input rows that the rows written so far were made from; empty where there are none."""
         return self._progress.rows_digest
 
-    def begun_anew(self, why: str) -> DataError:
-        """The error for an unfinished output that cannot be continued."""
+    def cannot_resume(self, why: str) -> DataError:
+        """The error for an unfinished output that cannot be resumed."""
         return DataError(
-            f"{self._target} is unfinished ({self.num_rows:,} rows are in place), and {why}. Give what it was begun "
+            f"{self._target} is unfinished ({self.num_rows:,} rows are in place), and {why}. Give what it was started "
             f"with, or remove {self._growing} and {self._progress_file} to start from the first row."
         )
 
     def append(self, rows: list[Row], *, num_truncated: int, rows_digest: str) -> None:
-        """Put a block in place.
+        """Append a block.
 
         Args:
-            rows: At least one.
-            num_truncated: Of them, how many inputs lost tokens.
-            rows_digest: Of all input rows up to the last of these.
+            rows: Rows of the block, at least one.
+            num_truncated: Number of these rows whose input was truncated.
+            rows_digest: Digest of all input rows up to the last of these.
 
         Raises:
-            DataError: Rows whose columns are not those of the first, where the format cannot hold them.
+            DataError: The columns differ from those of the first rows, and the format cannot hold both.
             MachineError: The disk is full.
         """
         before = self._progress
@@ -135,7 +135,7 @@ class GrowingFile:
             write_json(self._progress_file, asdict(self._progress))
 
     def finish(self) -> None:
-        """The output is complete and gets its name.
+        """Complete the output and give it its name.
 
         Raises:
             MachineError: The disk is full.
@@ -152,7 +152,7 @@ class GrowingFile:
                 self._growing.replace(self._target)
             self._progress_file.unlink()
 
-    # ---- where it stands
+    # ---- progress
 
     @property
     def _growing(self) -> Path:
@@ -173,22 +173,22 @@ class GrowingFile:
         )
 
     def _found(self, made_from: dict[str, str]) -> _Progress | None:
-        """Where an earlier start stopped; None where there was none."""
+        """The progress of an earlier start; None where there was none."""
         if not self._progress_file.exists():
             return None
         self._progress = found = validate(_Progress, read_json(self._progress_file), where=str(self._progress_file))
         if not self._growing.exists():
-            # Killed between the last two steps of `finish`: what there was has its name.
+            # Killed between the last two steps of `finish`: the output already has its name.
             return None
         for name in sorted({*made_from, *found.made_from}):
             if made_from.get(name) != found.made_from.get(name):
-                raise self.begun_anew(f"was begun with another {name}")
+                raise self.cannot_resume(f"was started with another {name}")
         if self._kind == "parquet":
             if missing := [n for n in range(found.num_blocks) if not self._part(n).is_file()]:
-                raise self.begun_anew(f"{self._part(missing[0])} is missing")
+                raise self.cannot_resume(f"{self._part(missing[0])} is missing")
             self._schema = self._schema or pq.read_schema(self._part(0))
         elif self._growing.stat().st_size < found.num_bytes:
-            raise self.begun_anew("the file is shorter than it was")
+            raise self.cannot_resume("the file is shorter than it was")
         return found
 
     # ---- blocks
@@ -196,7 +196,7 @@ class GrowingFile:
     def _append_lines(self, rows: list[Row], columns: tuple[str, ...]) -> int:
         text = io.StringIO(newline="")
         if self._kind == "jsonl":
-            # Parquet has values that JSON has not, such as dates; they are written as text.
+            # Parquet has types that JSON lacks, such as dates; they are written as text.
             text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
         else:
             writer = csv.DictWriter(text, columns, delimiter="," if self._kind == "csv" else "\t")
@@ -246,7 +246,7 @@ class GrowingFile:
 
 
 def _join(parts: list[Path], path: Path) -> None:
-    """Parts as one file, a few of them in memory at once."""
+    """Join parts into one file, with a few of them in memory at once."""
     waiting: list[pa.Table] = []
     with pq.ParquetWriter(path, pq.read_schema(parts[0]), compression="zstd") as writer:
         for part in parts:
@@ -259,7 +259,7 @@ def _join(parts: list[Path], path: Path) -> None:
 
 
 def _in_a_field(value: Any) -> Any:
-    """Lists and mappings as JSON; other values are written as they are."""
+    """Lists and mappings as JSON; other values unchanged."""
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
 
 

@@ -1,8 +1,8 @@
-"""Blocks of rows that several threads predict at once, given back in their order.
+"""Predicts blocks of rows in several threads, and yields the results in order.
 
-One thread of computing for each block is more than all of them on one block after the other: nobody waits for anybody
-in the many short operations of a small model, and what Python does between them is spread too. The model's weights are
-in memory once. What a block's rows get does not depend on the number of threads.
+One compute thread per block is faster than all threads on one block after the other: no thread waits for another in the
+many short operations of a small model, and Python's overhead between them is spread too. The model's weights are in
+memory once. The results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _IN_FLIGHT_PER_WORKER = 2
 
 
 def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[Item]) -> Iterator[Result]:
-    """Like `map`, in as many threads as there are workers, each of which is used by one thread at a time.
+    """Like `map`, with one thread per worker; each worker is used by one thread at a time.
 
     Args:
-        workers: Any of them may get any item. One works in this thread.
-        items: The input; consumed in this thread, a few items for each worker in advance.
+        workers: Functions that map an item; any of them may get any item. A single worker runs in this thread.
+        items: The input; consumed in this thread, a few items per worker in advance.
 
     Raises:
-        DataError: Of `items`, after the results of the items before; or of a worker.
+        DataError: `items` raised it, which is passed on after the results of the items before it; or a worker did.
     """
     if len(workers) == 1:
         yield from map(workers[0], items)
@@ -59,7 +59,7 @@ def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[
             except StopIteration:
                 break
             except DataError as error:
-                # What was read before is worth keeping.
+                # The results of the items read before the error are kept.
                 failed = error
                 break
             waiting.append(executor.submit(work, item))
@@ -74,9 +74,9 @@ def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[
 
 
 def num_threads_for(device: torch.device, asked: int | None) -> int:
-    """Threads to predict in: on a CPU as many as asked for, or as PyTorch would use (OMP_NUM_THREADS; else all cores).
+    """Number of threads to predict in: on a CPU `asked`, or what PyTorch would use (OMP_NUM_THREADS; else all cores).
 
-    Elsewhere one: the device computes one batch after the other.
+    On other devices one, since they compute one batch after the other.
     """
     if device.type != "cpu":
         return 1
@@ -85,7 +85,7 @@ def num_threads_for(device: torch.device, asked: int | None) -> int:
 
 @contextmanager
 def one_thread_each(device: torch.device) -> Iterator[None]:
-    """Inside the block, every thread computes by itself; for a device that is no CPU, nothing changes."""
+    """Inside the block, every thread computes on one core; on devices other than the CPU nothing changes."""
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)

@@ -36,14 +36,14 @@ VECTOR_COLUMN = "vector"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Predicting:
-    """How rows are predicted."""
+    """Options of prediction."""
 
     batch_size: int = 32
-    """Texts that go through the model at once, for vectors; a task takes as many as suit the machine."""
+    """Texts per batch, for vectors; for a task the batch size depends on the device."""
     num_threads: int | None = None
-    """On a CPU; None takes all cores (or OMP_NUM_THREADS)."""
+    """Number of threads on a CPU; None takes all cores (or OMP_NUM_THREADS)."""
     num_probabilities: int | None = None
-    """Of a classifier, how many labels are listed with their probabilities, the likeliest first; None lists all."""
+    """Number of labels that a classifier lists with their probabilities, most likely first; None lists all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,11 +56,11 @@ class PredictedFile:
     num_documents_truncated: int
     """The same of the documents that were searched."""
     num_resumed: int
-    """Rows that an earlier start had put in place."""
+    """Rows that an earlier start had already written."""
 
 
 Fill = Callable[..., tuple[list[Row], int]]
-"""From the columns of some rows to what is added to each row, and how many inputs lost tokens."""
+"""From the columns of some rows to the columns added to each row, and the number of truncated inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +90,13 @@ def predict_file(
     `probability` and `probabilities` (classification; with several labels lists), `predicted` (regression),
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
-    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings stand in .csv and .tsv as JSON. The formats
-    are told by the endings: .txt (a line is a text), .csv, .tsv, .jsonl, each also with .gz, and .parquet; that of the
-    input may be named.
+    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are JSON in .csv and .tsv. The formats
+    follow from the extensions: .txt (a line is a text), .csv, .tsv, .jsonl, each also with .gz, and .parquet; that of
+    the input may be named.
 
-    The output grows as rows are predicted. After a kill, or an error in the input, the same call continues behind the
-    rows that are in place, after it has compared what they were made from (`growing_file`). What a row gets depends
-    neither on that nor on the number of threads.
+    The output grows as rows are predicted. After a kill, or an error in the input, the same call resumes after the rows
+    already written, if they were made from the same input, model and options (`growing_file`). A row's predictions
+    depend neither on that nor on the number of threads.
 
     Args:
         model: With a task, or any for `vectors`.
@@ -104,13 +104,13 @@ def predict_file(
         target: The output.
         columns: Which columns are read.
         layout: How the bytes of the input, and of the documents, are read.
-        how: How rows are predicted.
+        how: Options of prediction.
         output: What is added.
         documents: What a retrieval model searches.
 
     Raises:
         DataError: No rows, a missing column, a text that is no string, a malformed or undecodable line: named by
-            file and line. An output column that the input already has. An unfinished output of something else.
+            file and line. An output column that the input already has. An unfinished output made from something else.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -139,7 +139,7 @@ def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Fi
         for _, record in zip(range(num_resumed), records, strict=False):
             digest.add(record)
         if digest.hexdigest() != growing.rows_digest:
-            raise growing.begun_anew(f"the first {num_resumed:,} rows of {source} are not those that it was made from")
+            raise growing.cannot_resume(f"the first {num_resumed:,} rows of {source} are not those it was made from")
         say(f"{name}: {num_resumed:,} rows are in place from an earlier start")
 
     def work(fill: Fill) -> Callable[[Block], tuple[Block, list[Row], int]]:
@@ -168,7 +168,7 @@ def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Fi
 def _vectors(model: LoadedModel, columns: FileColumns, how: Predicting, num_threads: int) -> _Filling:
     def filler() -> Fill:
         of_thread = copy.copy(model)
-        # Encoding sets a switch of the tokenizer for the time, so each thread has its own.
+        # Encoding changes a setting of the tokenizer while it runs, so each thread has its own.
         of_thread.tokenizer = Tokenizer(model.tokenizer.vocabulary)
 
         def fill(texts: list[str]) -> tuple[list[Row], int]:
@@ -233,7 +233,7 @@ def _with_output(records: list[Record], filling: _Filling, fill: Fill) -> tuple[
 
 
 def _digest_of(model: LoadedModel) -> str:
-    """Of all that decides what the model says."""
+    """Digest of everything that determines the model's predictions."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((model.max_length, model.labels, model.tokenizer.vocabulary)).encode())
     if model.task is not None:
@@ -243,7 +243,7 @@ def _digest_of(model: LoadedModel) -> str:
 
 
 def _schema(source: Path, layout: TableLayout, target: Path) -> pa.Schema | None:
-    """The input's columns where input and output are Parquet, so that types stay as they are."""
+    """Schema of the input's columns where input and output are Parquet, so that types are kept."""
     if {format_read(source, layout), format_of(target)} != {"parquet"} or not source.is_file():
         return None
     try:

@@ -1,6 +1,6 @@
-"""By hand, a stage reads what was made under the configuration it is given, or says that there is no such thing.
+"""A stage run by hand reads only inputs that were made under its configuration, and refuses others.
 
-`artifacts/` holds what DVC made last, and dvc.lock says under which configuration. Where that is another one, a result
+`artifacts/` holds what DVC made last, and dvc.lock records under which configuration. Where that differs, a result
 that the earlier stage left under `runs/`, run by hand with the same configuration, is read instead. So the recipes of
 stages that follow each other chain by hand.
 """
@@ -24,16 +24,16 @@ from bertline.line.status import RESULT_NAME, problem_with_result, read_status
 
 LOCK = Path("dvc.lock")
 Made = tuple[Stage, str | None]
-"""A stage, and the task that it was run for."""
+"""A stage, and the task it was run for."""
 
 
 def place_by_hand(path: Path, config: LineConfig, folder_of: Callable[[Stage, str | None], Path]) -> Path:
-    """Where an input of a stage that is run by hand lies.
+    """Path of an input of a stage that is run by hand.
 
     Args:
-        path: The artifact, or the user's data, which is taken as it is.
-        config: Of the stage that reads it.
-        folder_of: The run folder that an earlier stage has by hand under this configuration; it may raise.
+        path: The artifact; or the user's data, which is not checked.
+        config: Configuration of the stage that reads it.
+        folder_of: Gives the run folder of an earlier stage run by hand under this configuration; it may raise.
 
     Raises:
         ArtifactError: The artifact is missing, or was made under another configuration, and there is no result by hand.
@@ -70,7 +70,7 @@ def place_by_hand(path: Path, config: LineConfig, folder_of: Callable[[Stage, st
 
 
 def _makers_of(path: Path, config: LineConfig) -> Iterator[Made]:
-    """The stages that write an artifact, or all that lies in it."""
+    """The stages that write an artifact, or the artifacts inside it."""
     for stage in STAGES:
         for task in config.tasks if stage.per_task else (None,):
             output = Path(stage.output.format(task=task))
@@ -79,7 +79,7 @@ def _makers_of(path: Path, config: LineConfig) -> Iterator[Made]:
 
 
 def _with_earlier(makers: list[Made], config: LineConfig) -> list[Made]:
-    """Stages, and all before them."""
+    """The stages, and all stages before them."""
     found: list[Made] = []
     waiting = list(makers)
     while waiting:
@@ -92,13 +92,13 @@ def _with_earlier(makers: list[Made], config: LineConfig) -> list[Made]:
 
 
 def _other_sections(stage: Stage, task: str | None, config: LineConfig, lock: Mapping[str, Any]) -> list[str]:
-    """Keys that an artifact was made under another value of; none where nobody wrote down how it was made."""
+    """Keys whose value differs from the one an artifact was made under; none where dvc.lock has no record of it."""
     made_under = lock.get(_name(stage, task), {}).get("params", {}).get("params.yaml")
     if made_under is None:
         return []
     changes = differences(made_under, tracked_sections(stage, task, config))
     if stage.name == "pretrain" and changes:
-        from bertline.pretraining.identity import changes_no_weights  # here, because it loads torch
+        from bertline.pretraining.identity import changes_no_weights  # imported here, because it loads torch
 
         changes = {key: values for key, values in changes.items() if not changes_no_weights(key)}
     return [f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in changes.items()]
@@ -118,7 +118,7 @@ def _finished_by_hand(stage: Stage, task: str | None, folder_of: Callable[[Stage
     try:
         folder = folder_of(stage, task)
     except BertlineError:
-        return None  # what that stage reads is not there either
+        return None  # the inputs of that stage are missing too
     result, status = folder / RESULT_NAME, read_status(folder)
     if stage.in_worker and (status.state != "finished" or problem_with_result(folder, status)):
         return None

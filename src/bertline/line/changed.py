@@ -1,7 +1,7 @@
-"""What a stage depends on, at its end as at its start: else DVC would record a result as made by what it was not.
+"""Checks that what a stage depends on did not change while it ran: else DVC would record the wrong origin of a result.
 
-DVC reads params.yaml, the code fingerprints and the inputs when a stage has ended, and writes them to dvc.lock beside
-the result. A stage works by what it froze when it began. Where the two differ it fails, so that DVC records nothing.
+DVC reads params.yaml, the code fingerprints and the inputs after a stage has ended, and writes them to dvc.lock with
+the result. A stage uses what it froze when it started. Where the two differ it fails, so that DVC records nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def present_config() -> LineConfig:
     """The configuration in params.yaml, which is what DVC will record.
 
     Raises:
-        ConfigError: It is not there, or not valid.
+        ConfigError: The file is missing or not valid.
     """
     if not PARAMS.exists():
         raise ConfigError(f"{PARAMS} is missing. Run `dvc repro configure`.")
@@ -50,7 +50,7 @@ def tracked_sections(stage: Stage, task: str | None, config: LineConfig) -> dict
 
 
 def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
-    """Keys of params.yaml that are not what they were when a stage began, in words."""
+    """Keys of params.yaml whose value changed since a stage started, with both values, as text."""
     try:
         now = tracked_sections(stage, task, present_config())
     except BertlineError as error:
@@ -59,7 +59,7 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
 
 
 def changed_code(stage: Stage, frozen: Mapping[str, str] | None = None) -> list[str]:
-    """Modules whose code is not what it was when a stage began, or when `configure` wrote it down for DVC."""
+    """Modules whose code changed since a stage started, or since `configure` recorded it for DVC."""
     now = code_fingerprint(stage)
     frozen = now if frozen is None else frozen
     path = CODE / stage.name
@@ -70,7 +70,7 @@ def changed_code(stage: Stage, frozen: Mapping[str, str] | None = None) -> list[
 def refuse_changes(
     name: str, *, sections: list[str], code: list[str], inputs: list[str], kept: Path | None = None
 ) -> None:
-    """Fail where something changed, and say what, where the work is, and what to do.
+    """Fail if something changed; the error says what, where the result is kept, and what to do.
 
     Raises:
         ArtifactError: Something changed.
@@ -82,12 +82,12 @@ def refuse_changes(
     lies = "" if kept is None else f" Its result is kept in {kept}."
     take = "" if kept is None or code or inputs else " To take that result, set the configuration back first."
     raise ArtifactError(
-        f"stage {name}: what it depends on is not what it began with, so DVC would record it wrongly. "
+        f"stage {name}: what it depends on changed since it started, so DVC would record it wrongly. "
         f"Changed: {'; '.join(words)}.{lies} Run `dvc repro` again: the stage runs with what is there now.{take}"
     )
 
 
 def shown(names: list[str]) -> str:
-    """The first of many names, and how many more there are."""
+    """The first names of a list, and how many more there are, as text."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -95,7 +95,7 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
 
 
 def _broken_finetune_rules(config: LineConfig) -> Iterator[str]:
-    """What belongs to pretraining is left out wholly, so that no section of a report can speak of it."""
+    """Rules without pretraining: its sections must all be empty, so that no report describes them."""
     unused = {
         "corpus.kind": (config.corpus.kind, "none"),
         "tokenizer.kind": (config.tokenizer.kind, "none"),
@@ -104,7 +104,7 @@ def _broken_finetune_rules(config: LineConfig) -> Iterator[str]:
     for key, (found, expected) in unused.items():
         if found != expected:
             yield (
-                f"{key} is {found}, but nothing is pretrained (pretrain.phases is empty). Take experiment=finetune, "
+                f"{key} is {found}, but nothing is pretrained (pretrain.phases is empty). Use experiment=finetune, "
                 f"which sets it to {expected}, or give pretrain.phases."
             )
 
@@ -144,7 +144,7 @@ def _broken_pretraining_rules(config: LineConfig) -> Iterator[str]:
 
 
 def how_to_register(task: str | None) -> str:
-    """For the end of a message: the two lines that make a task of `conf/task/TASK.yaml`, where there is one."""
+    """End of a message: the two lines that register `conf/task/TASK.yaml` as a task, if the file exists."""
     if task is None or not _TASK_NAME.fullmatch(task) or not Path("conf/task", f"{task}.yaml").is_file():
         return ""
     return (
@@ -155,7 +155,7 @@ def how_to_register(task: str | None) -> str:
 
 
 def _allowed_name(name: str) -> str:
-    """The nearest name that is allowed."""
+    """The closest valid name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
 
 

@@ -1,7 +1,7 @@
-"""Which encoder each task starts from, as a small file a task: what DVC compares to know whether a sweep is stale.
+"""Which encoder each task starts from, as a small file per task that DVC compares to see whether a sweep is stale.
 
-A sweep that starts from a checkpoint of its own has nothing to do with the pretraining. Were `artifacts/pretrain` a
-dependency of it, every pretraining would run it again.
+A sweep that starts from a checkpoint of its own does not depend on the pretraining. If `artifacts/pretrain` were its
+dependency, every pretraining would repeat it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def write_encoder_pointers(config: LineConfig, pretrain_folder: Path, out: Path)
     """Write `out/TASK` for every task.
 
     Args:
-        config: Its tasks.
+        config: The configuration, whose tasks get a file each.
         pretrain_folder: The encoder that tasks without a checkpoint of their own start from.
         out: The folder to write.
     """
@@ -30,5 +30,5 @@ def write_encoder_pointers(config: LineConfig, pretrain_folder: Path, out: Path)
     with folder_written_atomically(out) as folder:
         folder.mkdir(parents=True, exist_ok=True)
         for name, task in config.tasks.items():
-            # What the other checkpoint is, stands in the task's own section and in data/start.
+            # The other checkpoint is given by the task's own section and by data/start.
             write_json(folder / name, own if uses_pretrained(task) else {"encoder": "tasks.start_from"})

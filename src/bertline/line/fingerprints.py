@@ -2,8 +2,8 @@
 
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
 (`pipelines/STAGE.py`), of the modules that turn its configuration into work, of every bertline module that these
-import, directly or not, at the top of a file or inside a function, and what they show that lies beside them: templates
-(HTML, CSS) and reference curves.
+import, directly or not, at the top of a file or inside a function, and of the files next to them that they show:
+templates (HTML, CSS) and reference curves.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from bertline.line.stages import Stage
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
 _RECIPES = "pipelines"
-# These say things to people, check, or keep records; what they do cannot change a result. The modules of `line` among
-# them open, run and record any stage alike: a recipe imports them, and nothing is reached through them.
+# These print messages, check, or keep records, which cannot change a result. Those of `line` open, run and record every
+# stage in the same way: a recipe imports them, and their own imports are not followed.
 _WITHOUT_MEANING = frozenset(
     {
         "bertline",
@@ -44,7 +44,7 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
 
     Args:
         stage: The stage.
-        source: The folder that holds the package `bertline`, beside `pipelines`; by default the one this module was
+        source: The folder that holds the package `bertline`, next to `pipelines`; by default the one this module was
             loaded from.
 
     Returns:
@@ -52,7 +52,7 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
         what changed.
     """
     root = source or Path(__file__).resolve().parents[2]
-    # An installed wheel has no recipes beside it: they are those of the folder that the stage runs in.
+    # An installed wheel has no recipes next to it: they are those of the folder that the stage runs in.
     recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
     waiting = [stage.name, *stage.modules]
@@ -99,13 +99,13 @@ def _path_of(module: str, root: Path) -> Path | None:
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
-    """Names of all modules that may be bertline's or lie beside a recipe; what is neither has no path there."""
+    """Names of all imported modules that may be bertline's or next to a recipe; others have no path there."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            # `from package import module` names a module; a function's name is no path and is skipped.
+            # `from package import module` names a module; the name of a function has no path and is skipped.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
@@ -127,7 +127,7 @@ def _drop_docstrings(tree: ast.AST) -> None:
 def _canonical(node: object) -> str:
     """Like `ast.dump`, but the same on every Python version: optional fields, which come and go, are left out."""
     if isinstance(node, ast.Constant):
-        # Its value is no optional field: None, "" and 0 are three values. `ascii`, since which characters `repr`
+        # Its value is not an optional field: None, "" and 0 are three values. `ascii`, since which characters `repr`
         # escapes depends on the version's Unicode tables.
         return f"Constant({node.value!a})"
     if isinstance(node, ast.JoinedStr):

@@ -14,7 +14,7 @@ from bertline.foundation.errors import ConfigError, DataError
 from bertline.tasks.storage import SplitName
 
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
-"""`questions` is TREC's `CLASS:sub question`, a row a line."""
+"""`questions` is TREC's `CLASS:sub question`, one row per line."""
 
 _BY_ENDING: dict[str, FileFormat] = {
     ".csv": "csv",
@@ -43,16 +43,16 @@ class GivenFiles:
 def given_files(
     data: Path | None, splits: Mapping[SplitName, Path | None], asked_format: str | None
 ) -> GivenFiles | None:
-    """The files that were named, each checked to be there; None where none was.
+    """The files that were named, each checked to exist; None where none was.
 
     Args:
         data: One file that all splits are cut from, or a folder of files named after the splits.
         splits: Each split's own file.
-        asked_format: How they are read; None tells it by the ending and the first lines.
+        asked_format: Format of the files; None detects it from the extension and the first lines.
 
     Raises:
         ConfigError: Both were named, or test without train.
-        DataError: A file is not there, a folder's files cannot be told apart, or no format fits.
+        DataError: A file is missing, the split of a folder's files is ambiguous, or no format fits.
     """
     named = {split: path for split, path in splits.items() if path is not None}
     if data is not None and named:
@@ -69,7 +69,7 @@ def given_files(
     for split, path in named.items():
         if not path.is_file():
             key = "data" if data is not None else split
-            raise DataError(f"{key} is {path}, and no file is there.")
+            raise DataError(f"{key} is {path}, which is not a file.")
     if asked_format is not None:
         return GivenFiles(files=named, format=cast(FileFormat, asked_format))
     formats = {split: format_of(path) for split, path in named.items()}
@@ -80,10 +80,10 @@ def given_files(
 
 
 def format_of(path: Path) -> FileFormat:
-    """How a file is read, by its ending and its first lines.
+    """Format of a file, from its extension and its first lines.
 
     Raises:
-        DataError: Neither says.
+        DataError: Neither gives a format.
     """
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in _BY_ENDING:
@@ -112,7 +112,7 @@ def format_of(path: Path) -> FileFormat:
 
 
 def conll_layout(path: Path, encoding: str) -> dict[str, str]:
-    """The `separator` and the `scheme` of a CoNLL file, by its lines."""
+    """The `separator` and the `scheme` of a CoNLL file, detected from its lines."""
     with _opened(path) as handle:
         lines = handle.read(_LOOKED_AT_BYTES).decode(encoding, errors="replace").splitlines()[:-1]
     full = [line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
@@ -145,7 +145,7 @@ def _of_folder(folder: Path) -> dict[SplitName, Path]:
 
 
 def _is_conll(lines: Sequence[str]) -> bool:
-    """Sentences of one word a line, the last column a tag, with blank lines between."""
+    """Whether lines are sentences with one word per line, a tag in the last column and blank lines between."""
     full = [line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))][:200]
     if len(full) < 2 or len(full) == len(lines):
         return False

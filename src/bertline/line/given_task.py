@@ -1,4 +1,4 @@
-"""A task as a section of the configuration, from labelled files and what a person says of them on the command line."""
+"""A task as a section of the configuration, from labelled files and the options given on the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bertline.tasks.table_files import TableLayout, read_records
 
 Column = str | int
 Base = Callable[[str], dict[str, Any]]
-"""The content of conf/task/NAME.yaml."""
+"""Gives the content of conf/task/NAME.yaml."""
 
 _BASES: dict[str, str] = {
     "classification": "table",
@@ -27,15 +27,15 @@ _BASES: dict[str, str] = {
     "question_answering": "squad",
 }
 _KINDS: dict[FileFormat, tuple[str, ...]] = {"conll": ("token_classification",), "squad": ("question_answering",)}
-# What columns are called in public data sets, the likeliest first.
+# Names of columns in public data sets, most likely first.
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
 _PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
-    """What a person says of the files; None is told by the files."""
+class TaskOptions:
+    """Options of the files from the command line; None is detected from the files."""
 
     kind: str | None
     text_column: Column | None
@@ -47,34 +47,34 @@ class Said:
     encoding: str
 
 
-def task_of_files(given: GivenFiles, said: Said, base: Base) -> dict[str, Any]:
+def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[str, Any]:
     """A task for the files, its source without a path (see `placed`).
 
     Raises:
-        ConfigError: The files are of another kind than was said.
-        DataError: A column is not there, or which one to read cannot be told.
+        ConfigError: The files do not fit the kind that was asked for.
+        DataError: A column is missing, or the one to read is ambiguous.
     """
     fitting = _KINDS.get(given.format, ("classification", "regression"))
-    kind = said.kind or fitting[0]
+    kind = options.kind or fitting[0]
     if kind not in fitting:
         raise ConfigError(
             f"kind is {kind!r}, and the files are {given.format}, which are for {' or '.join(fitting)}. "
             "Other kinds of task have a file in conf/task; name it with task=."
         )
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
-    for key in ("space", "fine_tuning"):  # of the data set that the file was written for
+    for key in ("space", "fine_tuning"):  # they belong to the data set that conf/task was written for
         task[key] = {}
     match given.format:
         case "conll":
-            columns = {"word_column": _number(said.text_column, 0), "tag_column": _number(said.label_column, -1)}
-            layout = conll_layout(given.files["train"], said.encoding)
-            task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(said.encoding)}
+            columns = {"word_column": _number(options.text_column, 0), "tag_column": _number(options.label_column, -1)}
+            layout = conll_layout(given.files["train"], options.encoding)
+            task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(options.encoding)}
         case "squad":
             pass
         case "questions":
             task["labels"] = None
         case _:
-            task["source"] |= _table_source(given, said)
+            task["source"] |= _table_source(given, options)
             if kind == "regression":
                 task |= _scale(given.files["train"], task["source"])
             else:
@@ -83,12 +83,12 @@ def task_of_files(given: GivenFiles, said: Said, base: Base) -> dict[str, Any]:
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """The task with its files linked in one folder, which is named by their content.
+    """Link the task's files in one folder, which is named after a digest of their content.
 
-    So that a digest of the folder is a digest of the data, and nothing else lies there.
+    The folder holds nothing else, so its digest is the digest of the data.
 
     Returns:
-        The task, and the files' own paths by the linked ones, for messages.
+        The task, and a mapping from the linked paths to the files' own, for messages.
     """
     digest = hashlib.sha256("".join(sha256_of_file(path) for path in given.files.values()).encode()).hexdigest()[:12]
     place = folder / digest
@@ -105,10 +105,10 @@ def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[
 
 
 def task_name_of(given: GivenFiles | None, asked: str | None) -> str:
-    """A name for the task: what was asked, else by the file that is trained on, or its folder where that is `train`.
+    """The task's name: `asked`, else the stem of the train file, or its folder's name where the stem is `train`.
 
     Raises:
-        ConfigError: What was asked cannot be part of a file's name.
+        ConfigError: `asked` cannot be part of a file name.
     """
     if asked is not None:
         if re.fullmatch(r"[A-Za-z0-9_]+", asked) is None or asked == "encoder":
@@ -125,7 +125,7 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
     """The columns of a table's first row.
 
     Raises:
-        DataError: There is no row, or it cannot be read.
+        DataError: The table has no row, or it cannot be read.
     """
     layout = TableLayout(
         source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
@@ -136,32 +136,35 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
     return list(first.values)
 
 
-def _table_source(given: GivenFiles, said: Said) -> dict[str, Any]:
-    how = {"format": given.format, "header": said.header, "quoting": said.quoting, "separator": said.separator}
+def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
     source: dict[str, Any] = {
         "kind": "table",
-        **how,
-        "encoding": said.encoding,
+        "format": given.format,
+        "header": options.header,
+        "quoting": options.quoting,
+        "separator": options.separator,
+        "encoding": options.encoding,
         "extra_tests": {},
         "label_pattern": None,
         "max_fields": None,
         "extra_fields": "error",
-        "text_pair_column": said.text_pair_column,
+        "text_pair_column": options.text_pair_column,
     }
     path = given.files["train"]
     columns = columns_of(path, source)
-    for key, asked, usual in (("text_column", said.text_column, _TEXTS), ("label_column", said.label_column, _LABELS)):
+    wanted = (("text_column", options.text_column, _TEXTS), ("label_column", options.label_column, _LABELS))
+    for key, asked, usual in wanted:
         if asked is not None and asked not in columns:
-            raise DataError(f"{path} has no column {asked!r} ({key}). {_told(columns)}")
+            raise DataError(f"{path} has no column {asked!r} ({key}). {_listed(columns)}")
         source[key] = _usual(columns, usual) if asked is None else asked
         if source[key] is None:
             raise DataError(
                 f"{path}: which column is the {key.removesuffix('_column')} cannot be told: none is called "
-                f"{', '.join(usual[:4])} or the like. {_told(columns)} Name it: {key}=COLUMN."
+                f"{', '.join(usual[:4])} or the like. {_listed(columns)} Name it: {key}=COLUMN."
             )
-    pair = said.text_pair_column
+    pair = options.text_pair_column
     if pair is not None and pair not in columns:
-        raise DataError(f"{path} has no column {pair!r} (text_pair_column). {_told(columns)}")
+        raise DataError(f"{path} has no column {pair!r} (text_pair_column). {_listed(columns)}")
     return source
 
 
@@ -170,12 +173,12 @@ def _usual(columns: Sequence[Column], usual: Sequence[str]) -> Column | None:
     return next((by_name[name] for name in usual if name in by_name), None)
 
 
-def _told(columns: Sequence[Column]) -> str:
+def _listed(columns: Sequence[Column]) -> str:
     return f"It has the columns {', '.join(map(repr, columns))}."
 
 
 def _scale(path: Path, source: Mapping[str, Any]) -> dict[str, float]:
-    """The least and the largest number of a column."""
+    """The smallest and the largest number of a column."""
     layout = TableLayout(
         source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
     )
@@ -202,5 +205,5 @@ def _number(column: Column | None, default: int) -> int:
 
 
 def _plain(encoding: str) -> str:
-    """A mark at the start of a file is a matter of tables."""
+    """The encoding without the byte order mark, which only tables handle."""
     return "utf-8" if encoding == "utf-8-sig" else encoding

@@ -1,7 +1,7 @@
 """How a worker says why it ended when its disk is full: status and log cannot be written then.
 
-The recipe that starts a worker hands it one end of a pipe. What the worker says last goes there, and to its standard
-error, which is the log. A recipe that has gone takes nothing away: the worker's write fails, and is not missed.
+The recipe that starts a worker gives it one end of a pipe. The worker's last message goes there, and to its standard
+error, which is the log. If the recipe has ended, the write to the pipe fails and is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 COULD_NOT_WRITE = 74  # EX_IOERR of sysexits.h: the worker ended, and its status does not say how
 _VARIABLE = "BERTLINE_LAST_WORDS"
-# A pipe takes as much at once, whoever reads.
+# A pipe takes this much in one write, even if nothing reads it.
 _MOST_BYTES = 4096
 
 
@@ -26,11 +26,11 @@ class Listener:
     write: int
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """For the worker, which must be started with `pass_fds=(write,)`."""
+        """Environment for the worker, which must be started with `pass_fds=(write,)`."""
         return {**environment, _VARIABLE: str(self.write)}
 
     def heard(self) -> str:
-        """What has been said so far; nothing where the worker was killed, or had nothing to say."""
+        """The message so far; empty where the worker was killed or wrote none."""
         with suppress(BlockingIOError):
             return os.read(self.read, _MOST_BYTES).decode("utf-8", errors="replace").strip()
         return ""
@@ -40,7 +40,7 @@ class Listener:
 def listening() -> Iterator[Listener]:
     """A pipe for one worker."""
     read, write = os.pipe()
-    # A process that the worker leaves behind holds the other end: reading must not wait for it.
+    # A child process that outlives the worker holds the other end: reading must not wait for it.
     os.set_blocking(read, False)
     try:
         yield Listener(read, write)
@@ -58,9 +58,9 @@ def say_last(message: str) -> None:
 
 
 def give_up_streams() -> None:
-    """Drop what standard output and error still hold where it cannot be written, so that the exit status is ours.
+    """Discard buffered output that cannot be written, so that the process ends with our exit status.
 
-    Python itself would end with 120.
+    Python itself would exit with 120.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

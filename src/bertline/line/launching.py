@@ -67,7 +67,7 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
         if exit_status == COULD_NOT_WRITE:
             raise BertlineError(
                 f"the worker at {folder} ended and could not write how; its last words are above. Free space there, "
-                "then run the same command again to go on where it was"
+                "then run the same command again to resume"
             )
         if exit_status != 0 and is_locked(folder):
             _attach(folder)

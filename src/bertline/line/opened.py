@@ -65,7 +65,7 @@ class OpenedStage:
     inputs: dict[str, Path]
     """Artifact name (`examples`, `checkpoint`, ...) to folder."""
     made_of: dict[str, Any]
-    """All that its result depends on: `sections`, `inputs`, `code`, `versions`."""
+    """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
     fingerprint: str
     folder: Path
     """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
@@ -90,7 +90,7 @@ class OpenedStage:
         return metrics
 
     def finish(self, metrics: Mapping[str, float]) -> None:
-        """Record the headline figures and say where the result is.
+        """Record the headline figures and print where the result is.
 
         Raises:
             ArtifactError: Under DVC, configuration, code or inputs changed since the stage was opened.
@@ -105,7 +105,7 @@ class OpenedStage:
         say(f"{self.name}: {self.output} ({shown})")
 
     def _refuse_changes(self, *, kept: Path) -> None:
-        """Fail where DVC would record the result as made by something else than what was frozen."""
+        """Fail where DVC would record the result with other dependencies than the frozen ones."""
         if not running_under_dvc():
             return  # the frozen configuration is the record
         frozen: dict[str, str] = self.made_of["inputs"]
@@ -181,9 +181,9 @@ def open_stage(
 
 
 def _tidy_artifacts(stage: Stage, task: str | None) -> None:
-    """Remove what killed stages left, or finish it: it may be an input."""
+    """Remove or complete what killed stages left behind, since it may be an input."""
     tidy_partial(METRICS)
-    if running_under_dvc():  # which runs one stage at a time; by hand nothing is written there
+    if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
         drop_leftovers(Path(stage.output.format(task=task)))
 
 
@@ -226,8 +226,8 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
         path = Path(template.format(task=task))
         if path.parent == ENCODERS:
             if not uses_pretrained(config.tasks[str(task)]):
-                continue  # it has an encoder of its own
-            path = Path(stage_named("pretrain").output)  # what the pointer is about
+                continue  # the task has an encoder of its own
+            path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
         name = path.name if path.name != task else path.parent.name
         if is_unused(name, config):
             continue
@@ -248,7 +248,7 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
 
 
 def _run_folder(stage: Stage, task: str | None, config: LineConfig) -> Path:
-    """`runs/STAGE/FINGERPRINT` of a stage, under a configuration and with what it would read now."""
+    """`runs/STAGE/FINGERPRINT` of a stage under a configuration and with its present inputs."""
     digests = {key: sha256_of_path(path) for key, path in _inputs_of(stage, task, config, {}).items()}
     fingerprint = _digest(_made_of(stage, task, config, digests))
     return Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint

@@ -1,4 +1,4 @@
-"""A frozen configuration as a pretraining: part of what its result depends on, so of its code fingerprint."""
+"""Turns a frozen configuration into a pretraining; the result depends on it, so it is in the code fingerprint."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ ENCODERS = ARTIFACTS / "encoders"
 """Which encoder each task starts from: the tasks' link to `artifacts/pretrain` (see `encoder_pointers`)."""
 
 PACKAGES = "python_docs.packages"
-"""In a list of distributions: those whose documentation is the default data."""
+"""Stands for the distributions whose documentation is the default data, in a list of distributions."""
 
 # Where the user's own data lies, or is linked from. DVC watches these places.
 USER_TEXT = Path("data/text")
@@ -35,13 +35,13 @@ class VersionsWhere:
     """Distributions whose version matters under some configurations only."""
 
     key: str
-    """Of the configuration; `{task}` stands for the task's name."""
+    """Key of the configuration; `{task}` stands for the task's name."""
     values: tuple[str, ...] | None
-    """Where the key has one of these; None: where it is not null."""
+    """Values of the key with which the distributions matter; None: every value but null."""
     versions: tuple[str, ...]
 
     def holds(self, value: object) -> bool:
-        """Whether they matter with this value of the key."""
+        """Whether the distributions matter with this value of the key."""
         return value is not None if self.values is None else value in self.values
 
 
@@ -75,7 +75,7 @@ class Stage:
 
     @property
     def depends_on_versions(self) -> bool:
-        """Whether any version is a dependency of it."""
+        """Whether the stage depends on any version."""
         return bool(self.versions or self.versions_where)
 
 

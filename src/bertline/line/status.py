@@ -14,7 +14,7 @@ from bertline.foundation.files import read_json, sha256_of_path, write_json
 
 _OPEN = "open"
 RESULT_NAME = "result"
-"""The folder, in a run folder, that the work leaves."""
+"""The folder of the result inside a run folder."""
 ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h: another process holds the lock
 
 
@@ -37,7 +37,7 @@ class Status:
     message: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
     result_sha256: str | None = None
-    """Of the result folder of a finished run; None in the records of earlier versions."""
+    """SHA-256 of the result folder of a finished run; None in the records of earlier versions."""
 
 
 def read_status(folder: Path) -> Status:
@@ -47,7 +47,7 @@ def read_status(folder: Path) -> Status:
 
 
 def problem_with_result(folder: Path, status: Status) -> str | None:
-    """Why the result of a run that says it is finished is not to be believed; None where it is what was written."""
+    """Why the result of a run marked as finished cannot be trusted; None where it matches the record."""
     result = folder / RESULT_NAME
     if not result.is_dir():
         return f"{result} is missing"
@@ -88,7 +88,7 @@ def is_locked(folder: Path) -> bool:
 
 @contextmanager
 def mark_open(folder: Path) -> Iterator[None]:
-    """Show that a recipe has a run folder open; several may at once. The kernel drops the mark with the process."""
+    """Mark a run folder as opened by a recipe; several may open it. The kernel drops the mark with the process."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _OPEN).open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
@@ -96,7 +96,7 @@ def mark_open(folder: Path) -> Iterator[None]:
 
 
 def open_folders(runs: Path) -> list[Path]:
-    """Run folders (`runs/STAGE/FINGERPRINT`) that a recipe has open, or that a worker without its recipe is at."""
+    """Run folders (`runs/STAGE/FINGERPRINT`) that a recipe has open, or whose worker runs without its recipe."""
     return sorted(folder for folder in runs.glob("*/*") if _is_open(folder))
 
 
@@ -107,5 +107,5 @@ def _is_open(folder: Path) -> bool:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
-    # Asking for a worker's lock keeps one off that starts at that moment; one that is at work has said so.
+    # Trying a worker's lock would block a worker that starts at that moment; a running one has written its status.
     return (folder / "status.json").exists() and read_status(folder).state == "running" and is_locked(folder)

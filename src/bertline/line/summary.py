@@ -22,12 +22,12 @@ from bertline.tracking.champions import Standing
 
 
 def line_folders(config: LineConfig, inputs: Mapping[str, Path] | None = None) -> LineFolders:
-    """Where the artifacts of the configured line lie.
+    """Folders of the artifacts of the configured pipeline.
 
     Args:
         config: The whole configuration.
-        inputs: By hand, with one task: where its `tasks` and `sweep` and the encoder, `pretrain`, lie. Figures of other
-            stages in `artifacts/metrics` are of no concern then.
+        inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. Figures
+            of other stages in `artifacts/metrics` are not used then.
     """
     corpus, tokenizer, examples = (None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING)
     tasks = {name: ARTIFACTS / "tasks" / name for name in config.tasks}
@@ -48,7 +48,7 @@ def line_folders(config: LineConfig, inputs: Mapping[str, Path] | None = None) -
 
 
 def used_params(config: LineConfig) -> dict[str, Any]:
-    """The configuration that results depend on, without what belongs to a pretraining that there is not."""
+    """The configuration that results depend on, without the sections of a pretraining that was not run."""
     params = without_untracked(to_mapping(config))
     if config.pretrains:
         return params
@@ -84,10 +84,10 @@ def line_facts(config: LineConfig) -> dict[str, Any]:
 
 
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
-    """How good a sweep's winner is, for the registry: on dev, by which versions are compared, and on test, to be shown.
+    """Scores of a sweep's winner for the registry: on dev, to compare versions, and on test, to be shown.
 
     Raises:
-        ArtifactError: The sweep is of an older bertline.
+        ArtifactError: The sweep was run by an older bertline.
     """
     path = sweep_folder / "standing.json"
     if not path.exists():

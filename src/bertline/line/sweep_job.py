@@ -1,4 +1,4 @@
-"""A frozen configuration as the sweep of one task: part of what its result depends on, so of its code fingerprint."""
+"""Turns a frozen configuration into a task's sweep; the result depends on it, so it is in the code fingerprint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def work_on_sweep(task_name: str, config: LineConfig, inputs: Mapping[str, Path]
             # Trials run on one device each; `sweep_workers` says how many run side by side.
             runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
             task_folder=inputs["tasks"],
-            # A task with an encoder of its own has no other, and asks for none.
+            # A task with an encoder of its own does not use the pipeline's.
             pretrain_folder=inputs.get("pretrain", folder / "none"),
             run_folder=folder,
             studies_url=config.tracking.studies_url,

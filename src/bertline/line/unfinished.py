@@ -205,7 +205,7 @@ def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
         keys={key: values for key, values in keys.items() if not changes_no_weights(key)},
         inputs=tuple(differences(recorded["inputs"], made_of["inputs"])),
         code=_changed_modules(recorded["code"], made_of["code"]),
-        # A package that only one of them uses (it has a linear probe) was chosen by a key.
+        # A package that only one of them uses (for a linear probe) was chosen by a key.
         versions={
             name: versions
             for name, versions in differences(recorded["versions"], made_of["versions"]).items()

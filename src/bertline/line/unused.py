@@ -1,6 +1,6 @@
-"""Stages that a configuration does without: where a checkpoint is fine-tuned as it is, no text is read.
+"""Stages that a configuration does not use: where a checkpoint is fine-tuned as it is, no text is read.
 
-DVC runs every stage of `dvc.yaml`. These then end in a moment, and what they leave says why there is nothing in it.
+DVC runs every stage of `dvc.yaml`. These stages then end at once, with a manifest that says why the output is empty.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from bertline.line.provenance import running_under_dvc
 from bertline.line.stages import METRICS, stage_named
 
 OF_PRETRAINING = ("corpus", "tokenizer", "examples")
-"""Stages that only a pretraining needs."""
+"""Stages that only pretraining needs."""
 SECTIONS_OF_PRETRAINING = (*OF_PRETRAINING, "model", "objective", "optimizer", "schedule")
 KIND, FORMAT_VERSION = "unused", 1
 
 
 def is_unused(name: str, config: LineConfig) -> bool:
-    """Whether the configuration does without a stage, or an artifact of its name."""
+    """Whether the configuration does not use a stage, or the artifact of its name."""
     return not config.pretrains and name in OF_PRETRAINING
 
 
 def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
-    """End a stage that the configuration does without; False where it is needed.
+    """Skip a stage that the configuration does not use; returns False where the stage is needed.
 
     Under DVC its folder gets a manifest that says why it is empty; by hand nothing is written.
 
@@ -38,7 +38,7 @@ def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     if not is_unused(name, config):
         return False
-    # Without the checkpoint's name: the same folder for every checkpoint.
+    # Without the checkpoint's name, so that the folder is the same for every checkpoint.
     reason = "a checkpoint is fine-tuned as it is (pretrain.phases is empty)"
     say(f"{name}: not used, {reason}")
     if running_under_dvc():

@@ -1,6 +1,6 @@
-"""Versions of what a stage reads or computes with: a dependency like its code, in DVC and in the run's fingerprint.
+"""Versions of the packages a stage reads or computes with: dependencies, like code, in DVC and in run fingerprints.
 
-`pipelines/versions.py` writes them for DVC at every `dvc repro`, so this module imports nothing that takes long.
+`pipelines/versions.py` writes them for DVC at every `dvc repro`, so this module imports nothing slow.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
     """Versions that a stage's result depends on under a configuration.
 
     Args:
-        stage: Names the distributions.
-        task: For a stage of one task.
+        stage: The stage, which lists the distributions.
+        task: Name of the task, for a stage that runs once per task.
         config: The whole configuration, as in params.yaml.
 
     Returns:
@@ -45,7 +45,7 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """`stage_versions` of every stage that names any, by the name that DVC knows the stage by."""
+    """`stage_versions` of every stage that lists any, by the stage's name in DVC."""
     found: dict[str, dict[str, str]] = {}
     for stage in STAGES:
         if not stage.depends_on_versions:
@@ -56,13 +56,12 @@ def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def check_packages_of_corpus(config: LineConfig, task: str) -> None:
-    """Stop where rows would be made from other packages than the corpus that the encoder is pretrained on.
+    """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
 
-    A corpus of the user's own text, and one that is not there, is no hindrance; nor is it to a task with data of its
-    own.
+    A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
 
     Raises:
-        DataError: Naming both versions.
+        DataError: A version differs; the message names both versions.
     """
     from bertline.corpus.config import PythonDocsCorpusConfig
     from bertline.corpus.python_docs import check_versions

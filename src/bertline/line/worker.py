@@ -67,7 +67,7 @@ def main(folder: Path) -> int:
 
 
 def _end(folder: Path, ending: Ending, status: Status) -> int:
-    """Write how the work ended; where that cannot be written, say it, and return the exit status that tells so."""
+    """Write how the work ended; if that fails, print it, and return the exit status of a failed write."""
     try:
         write_status(folder, status)
     except (BertlineError, OSError) as error:
@@ -87,7 +87,7 @@ def _frozen(folder: Path) -> tuple[dict[str, Any], LineConfig]:
 def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str, float]:
     inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
     match frozen["stage"]:
-        # Imported where it is used: neither stage's code is to be loaded for the other.
+        # Imported where it is used, so that one stage does not load the code of the other.
         case "pretrain":
             from bertline.line.pretrain_job import work_on_pretraining
 
@@ -103,7 +103,7 @@ def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str,
 if __name__ == "__main__":
     # A terminal's Ctrl-C and a scheduler's TERM mean the same: stop at the next safe point.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with suppress(OSError):  # a full disk; main says so
+    with suppress(OSError):  # a full disk; main reports it
         say(f"worker {os.getpid()} at {sys.argv[1]}")
     exit_status = main(Path(sys.argv[1]))
     give_up_streams()

@@ -121,7 +121,7 @@ def test_an_unfinished_output_is_continued_only_with_what_it_was_begun_with(
         predict_file(model, source, target)
     source.write_text("".join(rows))
     next(iter(model.model.parameters())).data.add_(0.1)
-    with pytest.raises(DataError, match="begun with another model"):
+    with pytest.raises(DataError, match="started with another model"):
         predict_file(model, source, target)
     assert target.read_bytes() == begun
 

@@ -15,7 +15,7 @@ from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.line.given_files import GivenFiles, conll_layout, format_of, given_files
-from bertline.line.given_task import Said, placed, task_name_of, task_of_files
+from bertline.line.given_task import TaskOptions, placed, task_name_of, task_of_files
 from bertline.tasks.build import build_task
 from bertline.tasks.config import TaskConfig
 
@@ -46,7 +46,7 @@ def base(name: str) -> dict[str, Any]:
     return yaml.safe_load((CONF / "task" / f"{name}.yaml").read_text())
 
 
-def said(**changes: Any) -> Said:
+def options(**changes: Any) -> TaskOptions:
     fields: dict[str, Any] = {
         "kind": None,
         "text_column": None,
@@ -57,11 +57,11 @@ def said(**changes: Any) -> Said:
         "separator": None,
         "encoding": "utf-8-sig",
     }
-    return Said(**{**fields, **changes})
+    return TaskOptions(**{**fields, **changes})
 
 
 def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float | int]:
-    task, _ = placed(task_of_files(given, said(**changes), base), given, tmp_path / "linked")
+    task, _ = placed(task_of_files(given, options(**changes), base), given, tmp_path / "linked")
     config = validate(Holder, {"task": task}).task
     return build_task("mine", config, NO_DOCS, tmp_path / "rows")
 
@@ -122,7 +122,7 @@ def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None
 
 def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Path) -> None:
     content = "text,score\n" + "".join(f"number {i},{i / 4}\n" for i in range(60))
-    task = task_of_files(given_text(tmp_path, content), said(kind="regression"), base)
+    task = task_of_files(given_text(tmp_path, content), options(kind="regression"), base)
     assert (task["kind"], task["low"], task["high"]) == ("regression", 0.0, 14.75)
     assert built(given_text(tmp_path, content), tmp_path, kind="regression")["train_rows"] > 30
 
@@ -130,7 +130,7 @@ def test_numbers_of_any_scale_are_a_regression_where_that_is_asked(tmp_path: Pat
 def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: Path) -> None:
     def place(content: str) -> str:
         given = given_text(tmp_path, content)
-        task, own = placed(task_of_files(given, said(), base), given, tmp_path / "linked")
+        task, own = placed(task_of_files(given, options(), base), given, tmp_path / "linked")
         assert list(own.values()) == [str(tmp_path / "rows.txt")]
         return task["source"]["path"]
 
@@ -142,11 +142,11 @@ def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: 
 def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None:
     given = given_text(tmp_path, "alpha,beta\n" + "x,y\n" * 20)
     with pytest.raises(DataError, match=r"which column is the text cannot .*.alpha., .beta..*text_column=COLUMN"):
-        task_of_files(given, said(), base)
+        task_of_files(given, options(), base)
     with pytest.raises(DataError, match=r"no column 'gamma' \(label_column\).*'alpha', 'beta'"):
-        task_of_files(given, said(text_column="alpha", label_column="gamma"), base)
+        task_of_files(given, options(text_column="alpha", label_column="gamma"), base)
     with pytest.raises(ConfigError, match="kind is 'token_classification', and the files are csv"):
-        task_of_files(given, said(kind="token_classification"), base)
+        task_of_files(given, options(kind="token_classification"), base)
     (tmp_path / "words").write_text("nothing here is a row\nnor here\n")
     with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
         format_of(tmp_path / "words")
@@ -159,7 +159,7 @@ def test_files_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         given_files(file, {**NO_SPLITS, "train": file}, None)
     with pytest.raises(ConfigError, match="test is given without train"):
         given_files(None, {**NO_SPLITS, "test": file}, None)
-    with pytest.raises(DataError, match=r"train is .*gone\.csv, and no file is there"):
+    with pytest.raises(DataError, match=r"train is .*gone\.csv, which is not a file"):
         given_files(None, {**NO_SPLITS, "train": tmp_path / "gone.csv"}, None)
     assert given_files(None, NO_SPLITS, None) is None
 

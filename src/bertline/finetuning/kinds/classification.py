@@ -66,7 +66,7 @@ class Classification(TextClassifier[TextRows]):
         return with_softmax_temperature(probabilities, temperature)
 
     def calibrate(self, rows: TextRows, predictions: NDArray[np.float32]) -> Calibration:
-        """The temperature, where the task asks for one."""
+        """Fit the temperature on these rows, where the task asks for one."""
         if self.config.calibration == "none":
             return {}
         return {TEMPERATURE: softmax_temperature(predictions, rows.labels)}
@@ -102,7 +102,7 @@ class Classification(TextClassifier[TextRows]):
     def details(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """The confusion matrix, gold labels as rows; `calibration_error` of the probability of the given label."""
+        """The confusion matrix, gold labels as rows; `calibration_error` of the predicted label's probability."""
         given = predictions.argmax(axis=1)
         matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
 

@@ -63,7 +63,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return torch.sigmoid(logits)
 
     def calibrate(self, rows: MultiLabelRows, predictions: NDArray[np.float32]) -> Calibration:
-        """The threshold with the best score on these rows, 0.5 where no other is better; before it the temperature."""
+        """The temperature, then the threshold with the best score on these rows, 0.5 where no other is better."""
         temperature: Calibration = {}
         if self.config.calibration == "temperature":
             temperature = {TEMPERATURE: sigmoid_temperature(predictions, rows.labels)}
@@ -113,7 +113,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     def details(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """`by_label`: F1, precision, recall and the number of rows that have the label; `calibration_error` of all."""
+        """`by_label`: F1, precision, recall and number of rows of each label; `calibration_error` over all."""
 
         def error(probabilities: NDArray[np.float32]) -> float:
             return expected_calibration_error(probabilities.ravel(), rows.labels.ravel() == 1)

@@ -249,10 +249,10 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return index.search(self.vectors(model, encoded.queries, machine), k)
 
     def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
-        """Of the collection by these weights; the newest one is kept, so that all splits of a model share it."""
+        """Index of the collection under these weights; the latest is kept, so that all splits of a model share it."""
         weights = f"{machine.precision} {digest_of_weights(model)}"
         if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
-            self._indexed = None  # not two in memory at once
+            self._indexed = None  # freed first, so that only one is in memory
             self._indexed = documents, weights, VectorIndex.of(self.vectors(model, documents, machine))
         return self._indexed[2]
 

@@ -145,19 +145,19 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
         """Probabilities [N, labels] as if the logits had been divided by the temperature."""
 
     def calibrated(self, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.float32]:
-        """Predictions by the temperature that dev chose, where it chose one: what people are shown."""
+        """Predictions with the temperature that dev chose, if any: the probabilities that users see."""
         temperature = calibration.get(TEMPERATURE)
         return predictions if temperature is None else self.with_temperature(predictions, temperature)
 
     def calibration_errors(
         self, predictions: NDArray[np.float32], calibration: Mapping[str, float], error: Callable[..., float]
     ) -> dict[str, float]:
-        """The expected calibration error, `before` the temperature and, where there is one, `after`.
+        """The expected calibration error without the temperature (`before`) and, if there is one, with it (`after`).
 
         Args:
-            predictions: Of the model, without a temperature.
-            calibration: What dev chose.
-            error: Takes probabilities [N, labels].
+            predictions: The model's predictions before temperature scaling.
+            calibration: The calibration chosen on dev.
+            error: Computes the error of probabilities [N, labels].
         """
         errors = {"before": error(predictions)}
         if TEMPERATURE in calibration:

@@ -45,7 +45,7 @@ class InputColumn:
     may_be_empty: bool = True
 
 
-# Of a batch, padding included: what a core's cache holds of a layer; and what keeps a GPU busy (not measured).
+# Tokens of a batch, padding included: what fits a core's cache for one layer; and what keeps a GPU busy (not measured).
 _TOKENS_ON_CPU = 512
 _TOKENS_ELSEWHERE = 1 << 14
 
@@ -79,12 +79,12 @@ class ServedTask(ABC):
         self.num_cut = 0
         """Of all rows so far, how many lost tokens because they are longer than the model reads."""
         self.num_probabilities: int | None = None
-        """Of a classifier, how many labels a file lists with their probabilities; None lists all."""
+        """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
 
     def for_thread(self) -> Self:
-        """The same task on the same weights, for another thread, with a count of its own."""
+        """A copy of the task for another thread, with the same weights and its own count of truncated inputs."""
         task = copy.copy(self)
-        # Encoding sets a switch of the tokenizer for the time, so each thread has its own.
+        # Encoding changes a setting of the tokenizer while it runs, so each thread has its own.
         task.tokenizer = Tokenizer(self.tokenizer.vocabulary)
         task.num_cut = 0
         return task

@@ -62,10 +62,10 @@ class _ServedTexts(ServedTask):
 
 
 class _ServedLabels(_ServedTexts):
-    """With labels that have probabilities."""
+    """A classification model, whose labels have probabilities."""
 
     def listed(self, probabilities: NDArray[np.floating]) -> list[dict[str, Any]]:
-        """The labels of a row with their probabilities, the likeliest first, as many as are listed."""
+        """The labels of a row with their probabilities, most likely first, up to `num_probabilities`."""
         order = np.argsort(-probabilities, kind="stable")[: self.num_probabilities]
         return [{"label": self.kind.labels[label], "probability": float(probabilities[label])} for label in order]
 
