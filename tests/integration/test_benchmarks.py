@@ -229,7 +229,7 @@ def test_the_grid_goes_further_while_its_best_rate_is_the_outermost(best, tried,
 
 
 def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch):
-    """Of equal weights and gradients, to the rounding of products in bf16."""
+    """Given equal weights and gradients, to the rounding of bf16 products."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import torch
     from bare_configuration import section

@@ -72,7 +72,7 @@ def attend(
             packed rows on a GPU, which computes no score across sequences. Rows that are not packed it gives to `sdpa`.
         dropout_prob: Share of the probabilities set to zero; the caller passes 0 outside training.
         dropout_site: See `modeling.dropout`.
-        dropout_places: Of the probabilities [B, N, Q, S]; see `modeling.dropout`. The fused kernels draw their own way.
+        dropout_places: Place of each probability, [B, N, Q, S]; see `modeling.dropout`. Fused kernels ignore it.
 
     Example:
         Two positions, the second of them padding, so that both take the value of the first:

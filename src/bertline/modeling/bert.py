@@ -125,7 +125,7 @@ class BertModel(nn.Module):
 
         Args:
             rows: The sequences.
-            positions: [P] indices into the rows laid end to end.
+            positions: [P] indices into the flattened rows.
             first_positions: [N], where each sequence begins in them.
 
         Returns:
@@ -198,7 +198,7 @@ class BertForPreTraining(nn.Module):
     ) -> PreTrainingOutput:
         """Score the vocabulary at the masked positions alone: 15 % of the work of scoring it everywhere.
 
-        Of the last layer, too, no more is computed than these positions and the first one need.
+        The last layer, too, is computed only at these positions and the first one.
 
         Args:
             input_ids: [B, S].
@@ -223,7 +223,7 @@ class BertForPreTraining(nn.Module):
 
         Args:
             rows: The sequences.
-            masked_positions: [P] indices into the rows laid end to end.
+            masked_positions: [P] indices into the flattened rows.
             first_positions: [N], see `BertModel.forward_packed_at`.
         """
         encoded = self.bert.forward_packed_at(rows, masked_positions, first_positions)

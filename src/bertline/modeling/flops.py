@@ -41,7 +41,7 @@ def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, tar
 
     6 (N - (1 - r) M) + 12 (L - 1 + r) H S + 6 p (H² + H V): N parameters of the layers (the embeddings are looked up,
     not multiplied), L layers, H hidden size, S positions that a token attends to, p the share of positions sent
-    through the MLM head, V pieces of the vocabulary. The last layer is read only at the targets and the first position
+    through the MLM head, V tokens of the vocabulary. The last layer is read only at the targets and the first position
     of a sequence, r = p + 1 / S of the positions: all of it but keys and values, M of its parameters, is computed at
     these alone. Pooler and NSP head, one position a sequence, are left out, and so is what is computed for padding
     and, in packed rows, the attention of the last layer at the other positions.

@@ -29,7 +29,7 @@ class LayerDetail(NamedTuple):
 
 
 class Embeddings(nn.Module):
-    """The sum of what a piece is, where it stands, and which segment it belongs to (paper, figure 2)."""
+    """The sum of token, position and segment embeddings (paper, figure 2)."""
 
     def __init__(self, config: ModelConfig, *, vocab_size: int, pad_token_id: int) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class EncoderLayer(nn.Module):
         )
 
     def forward_packed_at(self, hidden_states: Tensor, scope: Scope, positions: Tensor) -> Tensor:
-        """The same of packed rows, [R, S, H], at positions [Q] of the rows laid end to end: [1, Q, H].
+        """`forward_at` for packed rows: [R, S, H] at positions [Q] of the flattened rows to [1, Q, H].
 
         Rows have different numbers of such positions, so that all take part in the attention; what follows it is
         computed for these alone.

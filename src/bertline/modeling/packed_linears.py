@@ -1,8 +1,8 @@
-"""The encoder's matrix products by oneDNN with weights laid out once: the same numbers to rounding, sooner.
+"""The encoder's matrix products by oneDNN with prepacked weights: equal to rounding, and faster.
 
-PyTorch gives a product in fp32 on a CPU to its BLAS, which lays the weights out anew in each call and, where that is
-MKL on a processor that is not Intel's, uses half of the vector units. oneDNN uses them all, keeps the layout, and
-applies the activation to each block of the product while it is in the cache.
+On a CPU, PyTorch computes an fp32 product by its BLAS, which packs the weights again in each call; MKL uses half of
+the vector units of a processor that is not Intel's. oneDNN uses them all, keeps the packed weights, and applies the
+activation to each block of the product while it is in the cache.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
     """Refuse weights with NaN or infinite values: every output computed with them would be NaN.
 
     Args:
-        weights: Of one file, by their names in it.
+        weights: Tensors of one file by name.
         path: That file.
 
     Raises:

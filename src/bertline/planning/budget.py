@@ -70,7 +70,7 @@ class Candidate:
 
     @property
     def tokens_per_parameter(self) -> float:
-        """Of the layers; every token that is read, as often as it is read."""
+        """Tokens per parameter of the layers; a token counts each time it is read."""
         return self.forecast.tokens / self.forecast.encoder_parameters
 
 

@@ -70,8 +70,8 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
     what PyTorch keeps of each part of a layer (I intermediate, H hidden, b bytes of a number): before and after the
     activation function, 2 b I; query, key, value and context, 4 b H; the inputs of the matrix products and of both
     norms, which stay fp32, 12 H in bf16 and 16 H in fp32; masks of dropout, 1 byte a number; and where attention is not
-    fused the probabilities, S a head. Of the last layer, its input, keys and values, 3 b H, are kept of all positions,
-    the rest of those that it is read at: the targets and the first one.
+    fused the probabilities, S a head. The last layer keeps its input, keys and values, 3 b H, for all positions,
+    and the rest only for the positions that are read: the targets and the first one.
 
     References:
         Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.

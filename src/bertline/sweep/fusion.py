@@ -30,7 +30,7 @@ class Fusion:
     k: int
     """Added to each rank: the larger, the less the first few places count above the next."""
     weight: float
-    """Of the encoder's ranking, 0 to 1; BM25 has the rest."""
+    """Weight of the encoder's ranking, 0 to 1; BM25's is one minus it."""
 
     def __call__(self, encoder: NDArray[np.int64], bm25: NDArray[np.int64], num_documents: int) -> Found:
         """From rankings [N, K] and [N, L], -1 behind the last document found, to one of both.

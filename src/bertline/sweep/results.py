@@ -137,7 +137,7 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
 
 
 def verdict_figures(found: Mapping[str, Any]) -> dict[str, float]:
-    """Of a conclusion: each system's difference from the strongest simple opponent, and whether it beats it."""
+    """Metrics of a conclusion: each system's difference from the strongest simple opponent, and whether it wins."""
     figures: dict[str, float] = {}
     for system in (ENCODER, COMBINED):
         if "p_value" in found.get(system, {}):

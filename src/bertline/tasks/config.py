@@ -108,7 +108,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
     """`temperature`: probabilities are those of the logits divided by a number, which dev chooses by their likelihood
     (Guo et al. 2017, arXiv 1706.04599, section 4.2). The likeliest label stays the same."""
     shared_tokens: Literal["plain", "marked"]
-    """Of pairs: `marked` shows the encoder which tokens stand in both texts, by token types of their own. It helps a
+    """`marked` (pairs only) shows the encoder which tokens stand in both texts, by token types of their own. It helps a
     small encoder where overlap matters; outside bertline, the token types have to be made as the model card says."""
 
     def __post_init__(self) -> None:

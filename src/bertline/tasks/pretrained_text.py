@@ -92,7 +92,7 @@ def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
         words = _words(text)
         joined = " ".join(words)
         for length in lengths:
-            # Of no words at all there is one n-gram, which every text has.
+            # An empty n-gram stands in every text.
             present = {()} if not length else set(zip(*(words[start:] for start in range(length)), strict=False))
             for anchor in anchors.keys() & present:
                 found.update(wanted for wanted in anchors[anchor] if wanted not in found and wanted in joined)

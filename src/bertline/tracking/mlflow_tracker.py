@@ -332,9 +332,9 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line:
     """Make the calls of a kept session. Files that are gone, or have other content now, are left out.
 
     Args:
-        config: Of tracking.
+        config: Tracking configuration.
         kept: Content of the session's file.
-        running_line: Key of the line whose status stays as it is, for it is running.
+        running_line: Key of the pipeline run that is still in progress; its status is left unchanged.
     """
     tracker = MlflowTracker(config, **kept["opening"], outbox=_AtOnce())
     runs: list[MlflowStageRun] = []

@@ -12,8 +12,8 @@ from bertline.tracking.addresses import masked
 
 _POLL_S = 1.0
 _LONGEST_WAIT_S = 30.0
-# Who waits at a stage's end waits so long for a sign of life. The deadline is one for all that wait: where the first
-# has waited in vain, the next ones go on at once.
+# Seconds without a sign of life after which a stage stops waiting for the server at its end. All waiters share one
+# deadline: once it has passed for the first, the others return at once.
 _PATIENCE_S = 10.0
 _UPLOAD_BYTES_PER_S = 1e6
 
@@ -61,7 +61,7 @@ class Outbox:
         Args:
             task: The call.
             essential: See above.
-            num_bytes: Of an upload: it may take a second longer for each megabyte.
+            num_bytes: Size of an upload in bytes; each megabyte extends the deadline by a second.
         """
         with self._changed:
             self._tasks.append((task, essential, num_bytes / _UPLOAD_BYTES_PER_S))

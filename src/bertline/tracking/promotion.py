@@ -37,7 +37,7 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
 
     Args:
         config: The store.
-        name: Of the registered model.
+        name: Name of the registered model.
         version: Its number.
         alias: `champion`.
         reason: For whoever asks later.

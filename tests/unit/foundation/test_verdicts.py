@@ -154,7 +154,7 @@ def test_a_score_that_is_no_mean_of_rows_has_the_noise_that_theory_gives():
         x[:, 1] += x[:, 0]
         found = system([x], repeatable=True, score=lambda rows: float(np.corrcoef(rows.T)[0, 1]))
         correlations.append(compared(found).standard_error)
-    # Of a correlation r of normal variables: (1 - r²) / sqrt(n); here r² = 1/2.
+    # Standard error of a correlation r of normal variables: (1 - r²) / sqrt(n); here r² = 1/2.
     assert np.mean(correlations) == pytest.approx(0.5 / np.sqrt(300), rel=0.1)
 
 

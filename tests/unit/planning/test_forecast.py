@@ -15,7 +15,7 @@ from planning_inputs import UNKNOWN_TEXT, place, record, training
 
 PAPER = ((900_000, 128, 256), (100_000, 512, 256))
 # 6 x 85,054,464 + 12 x (11 + r) x 768 x S + 6 x P / S x (768^2 + 768 x 30,522), P = 19 of 128 and 77 of 512 positions,
-# less 6 x (1 - r) x 5,906,688, what a layer has beside keys and values, with r = (P + 1) / S.
+# less 6 x (1 - r) x 5,906,688, what a layer has besides keys and values, with r = (P + 1) / S.
 FLOPS_AT_128 = 510_326_784 + 13_160_448 + 21_402_360 - 29_902_608
 FLOPS_AT_512 = 510_326_784 + 52_623_360 + 21_683_970 - 30_041_046
 

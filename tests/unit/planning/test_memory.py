@@ -115,7 +115,7 @@ def test_where_not_even_one_sequence_fits_there_is_no_micro_batch() -> None:
 
 def test_base_by_hand() -> None:
     """110,106,428 weights; a layer keeps 36 H bytes a position in bf16, the last one 6 H of them where nothing but
-    keys and values is read; 256 x 19 scores of 30,522 pieces."""
+    keys and values is read; 256 x 19 scores of 30,522 tokens."""
     config = planning_inputs.model("base", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     step = shape(sequences=256, length=128, targets=19, precision="bf16", compiled=True)
     estimate = memory_of(config, step, vocab_size=30_522)

@@ -54,7 +54,7 @@ def test_it_adds_up_what_each_sequence_takes_also_where_a_row_has_two_lengths(ma
                 job.model, vocab_size=vocab_size, seq_len=length, target_fraction=targets / length
             )
     (row,) = trained_rows(job)
-    # Of several lengths, the mean one stands for the places that the last layer is read at.
+    # With several lengths, the mean one gives the number of positions at which the last layer is read.
     assert row["perf/mfu"] == pytest.approx(flops / num_tokens * row["perf/tokens_per_s"] / 2e9, rel=0.005)
 
 

@@ -22,7 +22,7 @@ ROWS = np.linspace(-0.4, 0.4, 40)
 
 
 def standing(score: float, *, num_seeds: int = 5, data_hash: str = "d1", metric: str = "accuracy") -> Standing:
-    """Of a version whose seeds lie 0.002 apart and agree on which rows are hard."""
+    """The standing of a version whose seeds are 0.002 apart and agree on which rows are hard."""
     scores = score + 0.002 * (np.arange(num_seeds) - (num_seeds - 1) / 2)
     dev = Measured(scores=scores, blocks=scores[:, None] + ROWS, repeatable=False)
     return Standing(

@@ -120,7 +120,7 @@ def _of_vectors(given: Given) -> list[Baseline]:
 
 
 def _units(pairs: bool) -> tuple[Unit, ...]:
-    """Of pairs the words alone: what each text says by itself tells little, however it is cut."""
+    """Words alone for pairs: each text by itself says little about the label, whatever its units."""
     return ("word",) if pairs else UNITS
 
 

@@ -22,9 +22,10 @@ TITLES: dict[Unit, str] = {
 WORD = r"[^\W_]+"
 _CHARACTERS = (2, 5)
 MOST_FEATURES = 500_000
-"""Of each column of texts; the n-grams that are most frequent in train stay."""
+"""Maximum number of features per column of texts; the n-grams most frequent in train are kept."""
 MOST_CHARACTERS = {"word": 40_000_000, "char": 8_000_000}
-"""Of train that are read, from its first rows on, which are a sample: beyond that a linear model gains little."""
+"""Maximum number of train characters that are read, a prefix of the shuffled rows: a linear model gains little from
+more."""
 
 
 class NgramFeatures:

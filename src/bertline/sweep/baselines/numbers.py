@@ -47,7 +47,7 @@ def ngram_ridge(
 
 
 def pair_ridge(kind: Regression, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
-    """Ridge regression on what two texts share, alone or beside the words of each."""
+    """Ridge regression on what two texts share, alone or together with the words of each."""
     read = train.first(_MOST_PAIRS)
     words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*_pair(read)), *_pair(read))
 

@@ -64,7 +64,7 @@ def ngram_baseline(kind: Kind, unit: Unit, train: Rows, dev: Rows, tests: Mappin
 
 
 def pair_baseline(kind: Kind, train: Rows, dev: Rows, tests: Mapping[SplitName, Rows]) -> Baseline:
-    """What two texts share, alone or beside the words of each, under logistic regression; dev chooses."""
+    """What two texts share, alone or with the words of each, under logistic regression; dev chooses."""
     read = train.first(MOST_PAIRS)
     words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*_pair(read)), *_pair(read))
 
