@@ -122,7 +122,9 @@ def tidy_partial(target: Path) -> None:
         # A failure here means that another process is at this place, or that it belongs to another user.
         with suppress(OSError), (place / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (place / _OLD).exists():
+            # A kill while a swapped place was being removed leaves the old folder without the new one, or without the
+            # name of the target: nothing to complete.
+            if (place / _OLD).exists() and (place / _NEW).exists():
                 cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
                 if not cut_in_two.exists():
                     cut_in_two.parent.mkdir(parents=True, exist_ok=True)
@@ -145,8 +147,11 @@ def _claimed_place(target: Path) -> tuple[Path, TextIO]:
     """A place for the temporary folder, and the lock that shows that its writer is running."""
     partial = _partial_folder(target)
     while True:
-        # Until the lock is held, another process may tidy the place away: then this tries again.
-        with suppress(FileNotFoundError, BlockingIOError):
+        if partial.exists() and not partial.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(partial))
+        # Until the lock is held, another process may tidy the place away: then this tries again. That can also come
+        # within mkdir, between its finding that the folder exists and its look whether that is a folder.
+        with suppress(FileNotFoundError, FileExistsError, BlockingIOError):
             partial.mkdir(parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
             lock = (place / _LOCK).open("a")

@@ -180,6 +180,23 @@ shutil.rmtree = die
     assert not list(Path("artifacts").glob(".*"))
 
 
+@pytest.mark.parametrize("left", [("lock", "old"), ("lock", "old", "target"), ("old",), ("lock", "new", "target"), ()])
+def test_what_a_kill_leaves_of_a_swapped_folder_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...]
+) -> None:
+    """Killed while its temporary folder was being removed: any part of that may be there, in no order."""
+    monkeypatch.chdir(tmp_path)
+    place = Path("artifacts/.partial/a.x1y2z3")
+    place.mkdir(parents=True)
+    for name in left:
+        if name in ("old", "new"):
+            (place / name).mkdir()
+        else:
+            (place / name).write_text("a" if name == "target" else "")
+    tidy_partial(Path("artifacts/a"))
+    assert everything(tmp_path) == {"artifacts"}
+
+
 def test_what_a_writer_at_work_has_written_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with folder_written_atomically(Path("artifacts/a")) as first:
@@ -203,6 +220,12 @@ for number in range(60):
     for name in "abcd":
         assert [(tmp_path / "runs" / name / str(n) / "part").read_text() for n in range(60)] == [*map(str, range(60))]
     assert {path.name for path in (tmp_path / "runs").iterdir()} == {*"abcd"}
+
+
+def test_a_file_in_the_place_of_temporary_folders_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / ".partial").write_text("")
+    with pytest.raises(MachineError, match="Not a directory"), folder_written_atomically(tmp_path / "artifact"):
+        pass
 
 
 def test_a_swap_that_fails_puts_the_old_folder_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
