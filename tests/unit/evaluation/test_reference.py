@@ -103,7 +103,7 @@ def test_a_run_that_learns_the_same_otherwise_is_drawn_over_its_reference(
         ("model.num_hidden_layers", 9),
         ("examples.lengths", [128]),
         ("examples.masking.mask_prob", 0.4),
-        ("objective.nsp_weight", 0.5),
+        ("objective.nsp_weight", 0.25),
         ("tokenizer.vocab_size", 100),
         ("corpus.kind", "text"),
         ("python_docs.held_out_fraction", 0.5),
