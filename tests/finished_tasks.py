@@ -191,7 +191,15 @@ def _token_classification(head: str) -> Example:
         on_bad_row="error",
     )
     config = TokenClassificationTaskConfig(
-        kind="token_classification", source=source, head=head, window_overlap=6, metric="entity_f1", **_BASE
+        kind="token_classification",
+        source=source,
+        head=head,
+        word_logits="first",
+        word_case="plain",
+        outside_margin="none",
+        window_overlap=6,
+        metric="entity_f1",
+        **_BASE,
     )
     words = [each.split() for each in texts(8, seed=1, most=40)]
     tags = [["O"] * len(each) for each in words]

@@ -8,6 +8,7 @@ from typing import Any
 
 from bertline.export.markdown import code_span
 from bertline.finetuning.kinds.multi_label import THRESHOLD
+from bertline.finetuning.kinds.token_classification import OUTSIDE_MARGIN
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.temperature import TEMPERATURE
 from bertline.foundation.errors import ArtifactError
@@ -46,10 +47,23 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("NAME")  # the folder that this file lies in
 model = AutoModelForSequenceClassification.from_pretrained("NAME")
 inputs = tokenizer("One text.", "The text to compare.", return_tensors="pt")
-ids, types = inputs["input_ids"][0], inputs["token_type_ids"][0]
-shared = torch.isin(ids, ids[types == 0]) & torch.isin(ids, ids[types == 1])
-shared &= ~torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
-inputs["token_type_ids"] = (types + 2 * shared).unsqueeze(0)
+tokens, segments = inputs.tokens(), inputs["token_type_ids"][0].tolist()
+special = set(tokenizer.all_special_tokens)
+sides = [[t for t, s in zip(tokens, segments) if s == side and t not in special] for side in (0, 1)]
+words = ["".join(t[2:] if t.startswith("##") else " " + t for t in side) for side in sides]
+
+
+def mark(token, segment):
+    text, others = token.removeprefix("##"), words[1 - segment]
+    if token in special:
+        return 0
+    if token in sides[1 - segment]:
+        return 1
+    stem = text[: max(4, len(text) - 3)]
+    return 2 * (len(text) >= 3 and (text in others or (len(text) > 4 and stem in others)))
+
+
+inputs["token_type_ids"] += 2 * torch.tensor([[mark(t, s) for t, s in zip(tokens, segments)]])
 probabilities = model(**inputs).logits.softmax(-1)"""
 
 
@@ -67,7 +81,7 @@ def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
         case RegressionTaskConfig():
             return _regression(config)
         case TokenClassificationTaskConfig():
-            return _token_classification(config, labels)
+            return _token_classification(config, labels, finished.calibration)
         case QuestionAnsweringTaskConfig():
             return _question_answering(finished.calibration)
         case RetrievalTaskConfig():
@@ -123,8 +137,9 @@ def _classification(config: ClassificationTaskConfig, finished: FinishedTask, pa
     marked = config.shared_tokens == "marked"
     if marked:
         limits.append(
-            "The model reads which tokens stand in both texts: their `token_type_ids` are 2 in the first text and 3 in "
-            "the second. transformers' pipeline does not set them; without them the scores mean little."
+            "The model reads which tokens match the other text, in their `token_type_ids`: a token that the other text "
+            "has too is of type 2 in the first text and 3 in the second, one that is part of a word there of type 4 "
+            "and 5. transformers' pipeline does not set them; without them the scores mean little."
         )
     return Usage(
         what=what,
@@ -163,7 +178,9 @@ def _regression(config: RegressionTaskConfig) -> Usage:
     )
 
 
-def _token_classification(config: TokenClassificationTaskConfig, labels: tuple[str, ...]) -> Usage:
+def _token_classification(
+    config: TokenClassificationTaskConfig, labels: tuple[str, ...], calibration: dict[str, float]
+) -> Usage:
     types = sorted({label.split("-", 1)[1] for label in labels if "-" in label})
     limits = ["Words are cut at white space and punctuation, as in training; an entity never ends inside a word."]
     if config.head == "crf":
@@ -171,10 +188,27 @@ def _token_classification(config: TokenClassificationTaskConfig, labels: tuple[s
             "Tags are decoded by a conditional random field (`crf.safetensors`), which bertline alone reads: "
             "transformers and the ONNX files give the scores of each token that go into it, not its decision."
         )
+    if config.word_logits == "mean":
+        limits.append(
+            "A word's logits are the mean of its tokens'; transformers' pipeline decides by the first one unless its "
+            "`aggregation_strategy` is `average`."
+        )
+    marked = config.word_case == "marked"
+    if marked:
+        limits.append(
+            "The model reads the case of words in their tokens' `token_type_ids`: 0 for a word without capitals, 2 "
+            "where the first letter alone is one, 4 where all letters are, 6 for any others. transformers' pipeline "
+            "does not set them."
+        )
+    if calibration.get(OUTSIDE_MARGIN):
+        limits.append(
+            f"bertline takes a word for O only where its logit is more than {calibration[OUTSIDE_MARGIN]:.3g} above "
+            "the best tag's, which dev chose (`task.json`); transformers and ONNX do not."
+        )
     return Usage(
         what=f"Marks in running text: {', '.join(code_span(name) for name in types)}.",
         tag="token-classification",
-        pipeline=config.head != "crf",
+        pipeline=config.head != "crf" and not marked,
         snippets=(
             'import bertline\n\nbertline.load("NAME").predict(["A text with names in it."])  '
             "# type, text, start, end, score",

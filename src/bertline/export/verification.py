@@ -11,7 +11,7 @@ import transformers
 from torch import Tensor
 
 from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view
-from bertline.finetuning.shared_tokens import NUM_SEGMENT_TYPES
+from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.huggingface import read_config
 from bertline.tokenization.tokenizer import Tokenizer

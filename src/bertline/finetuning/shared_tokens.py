@@ -1,72 +1,89 @@
-"""Exact matches between the two texts of a pair, given to the encoder as separate token types.
+"""Matches between the two texts of a pair as marks of their tokens (`token_marks`).
 
 Whether a token also occurs in the other text decides many pair tasks, and a small encoder learns it last: attention
-has to learn it separately for every word. A marked token gets its segment's type plus `NUM_SEGMENT_TYPES`, whose
-embedding is initialised as a copy of the segment's own, so that marking does not change the encoder's output at first.
+has to learn it separately for every word. That a token is part of a word of the other text, or has its stem, is not
+visible in the token ids at all: "bind" in "keybindings", "sorts" and "sorted".
 
 References:
     Boualili, Moreno and Boughanem, "MarkedBERT: Integrating Traditional IR Cues in Pre-trained Language Models for
-    Passage Retrieval", SIGIR 2020, section 3. There exact matches are enclosed in marker tokens; a token type takes up
-    no positions.
+    Passage Retrieval", SIGIR 2020, section 3: exact matches are enclosed in marker tokens. Partial matches and token
+    types in place of marker tokens are ours.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from bertline.finetuning.encoding import Sequences
-from bertline.modeling.bert import BertModel
+from bertline.finetuning.token_marks import with_marks
 from bertline.tokenization.tokenizer import Tokenizer
 
-NUM_SEGMENT_TYPES = 2
-"""BERT's own token types: 0 in the first text, 1 in the second. Marked tokens have types 2 and 3."""
-_MAX_COMPARISONS = 1 << 24
-"""Maximum pairs of positions that are compared at once, one byte each."""
+SAME_TOKEN, PARTIAL = 1, 2
+"""Marks: the other text has the same token; or it has a word with the token's characters or with its stem in it."""
+NUM_MARKS = 2
+_FEWEST_CHARACTERS = 3
+_SHORTEST_STEM = 4
+_LONGEST_ENDING = 3
 
 
 def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
-    """Mark every token whose id also occurs in the other text of its sequence; special tokens are never marked.
+    """Mark the tokens of pairs that match the other text; special tokens are never marked.
+
+    A partial match is a token of at least 3 characters (without `##`) inside a word of the other text, or a token of
+    at least 5 whose first characters are: all but 3, and at least 4 ("sorted" matches "sorting" by "sort").
 
     Args:
         sequences: Sequences with token types 0 and 1. Without a second text nothing is marked.
-        tokenizer: Gives the special tokens. `[UNK]` never matches: two unknown words may differ.
+        tokenizer: Gives the characters of the tokens. `[UNK]` never matches: two unknown words may differ.
     """
-    token_type_ids = sequences.token_type_ids.copy()
-    num_rows, length = token_type_ids.shape
-    rows_at_once = max(1, _MAX_COMPARISONS // max(length, 1) ** 2)
-    specials = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
-    for start in range(0, num_rows, rows_at_once):
-        rows = slice(start, start + rows_at_once)
-        shared = _shared(sequences.input_ids[rows], sequences.token_type_ids[rows], specials)
-        token_type_ids[rows] += NUM_SEGMENT_TYPES * shared
-    return replace(sequences, token_type_ids=token_type_ids)
+    specials = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    marks = np.zeros_like(sequences.token_type_ids)
+    for row, length in enumerate(sequences.lengths.tolist()):
+        types = sequences.token_type_ids[row, :length]
+        if types.any():
+            marks[row, :length] = _marks_of(sequences.input_ids[row, :length].tolist(), types, tokenizer, specials)
+    return with_marks(sequences, marks)
 
 
-def add_marked_types(encoder: BertModel) -> None:
-    """Add the token types of marked tokens to an encoder, in place, each with the embedding of its segment.
+def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, specials: set[int]) -> list[int]:
+    """Marks of one pair's tokens."""
+    tokens = tokenizer.tokens(ids)
+    segments = types.tolist()
+    known = [
+        {token_id for token_id, of in zip(ids, segments, strict=True) if of == segment} - specials for segment in (0, 1)
+    ]
+    words = [
+        "".join(
+            token.removeprefix("##") if token.startswith("##") else f" {token}"
+            for token, token_id, of in zip(tokens, ids, segments, strict=True)
+            if of == segment and token_id not in specials
+        )
+        for segment in (0, 1)
+    ]
+    found: dict[tuple[int, int], int] = {}
+    for token, token_id, segment in zip(tokens, ids, segments, strict=True):
+        if (token_id, segment) not in found:
+            other = 1 - segment
+            if token_id in specials:
+                mark = 0
+            elif token_id in known[other]:
+                mark = SAME_TOKEN
+            else:
+                mark = PARTIAL if _is_inside(token.removeprefix("##"), words[other]) else 0
+            found[token_id, segment] = mark
+    return [found[key] for key in zip(ids, segments, strict=True)]
 
-    An encoder that already has them, such as one fine-tuned on marked pairs, keeps its own.
+
+def _is_inside(token: str, words: str) -> bool:
+    """Whether words, separated by spaces, have a token or its stem in them.
+
+    >>> _is_inside("bind", "remove keybindings"), _is_inside("sorted", "sorting"), _is_inside("set", "reset")
+    (True, True, True)
+    >>> _is_inside("is", "this"), _is_inside("string", "sting")
+    (False, False)
     """
-    old = encoder.embeddings.token_type_embeddings
-    if old.num_embeddings >= 2 * NUM_SEGMENT_TYPES:
-        return
-    # An encoder with a single token type uses it for both segments.
-    segments = [min(segment, old.num_embeddings - 1) for segment in range(NUM_SEGMENT_TYPES)]
-    new = nn.Embedding(2 * NUM_SEGMENT_TYPES, old.embedding_dim)
-    with torch.no_grad():
-        new.weight.copy_(old.weight[segments * 2])
-    encoder.embeddings.token_type_embeddings = new
-    encoder.config = replace(encoder.config, type_vocab_size=new.num_embeddings)
-
-
-def _shared(input_ids: NDArray[np.int64], token_type_ids: NDArray[np.int64], specials: list[int]) -> NDArray[np.bool_]:
-    """Whether each position's token also occurs in the other segment of its row, [N, S]."""
-    same_token = input_ids[:, :, None] == input_ids[:, None, :]
-    other_segment = token_type_ids[:, :, None] != token_type_ids[:, None, :]
-    # Padding has the type of the first segment, and is special.
-    return (same_token & other_segment).any(axis=2) & ~np.isin(input_ids, specials)
+    if len(token) < _FEWEST_CHARACTERS:
+        return False
+    stem = token[: max(_SHORTEST_STEM, len(token) - _LONGEST_ENDING)]
+    return token in words or (len(token) > _SHORTEST_STEM and stem in words)

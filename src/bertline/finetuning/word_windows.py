@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertline.finetuning.encoding import Sequences, assemble
+from bertline.finetuning.token_marks import with_marks
 from bertline.foundation.errors import ConfigError
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -39,12 +40,19 @@ class EncodedWords:
     """[N + 1], number of each row's first word; the last entry is T."""
     readable: NDArray[np.bool_]
     """[T], false for a word of which BERT's cleaning leaves nothing."""
+    words_of_tokens: NDArray[np.int64]
+    """[V, S], the column of `words` that a token is of; -1 for [CLS], [SEP], padding, and tokens at the start of a
+    window whose word begins before it."""
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
-        """These windows: what `Sequences.batch` gives, and `word_places`, `word_labels` [B, W] and `num_words` [B]."""
+        """These windows: what `Sequences.batch` gives, and `word_places`, `word_labels` [B, W], `num_words` [B] and
+        `words_of_tokens` [B, S]."""
         most = max(int(self.num_words[indices].max()), 1)
+        sequences = self.sequences.batch(indices)
+        longest = sequences["input_ids"].shape[1]
         return {
-            **self.sequences.batch(indices),
+            **sequences,
+            "words_of_tokens": torch.from_numpy(self.words_of_tokens[indices, :longest]),
             "word_places": torch.from_numpy(self.places[indices, :most]),
             "word_labels": torch.from_numpy(self.labels[indices, :most]),
             "num_words": torch.from_numpy(self.num_words[indices]),
@@ -52,12 +60,26 @@ class EncodedWords:
 
 
 def encode_words(
-    rows: TaggedRows, labels: Sequence[str], tokenizer: Tokenizer, *, max_length: int, overlap: int
+    rows: TaggedRows,
+    labels: Sequence[str],
+    tokenizer: Tokenizer,
+    *,
+    max_length: int,
+    overlap: int,
+    mark: Callable[[str], int] | None = None,
 ) -> EncodedWords:
     """Cut each word into pieces, and each row into windows `[CLS] pieces [SEP]` of at most `max_length` tokens.
 
     Neighbouring windows share `overlap` tokens. A word is predicted from the window in which the nearer of its two
     edges is farthest; where a window begins or ends with the row there is no edge, as there is no more to see.
+
+    Args:
+        rows: The words and their tags.
+        labels: All tags, in the order of the head.
+        tokenizer: The model's own.
+        max_length: Maximum tokens of a window, [CLS] and [SEP] included.
+        overlap: Tokens that neighbouring windows share.
+        mark: Gives the mark of a word (`token_marks`), which all of its tokens get; None marks nothing.
 
     Raises:
         ConfigError: Windows that share so much never come to the end of a long row.
@@ -83,9 +105,15 @@ def encode_words(
         values[inside] = [value for window in windows for value in getattr(window, name)]
     word_labels = np.full(inside.shape, NO_LABEL, dtype=np.int64)
     word_labels[inside] = all_labels[padded["words"][inside]]
-    sequences = [[tokenizer.cls_id, *window.pieces, tokenizer.sep_id] for window in windows]
+    token_ids = [[tokenizer.cls_id, *window.pieces, tokenizer.sep_id] for window in windows]
+    sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
+    words_of_tokens = _words_of_tokens(sequences, padded["places"], inside)
+    if mark is not None:
+        marks = np.array([mark(word) for words in rows.words for word in words], dtype=np.int64)[padded["words"]]
+        of_tokens = np.take_along_axis(marks, np.maximum(words_of_tokens, 0), axis=1)
+        sequences = with_marks(sequences, np.where(words_of_tokens >= 0, of_tokens, 0))
     return EncodedWords(
-        sequences=assemble(sequences, [len(sequence) for sequence in sequences], pad_id=tokenizer.pad_id),
+        sequences=sequences,
         num_words=num_words,
         words=padded["words"],
         places=padded["places"],
@@ -93,7 +121,18 @@ def encode_words(
         taken=padded["taken"].astype(bool),
         row_starts=row_starts,
         readable=np.array([bool(pieces_of[word]) for words in rows.words for word in words], dtype=bool),
+        words_of_tokens=words_of_tokens,
     )
+
+
+def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """See `EncodedWords`; a word has the tokens from its place to the next word's."""
+    begun = np.full(sequences.input_ids.shape, -1, dtype=np.int64)
+    windows, columns = np.nonzero(inside)
+    begun[windows, places[windows, columns]] = columns
+    begun = np.maximum.accumulate(begun, axis=1)
+    begun[np.arange(sequences.input_ids.shape[1]) >= sequences.lengths[:, None] - 1] = -1  # [SEP] and padding
+    return begun
 
 
 @dataclass(frozen=True, slots=True)

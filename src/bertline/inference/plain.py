@@ -67,6 +67,9 @@ def task_of_plain_folder(folder: Path, *, max_length: int) -> FinishedTask | Non
             config = TokenClassificationTaskConfig(
                 kind="token_classification",
                 head="softmax",
+                word_logits="first",
+                word_case="plain",
+                outside_margin="none",
                 window_overlap=min(_DOC_STRIDE, max_length // 4),
                 metric="entity_f1",
                 **base,

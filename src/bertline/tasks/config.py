@@ -108,8 +108,9 @@ class ClassificationTaskConfig(BaseTaskConfig):
     """`temperature`: probabilities are those of the logits divided by a number, which dev chooses by their likelihood
     (Guo et al. 2017, arXiv 1706.04599, section 4.2). The likeliest label stays the same."""
     shared_tokens: Literal["plain", "marked"]
-    """`marked` (pairs only) shows the encoder which tokens stand in both texts, by token types of their own. It helps a
-    small encoder where overlap matters; outside bertline, the token types have to be made as the model card says."""
+    """`marked` (pairs only) shows the encoder which tokens match the other text, whole or in part, by token types of
+    their own. It helps a small encoder where overlap matters; outside bertline, the token types have to be made as the
+    model card says."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
@@ -172,12 +173,21 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     kind: Literal["token_classification"]
     source: DocsParametersSourceConfig | ConllSourceConfig
     head: Literal["softmax", "crf"]
+    word_logits: Literal["first", "mean"]
+    """What a word's logits are: those of its first token (paper, section 5.3), or the mean over all of its tokens."""
+    word_case: Literal["plain", "marked"]
+    """`marked` shows a lower-casing encoder which words have capitals, by token types of their own."""
+    outside_margin: Literal["none", "dev"]
+    """`dev` (softmax only) takes a word for O only where its logit is higher than the best tag's by a margin that dev
+    chooses by the metric: most words are O, so that the likeliest label misses entities."""
     window_overlap: int
     """Sentences longer than `max_length` are read in windows that share so many tokens."""
     metric: Literal["entity_f1"]
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
+        if self.outside_margin == "dev" and self.head == "crf":
+            raise ValueError("outside_margin: dev is for head: softmax; a CRF decides on whole label sequences")
         room = self.max_length - 2  # [CLS] and [SEP]
         if not 0 <= self.window_overlap < room:
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Marks of exact matches: which tokens get them, and what they change for an encoder."""
+"""Marks of matches within a pair: which tokens get them, and what they change for an encoder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,27 @@ import finetuning_inputs as inputs
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds.classification import Classification
-from bertline.finetuning.shared_tokens import _MAX_COMPARISONS, add_marked_types, with_shared_marked
+from bertline.finetuning.shared_tokens import NUM_MARKS, SAME_TOKEN, with_shared_marked
+from bertline.finetuning.token_marks import add_marked_types
 from bertline.modeling.huggingface import load_classifier, load_encoder
 from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine
-from tiny import WORDS, runtime
+from tiny import WORDS, runtime, write_vocabulary
 
 PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=1, num_dev_rows=1, num_test_rows=1)
-WORD_LISTS = st.lists(st.sampled_from([*WORDS[:6], "unheard"]), max_size=12)
+NAMES = ("alpha", "bravo", "cedar", "delta", "ember", "fjord")  # no two have a stem in common
+WORD_LISTS = st.lists(st.sampled_from([*NAMES, "unheard"]), max_size=12)
+PARTS = ("remove", "##key", "##bind", "##ings", "key", "bind", "##ing", "sort", "##ed", "sorts", "is", "this")
+MORE_PARTS = ("return", "returns", "数", "据", "字")
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    folder = tmp_path_factory.mktemp("vocabulary")
+    write_vocabulary(folder, (*NAMES, *PARTS, *MORE_PARTS))
+    return Tokenizer.load(folder)
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +45,49 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(rows=st.lists(st.tuples(WORD_LISTS, WORD_LISTS), min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_exactly_the_known_words_of_both_texts_are_marked(
-    folder: Path, rows: list[tuple[list[str], list[str]]]
+def test_exactly_the_known_words_of_both_texts_are_the_same_tokens(
+    words: Tokenizer, rows: list[tuple[list[str], list[str]]]
 ) -> None:
-    tokenizer = Tokenizer.load(folder)
-    first, second = ([" ".join(words) for words in side] for side in zip(*rows, strict=True))
-    plain = encode_texts(first, second, tokenizer, max_length=32)
-    marked = with_shared_marked(plain, tokenizer)
-    for row, (words, others) in enumerate(rows):
-        shared = {word for word in set(words) & set(others) if word != "unheard"}
-        for place, token in enumerate(tokenizer.tokens(plain.input_ids[row].tolist())):
-            expected = plain.token_type_ids[row, place] + (2 if token in shared else 0)
+    first, second = ([" ".join(side) for side in sides] for sides in zip(*rows, strict=True))
+    plain = encode_texts(first, second, words, max_length=32)
+    marked = with_shared_marked(plain, words)
+    for row, (one, other) in enumerate(rows):
+        shared = {word for word in set(one) & set(other) if word != "unheard"}
+        for place, token in enumerate(words.tokens(plain.input_ids[row].tolist())):
+            expected = plain.token_type_ids[row, place] + (2 * SAME_TOKEN if token in shared else 0)
             assert marked.token_type_ids[row, place] == expected
     assert (marked.input_ids == plain.input_ids).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("removekeybindings", "this key binding sorts", "0 2 2 0 | 0 2 2 2 0"),  # parts of a word
+        ("sorted is", "sorts this", "2 0 0 | 2 0"),  # a stem; two characters say nothing
+        ("return", "returns return", "1 | 2 1"),
+        ("数据", "字数", "1 0 | 0 1"),  # one character, but a token
+    ],
+)
+def test_parts_and_stems_of_words_are_partial_matches(words: Tokenizer, first: str, second: str, expected: str) -> None:
+    plain = encode_texts([first], [second], words, max_length=32)
+    marks = (with_shared_marked(plain, words).token_type_ids - plain.token_type_ids)[0] // 2
+    of_first, of_second = (part.split() for part in expected.split("|"))
+    assert marks.tolist() == [0, *map(int, of_first), 0, *map(int, of_second), 0]
+
+
+@given(rows=st.lists(st.tuples(WORD_LISTS, WORD_LISTS), min_size=1, max_size=3))
+@settings(max_examples=30, deadline=None)
+def test_texts_that_change_places_keep_their_marks(words: Tokenizer, rows: list[tuple[list[str], list[str]]]) -> None:
+    for one, other in rows:
+        first, second = " ".join([*one, "sorted removekey"]), " ".join([*other, "sorts key"])
+        marks = []
+        for texts in ((first, second), (second, first)):
+            plain = encode_texts([texts[0]], [texts[1]], words, max_length=64)
+            types = with_shared_marked(plain, words).token_type_ids[0, : plain.lengths[0]]
+            found = types // 2
+            cut = int(np.flatnonzero(types % 2)[0])
+            marks.append((found[1 : cut - 1].tolist(), found[cut:-1].tolist()))
+        assert marks[0] == marks[1][::-1]
 
 
 def test_single_texts_have_nothing_to_mark(folder: Path) -> None:
@@ -55,29 +96,18 @@ def test_single_texts_have_nothing_to_mark(folder: Path) -> None:
     assert (with_shared_marked(plain, tokenizer).token_type_ids == 0).all()
 
 
-def test_many_rows_are_marked_as_each_by_itself(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = Tokenizer.load(folder)
-    rows = inputs.learnable_rows(50, pairs=True)
-    sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=24)
-    together = with_shared_marked(sequences, tokenizer)
-    monkeypatch.setattr("bertline.finetuning.shared_tokens._MAX_COMPARISONS", 1)
-    alone = with_shared_marked(sequences, tokenizer)
-    assert (together.token_type_ids == alone.token_type_ids).all()
-    assert _MAX_COMPARISONS > 1 and together.token_type_ids.max() == 3
-
-
 def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_ones(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder)
     plain = encode_texts([" ".join(WORDS[:5])], [" ".join(WORDS[3:8])], tokenizer, max_length=24)
     marked = with_shared_marked(plain, tokenizer)
     encoder, grown = load_encoder(folder).eval(), load_encoder(folder).eval()
-    add_marked_types(grown)
+    add_marked_types(grown, NUM_MARKS)
     expected, found = (
         model(*(batch[name] for name in ("input_ids", "token_type_ids", "attention_mask"))).hidden_states
         for model, batch in ((encoder, plain.batch(np.array([0]))), (grown, marked.batch(np.array([0]))))
     )
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
-    assert grown.config.type_vocab_size == 4
+    assert grown.config.type_vocab_size == 6
 
 
 def test_a_finished_model_keeps_the_types_it_learned(folder: Path, tmp_path: Path) -> None:

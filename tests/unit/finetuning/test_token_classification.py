@@ -10,6 +10,7 @@ import transformers
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.kinds import token_classification
 from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
 from bertline.sweep.baselines.tags import tagging_baselines
@@ -17,6 +18,7 @@ from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
 
 LABELS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 HEADS = ("softmax", "crf")
@@ -29,7 +31,9 @@ def task(**changes):
         on_bad_row="error",
     )  # fmt: skip
     fields = {
-        "kind": "token_classification", "source": source, "head": "softmax", "window_overlap": 4,
+        "kind": "token_classification", "source": source, "head": "softmax",
+        "word_logits": "first", "word_case": "plain", "outside_margin": "none",
+        "window_overlap": 4,
         "metric": "entity_f1", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
         "max_dev_rows": None, "max_test_rows": None,
         "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None,
@@ -255,6 +259,113 @@ def test_scores_table_and_details_say_the_same():
     assert not tagging.is_degenerate(some, predictions, {})
     nothing = TagPredictions([np.zeros(3, dtype=np.int64), np.zeros(1, dtype=np.int64)], np.ones(2))
     assert tagging.is_degenerate(some, nothing, {})
+
+
+class TestWordLogits:
+    def test_the_mean_is_that_of_all_tokens_of_a_word(self, tmp_path):
+        encoder = tiny.write_encoder(tmp_path, words=("go", "##es", "##ing", "x"))
+        tagging, tokenizer = kind(word_logits="mean"), Tokenizer.load(tmp_path)
+        some = TaggedRows(["a"], ["a"], [["goes", "x", "going", "\x00", "goesing"]], [["O"] * 5])
+        encoded, model = tagging.encode(some, tokenizer), with_opinions(new_model(tagging, encoder))
+        batch = encoded.sequences.batch(np.array([0]))
+        raw = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[0]
+        expected = [raw[1:3].mean(0), raw[3], raw[4:6].mean(0), raw[6:9].mean(0)]
+        found = tagging.predict(model, encoded, tiny.machine()).word_log_probabilities[0]
+        expected = torch.stack(expected).log_softmax(-1).detach().numpy()
+        np.testing.assert_allclose(found[[0, 1, 2, 4]], expected, rtol=1e-4, atol=1e-5)
+        assert raw.shape[0] == 10 and found[3].tolist() == [0.0] + [-np.inf] * 4
+        first = kind().predict(model, kind().encode(some, tokenizer), tiny.machine()).word_log_probabilities[0]
+        assert not np.allclose(found[0], first[0])
+
+    def test_words_of_one_token_have_the_same_logits_either_way(self, encoder, tokenizer):
+        some = rows(6)
+        model = with_opinions(new_model(kind(), encoder))
+        mean, first = (
+            tagging.predict(model, tagging.encode(some, tokenizer), tiny.machine())
+            for tagging in (kind(word_logits="mean"), kind())
+        )
+        np.testing.assert_allclose(mean.confidences, first.confidences, rtol=1e-5)
+
+
+def rows_of_case(num_rows, *, seed):
+    """A word is a person where it has a capital; which words there are says nothing."""
+    random = np.random.default_rng(seed)
+    words = [[f"{'Word' if random.random() < 0.3 else 'word'}{n}" for n in random.integers(0, 40, 6)] for _ in
+             range(num_rows)]  # fmt: skip
+    names = [str(number) for number in range(num_rows)]
+    return TaggedRows(names, names, words, [["B-PER" if word[0] == "W" else "O" for word in row] for row in words])
+
+
+class TestWordCase:
+    @pytest.mark.parametrize(("word_case", "low", "high"), [("marked", 0.95, 1.0), ("plain", 0.0, 0.6)])
+    def test_marks_show_what_a_lower_casing_tokenizer_drops(self, encoder, tokenizer, word_case, low, high):
+        tagging = kind(word_case=word_case)
+        train, dev = rows_of_case(160, seed=1), rows_of_case(60, seed=2)
+        job = FineTuningJob(
+            kind=tagging,
+            config=inputs.fine_tuning(num_epochs=4),
+            encoder="pretrained",
+            encoder_folder=encoder,
+            train=TaskSplit(rows=train, encoded=tagging.encode(train, tokenizer)),
+            dev=TaskSplit(rows=dev, encoded=tagging.encode(dev, tokenizer)),
+            seed=0,
+            machine=tiny.machine(),
+            runtime=tiny.runtime(),
+        )
+        assert low <= fine_tune(job).dev_scores["entity_f1"] <= high
+
+    def test_a_stored_model_keeps_its_types(self, encoder, tmp_path):
+        tagging = kind(word_case="marked")
+        model = new_model(tagging, encoder)
+        tagging.save_model(model, tmp_path)
+        assert tagging.load_model(tmp_path).bert.embeddings.token_type_embeddings.num_embeddings == 8
+
+
+class TestOutsideMargin:
+    def of_log_odds(self, odds, tag_of_word):
+        """Predictions of rows of words: O against one tag, at these log odds."""
+        of_rows = []
+        for row, tags in zip(odds, tag_of_word, strict=True):
+            logits = np.full((len(row), len(LABELS)), -30.0)
+            logits[:, 0] = row
+            logits[np.arange(len(row)), tags] = 0.0
+            of_rows.append(torch.log_softmax(torch.from_numpy(logits), dim=-1).numpy())
+        return token_classification._decided(of_rows, 0.0)
+
+    def test_dev_chooses_the_margin_that_finds_what_argmax_misses(self):
+        tagging = kind(outside_margin="dev")
+        some = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], ["z", "w"]], [["B-PER", "O"], ["B-LOC", "O"]])
+        predictions = self.of_log_odds([[0.62, 1.3], [-2.0, 1.7]], [[3, 3], [1, 1]])
+        assert tagging.scores(tagging.statistics(some, predictions, {}))["entity_f1"] == pytest.approx(2 / 3)
+        calibration = tagging.calibrate(some, predictions)
+        assert calibration == {token_classification.OUTSIDE_MARGIN: 0.7}
+        assert tagging.scores(tagging.statistics(some, predictions, calibration))["entity_f1"] == 1.0
+        first, second = tagging.table(some, predictions, calibration).to_pylist()
+        assert (first["predicted"], second["predicted"]) == ("B-PER O", "B-LOC O")
+        sure = 1 / (1 + np.exp(0.62)) * 1 / (1 + np.exp(-1.3))
+        assert first["score"] == pytest.approx(sure)
+        assert tagging.calibrate(some, self.of_log_odds([[-1.0, 1.0], [-1.0, 1.0]], [[3, 3], [1, 1]])) == {
+            token_classification.OUTSIDE_MARGIN: 0.0
+        }
+
+    def test_it_is_off_unless_asked_for_and_refused_with_a_crf(self):
+        some = TaggedRows(["a"], ["a"], [["x"]], [["B-PER"]])
+        assert kind().calibrate(some, self.of_log_odds([[0.5]], [[3]])) == {}
+        with pytest.raises(ValueError, match="outside_margin: dev is for head: softmax"):
+            kind(head="crf", outside_margin="dev")
+
+    def test_words_that_cannot_be_read_stay_outside(self, encoder, tokenizer):
+        tagging = kind(outside_margin="dev")
+        some = TaggedRows(["a"], ["a"], [["\x00", "word1"]], [["O", "O"]])
+        found = tagging.predict(new_model(tagging, encoder), tagging.encode(some, tokenizer), tiny.machine())
+        assert found.with_outside_margin(25.0).labels[0].tolist()[0] == 0
+        assert found.with_outside_margin(25.0).labels[0].tolist()[1] != 0
+
+    def test_nothing_is_found_is_judged_with_the_margin(self):
+        tagging, predictions = kind(outside_margin="dev"), self.of_log_odds([[0.5, 1.5]], [[3, 3]])
+        some = TaggedRows(["a"], ["a"], [["x", "y"]], [["B-PER", "O"]])
+        assert tagging.is_degenerate(some, predictions, {})
+        assert not tagging.is_degenerate(some, predictions, {token_classification.OUTSIDE_MARGIN: 1.0})
 
 
 class TestMostFrequentTag:

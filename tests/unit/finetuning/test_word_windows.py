@@ -116,3 +116,22 @@ def test_rows_of_which_nothing_is_left_are_empty_windows(tokenizer):
 def test_windows_that_would_never_get_on_are_refused(tokenizer):
     with pytest.raises(ConfigError, match="window_overlap is 6.*holds 6 tokens"):
         encode_words(rows(["a"]), LABELS, tokenizer, max_length=8, overlap=6)
+
+
+@settings(deadline=None)
+@given(sentences=st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12), min_size=1, max_size=4))
+def test_tokens_know_their_words_and_have_their_marks(tokenizer, sentences):
+    encoded = encode_words(
+        rows(*sentences), LABELS, tokenizer, max_length=8, overlap=2, mark=lambda word: WORDS.index(word) % 3
+    )
+    plain = encode_words(rows(*sentences), LABELS, tokenizer, max_length=8, overlap=2)
+    all_words = [word for words in sentences for word in words]
+    marks = (encoded.sequences.token_type_ids - plain.sequences.token_type_ids) // 2
+    for window, places in enumerate(encoded.places):
+        begins = places[: encoded.num_words[window]].tolist()
+        for place in range(encoded.sequences.input_ids.shape[1]):
+            column = encoded.words_of_tokens[window, place]
+            is_of_word = begins and begins[0] <= place < encoded.sequences.lengths[window] - 1
+            assert column == (sum(begin <= place for begin in begins) - 1 if is_of_word else -1)
+            word = all_words[encoded.words[window, column]]
+            assert marks[window, place] == (WORDS.index(word) % 3 if is_of_word else 0)

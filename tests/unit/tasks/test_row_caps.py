@@ -47,7 +47,15 @@ def conll(path: Path, **fields: Any) -> TokenClassificationTaskConfig:
         on_broken_tags="error", types=None, encoding="utf-8", **FILES,
     )  # fmt: skip
     return TokenClassificationTaskConfig(
-        kind="token_classification", source=source, head="softmax", window_overlap=2, metric="entity_f1", **fields
+        kind="token_classification",
+        source=source,
+        head="softmax",
+        word_logits="first",
+        word_case="plain",
+        outside_margin="none",
+        window_overlap=2,
+        metric="entity_f1",
+        **fields,
     )
 
 

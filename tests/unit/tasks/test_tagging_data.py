@@ -27,7 +27,8 @@ def task(tmp_path):
         }  # fmt: skip
         fields = {
             "kind": "token_classification", "source": ConllSourceConfig(**{**files, **(source or {})}),
-            "head": "softmax", "window_overlap": 4, "metric": "entity_f1", "max_length": 16, "num_train_rows": None,
+            "head": "softmax", "word_logits": "first", "word_case": "plain", "outside_margin": "none",
+            "window_overlap": 4, "metric": "entity_f1", "max_length": 16, "num_train_rows": None,
             "label_efficiency_rows": (),
             "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0,
             "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},

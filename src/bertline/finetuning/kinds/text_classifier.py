@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.finetuning import shared_tokens
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -22,8 +23,8 @@ from bertline.finetuning.encoding import (
     scoring_batches,
 )
 from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
-from bertline.finetuning.shared_tokens import add_marked_types, with_shared_marked
 from bertline.finetuning.temperature import TEMPERATURE
+from bertline.finetuning.token_marks import add_marked_types
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.huggingface import load_classifier
@@ -76,7 +77,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
             attention=head.attention,
         )
         if self.config.shared_tokens == "marked":
-            add_marked_types(model.bert)
+            add_marked_types(model.bert, shared_tokens.NUM_MARKS)
         return model
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForSequenceClassification:
@@ -101,7 +102,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
             case _:
                 assert_never(config.long_texts)
         if config.shared_tokens == "marked":
-            windows = Windows(with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
+            windows = Windows(shared_tokens.with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
         return EncodedTexts(windows, rows.labels)
 
     def lengths(self, encoded: EncodedTexts) -> NDArray[np.int64]:

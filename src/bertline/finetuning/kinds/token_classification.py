@@ -1,4 +1,4 @@
-"""Token classification: a tag for each word, read from its first piece (paper, section 5.3), with softmax or a CRF."""
+"""Token classification: a tag for each word, read from its tokens (paper, section 5.3), with softmax or a CRF."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.kinds.base import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.token_marks import add_marked_types
 from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
@@ -28,6 +30,10 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
+OUTSIDE_MARGIN = "outside_margin"
+"""Key of the calibration: by how much the logit of O has to exceed that of the best tag."""
+# Of margins that are equally good, the one nearest to 0 is taken.
+_MARGINS = tuple(sorted((step / 10 for step in range(-5, 21)), key=lambda margin: (abs(margin), margin)))
 _ROWS_DECODED_TOGETHER = 256
 
 
@@ -41,6 +47,14 @@ class TagPredictions:
     """[N], the probability of the row's labels as a whole."""
     word_confidences: list[NDArray[np.float64]] = field(default_factory=list)
     """For each row, the probability of each word's label by itself; empty where a predictor has none."""
+    word_log_probabilities: list[NDArray[np.float64]] = field(default_factory=list)
+    """For each row, [words, L]; empty where labels are not decided word by word."""
+
+    def with_outside_margin(self, margin: float) -> TagPredictions:
+        """The labels where O, the first one, has to be likelier than the best tag by exp(margin)."""
+        if margin == 0 or not self.word_log_probabilities:
+            return self
+        return _decided(self.word_log_probabilities, margin)
 
 
 class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
@@ -64,7 +78,10 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     # ---- the model
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        return self._with_head(self._tagger(folder, head.attention, head))
+        tagger = self._tagger(folder, head.attention, head)
+        if self.config.word_case == "marked":
+            add_marked_types(tagger.bert, word_case.NUM_MARKS)
+        return self._with_head(tagger)
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         model = self._with_head(self._tagger(folder, attention, None))
@@ -103,7 +120,12 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def encode(self, rows: TaggedRows, tokenizer: Tokenizer) -> EncodedWords:
         return encode_words(
-            rows, self.labels, tokenizer, max_length=self.config.max_length, overlap=self.config.window_overlap
+            rows,
+            self.labels,
+            tokenizer,
+            max_length=self.config.max_length,
+            overlap=self.config.window_overlap,
+            mark=word_case.case_of if self.config.word_case == "marked" else None,
         )
 
     def lengths(self, encoded: EncodedWords) -> NDArray[np.int64]:
@@ -124,7 +146,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Softmax: mean over the words of the batch. CRF: mean over its sentences."""
-        logits = _word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
+        logits = self._word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
         labels = batch["word_labels"]
         if not isinstance(model, BertForTokenClassificationWithCrf):
             return F.cross_entropy(
@@ -152,12 +174,22 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
                 batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
                 of_tokens = forward(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
-                of_words = _word_logits(of_tokens, batch).cpu()
+                of_words = self._word_logits(of_tokens, batch).cpu()
                 taken = encoded.taken[indices, : of_words.shape[1]]
                 words = encoded.words[indices, : of_words.shape[1]]
                 logits[torch.from_numpy(words[taken])] = of_words[torch.from_numpy(taken)]
         crf = model.crf if isinstance(model, BertForTokenClassificationWithCrf) else None
         return _softmax_labels(logits, encoded) if crf is None else _crf_labels(crf, logits, encoded)
+
+    def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
+        """The margin of O with the best score on these rows, 0 where no other is better."""
+        if self.config.outside_margin == "none" or not predictions.word_log_probabilities:
+            return {}
+
+        def score(margin: float) -> float:
+            return self.scores(self.statistics(rows, predictions, {OUTSIDE_MARGIN: margin}))[self.config.metric]
+
+        return {OUTSIDE_MARGIN: max(_MARGINS, key=score)}
 
     def statistics(
         self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
@@ -165,7 +197,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         """[N, 2 + 3 types]: words, right words, and for each type hits, predicted and gold entities."""
         shares = [
             metrics.row_statistics(gold, predicted, self.types)
-            for gold, predicted in zip(rows.tags, self._tags(predictions), strict=True)
+            for gold, predicted in zip(rows.tags, self._tags(predictions, calibration), strict=True)
         ]
         return np.array(shares).reshape(len(shares), 2 + 3 * len(self.types))
 
@@ -174,7 +206,8 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> pa.Table:
         """`gold` and `predicted` are the tags joined by spaces; `correct` is the share of words with the right one."""
-        predicted = self._tags(predictions)
+        predictions = decided(predictions, calibration)
+        predicted = self._tags(predictions, {})
         shares = [
             float(np.mean([one == other for one, other in zip(gold, tags, strict=True)]))
             for gold, tags in zip(rows.tags, predicted, strict=True)
@@ -198,27 +231,51 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
     def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> bool:
         """All words have the same label: in practice, no entity is found."""
-        return len(np.unique(np.concatenate([*predictions.labels, np.zeros(0, dtype=np.int64)]))) <= 1
+        labels = decided(predictions, calibration).labels
+        return len(np.unique(np.concatenate([*labels, np.zeros(0, dtype=np.int64)]))) <= 1
 
-    def _tags(self, predictions: TagPredictions) -> list[list[str]]:
-        return [[self.labels[number] for number in numbers] for numbers in predictions.labels]
+    def _tags(self, predictions: TagPredictions, calibration: Mapping[str, float]) -> list[list[str]]:
+        return [[self.labels[number] for number in numbers] for numbers in decided(predictions, calibration).labels]
+
+    def _word_logits(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Logits of positions [B, S, L] to those of words [B, W, L], fp32."""
+        if self.config.word_logits == "first":
+            places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
+            return logits.gather(1, places).float()
+        columns = torch.arange(batch["word_places"].shape[1], device=logits.device)
+        is_of_word = (batch["words_of_tokens"][:, None, :] == columns[:, None]).float()  # [B, W, S]
+        # A product, not a scatter: its gradient is deterministic on a GPU. Under autocast it would be made in bf16.
+        with torch.autocast(logits.device.type, enabled=False):
+            return is_of_word @ logits.float() / is_of_word.sum(2, keepdim=True).clamp(min=1)
 
 
-def _word_logits(logits: Tensor, batch: Batch) -> Tensor:
-    """Logits of positions [B, S, L] to those of words [B, W, L], fp32, by the words' first pieces."""
-    places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
-    return logits.gather(1, places).float()
+def decided(predictions: TagPredictions, calibration: Mapping[str, float]) -> TagPredictions:
+    """Predictions with the labels that a calibration decides on."""
+    return predictions.with_outside_margin(calibration.get(OUTSIDE_MARGIN, 0.0))
 
 
 def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
     """Each word by itself. Logits [T, L]."""
-    best, labels = torch.log_softmax(logits, dim=-1).max(dim=-1)
-    labels = torch.where(torch.from_numpy(encoded.readable), labels, 0)
-    sums = np.concatenate([[0.0], np.cumsum(np.where(encoded.readable, best.double().numpy(), 0.0))])
-    confidences = np.exp(sums[encoded.row_starts[1:]] - sums[encoded.row_starts[:-1]])
-    ends = encoded.row_starts[1:-1]
-    of_words = np.where(encoded.readable, best.double().exp().numpy(), 1.0)
-    return TagPredictions(np.split(labels.numpy(), ends), confidences, np.split(of_words, ends))
+    log_probabilities = torch.log_softmax(logits, dim=-1).double().numpy()
+    log_probabilities[~encoded.readable] = -np.inf
+    log_probabilities[~encoded.readable, 0] = 0.0
+    return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
+
+
+def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:
+    """The likeliest label of each word, where that of O counts by exp(-margin); its probability is as it was."""
+    together = np.concatenate(word_log_probabilities)
+    shifted = together.copy()
+    shifted[:, 0] -= margin
+    labels = shifted.argmax(axis=1)
+    of_words = np.take_along_axis(together, labels[:, None], axis=1)[:, 0]
+    ends = np.cumsum([len(row) for row in word_log_probabilities])[:-1]
+    return TagPredictions(
+        np.split(labels, ends),
+        np.array([np.exp(row.sum()) for row in np.split(of_words, ends)]),
+        np.split(np.exp(of_words), ends),
+        word_log_probabilities,
+    )
 
 
 def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:

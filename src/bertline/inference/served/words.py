@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from bertline.finetuning.kinds.token_classification import decided
 from bertline.foundation.errors import DataError
 from bertline.inference.served.base import FileColumns, InputColumn, ServedTask, require_texts, row_ids
 from bertline.tasks.metrics.entities import entities
@@ -60,7 +61,7 @@ class ServedTokenClassification(ServedTask):
         rows = TaggedRows(
             row_ids(len(joined)), [""] * len(joined), words_of, [[OUTSIDE] * len(words) for words in words_of]
         )
-        predictions = self.predictions(rows)
+        predictions = decided(self.predictions(rows), self.calibration)
         return [
             _entities(text, spans, [self.kind.labels[number] for number in numbers], confidences.tolist())
             for text, spans, numbers, confidences in zip(
