@@ -83,9 +83,13 @@ class Bench:
     ) -> FineTuningJob:
         """The fine-tuning run that a point of the space means."""
         bench = self.arm(arm)
+        config = with_params(self.plan.fine_tuning, params)
+        if bench.start.weights == "random":
+            # Lower rates for lower layers keep what pretraining learned; random weights would only be held back.
+            config = replace(config, layer_decay=1.0)
         return FineTuningJob(
             kind=bench.kind,
-            config=with_params(self.plan.fine_tuning, params),
+            config=config,
             encoder=bench.start.weights,
             encoder_folder=bench.start.folder,
             train=bench.split("train", num_train_rows),

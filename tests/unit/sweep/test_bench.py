@@ -31,3 +31,13 @@ def test_attention_for_packed_rows_becomes_auto_with_a_warning(bench, capsys):
     assert "runtime.attention=varlen is for the packed rows of pretraining" in capsys.readouterr().err
     assert bench(attention="sdpa").runtime.attention == "sdpa"
     assert "varlen" not in capsys.readouterr().err
+
+
+def test_random_weights_have_one_rate_for_all_layers(inputs, input_folder, tmp_path):
+    task = inputs.task(fine_tuning={"layer_decay": 0.5})
+    made = Bench(planned(inputs.sweep_job(input_folder, tmp_path / "run", task=task)))
+    decays = {
+        arm: made.run(arm, {"learning_rate": 1e-3}, num_train_rows=32, seed=0).config.layer_decay
+        for arm in ("encoder", "random_weights")
+    }
+    assert decays == {"encoder": 0.5, "random_weights": 1.0}
