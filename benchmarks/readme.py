@@ -92,7 +92,7 @@ def scores() -> str:
     """The default run in a table."""
     pretrain = _metrics("pretrain")
     rows = [
-        "| measured on held-out subpackages | this encoder | compared with |",
+        "| measured on held-out modules | this encoder | compared with |",
         "|---|---|---|",
         f"| masked words, loss | {pretrain['val/mlm_loss']:.2f} nats | "
         f"{pretrain['unigram_entropy']:.2f} by frequency alone |",

@@ -17,6 +17,7 @@ import pytest
 from bertline.foundation.manifests import write_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 
 
 @pytest.fixture
@@ -49,6 +50,10 @@ def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository
     assert (content["fits"], content["device"]["precision"]) == (True, "bf16")
     for said in ("110 M parameters", "42.6 B", "83.3 h (3.5 days)", "166.61, between", "not measured: 24.0%"):
         assert said in text
+    (shown,) = re.findall(r"```\n\$ python (pipelines/plan.py .*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    command, *lines = shown.splitlines()
+    assert command == shlex.join(["pipelines/plan.py", *arguments])
+    assert set(lines) - {"..."} <= set(text.splitlines())
     after = sorted(path for path in repository.rglob("*") if path.is_file())
     written = {path.relative_to(repository) for path in set(after) - set(before)}
     written = {path for path in written if "__pycache__" not in path.parts and path.parts[:2] != ("runs", "hydra")}
