@@ -147,7 +147,6 @@ def learning_options(tmp_path: Path, *more: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="failed once on a loaded machine, cause unknown; to be settled with the first recorded run")
 def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path):
     write_inputs(tmp_path, num_train=400, num_validation=100)
     grid = ["--peer-optimizers", "adamw_short", "muon_short", "--rates", "1", "--beta2", "0.98"]
@@ -188,7 +187,13 @@ def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path
     assert str(tmp_path) not in kept.read_text()
 
     # What is finished is not trained again; what is missing is.
-    (lost, *_) = (path for path in (tmp_path / "work" / "trainings").iterdir() if '"seed": 0' in path.read_text())
+    # The lost one is ours with the peer's optimizer: the number of steps of others depends on how long theirs took.
+    trainings = {path: json.loads(path.read_text())["training"] for path in (tmp_path / "work" / "trainings").iterdir()}
+    (lost,) = (
+        path
+        for path, training in trainings.items()
+        if training["side"] == "bertline" and training["optimizer"]["lr"] is not None
+    )
     lost.unlink()
     again = call(bare, "learning.py", *options)
     assert again.returncode == 0, again.stderr
