@@ -39,7 +39,7 @@ class _PackedLinear(nn.Module):
 def packed_linears(model: nn.Module) -> Iterator[bool]:
     """Compute a model's encoder layers so inside the block, without gradients; gives whether that can be done here.
 
-    Only in fp32 on a CPU, and where this PyTorch has the operations. The encoder's weights stand in memory twice
+    Only in fp32 on a CPU, and where this PyTorch has the operations. The encoder's weights are in memory twice
     meanwhile; changes made to them inside the block are not seen.
     """
     layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]

@@ -32,7 +32,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """What one test says of every arm and baseline."""
+    """One test's scores of every arm and baseline."""
 
     measured: dict[str, Measured]
 

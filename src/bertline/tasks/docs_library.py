@@ -20,7 +20,7 @@ def docs_library_rows(
 
     A passage is a prose paragraph of a documentation string, without the names of any of the libraries, cut to
     `max_words`. Train passages come from modules that are pretrained on, dev and test passages from held-out ones, and
-    none of these stands in text that is pretrained on; dev and test share no module, and no passage stands twice.
+    none of these occurs in text that is pretrained on; dev and test share no module, and no passage occurs twice.
     Labels are balanced as far as the data goes: every library has the same number of rows until the small ones run out.
 
     Args:

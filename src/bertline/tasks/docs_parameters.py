@@ -77,7 +77,7 @@ def docs_parameters_sentences(
     class); only the article `a` is none. A sentence has at least one. Markup that shows what is a parameter is taken
     away (backticks, quotes, asterisks), so that the words around have to tell: most names are also ordinary words.
     Train sentences come from modules that are pretrained on, dev and test sentences from held-out ones, and none of
-    these stands in text that is pretrained on; dev and test share no module, and no sentence stands twice.
+    these occurs in text that is pretrained on; dev and test share no module, and no sentence occurs twice.
 
     Args:
         modules: From `bertline.corpus.python_docs.read_modules`.

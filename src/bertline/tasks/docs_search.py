@@ -38,7 +38,7 @@ def docs_search_splits(
     A query is the first sentence of a documentation string. The document is all prose after it, descriptions of
     parameters and results among it, cut to `max_words`. Where the document names the function, the name is taken out of
     the query. Train functions come from modules that are pretrained on, dev and test functions from held-out ones, and
-    none of their queries and documents stands in text that is pretrained on; dev and test share no module, and no query
+    none of their queries and documents occurs in text that is pretrained on; dev and test share no module, and no query
     or document stands twice. All are found in one collection, which other functions fill up to `num_documents`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Which texts stand in what the encoder was pretrained on: no dev or test row of a docs_* task may."""
+"""Which texts occur in what the encoder was pretrained on: no dev or test row of a docs_* task may."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def without_pretrained(
     *,
     also_as: Callable[[str], str] | None = None,
 ) -> dict[str, list[Item]]:
-    """Drop what held-out modules give to a task where it stands in the text of a module that is pretrained on.
+    """Drop what held-out modules give to a task where it occurs in the text of a module that is pretrained on.
 
     It may stand there anywhere: as a paragraph, as a sentence of one, as a part of a sentence, across paragraphs, and
     in documentation that the task itself makes nothing of.
@@ -69,7 +69,7 @@ def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], 
 
 
 def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
-    """Those of some texts that stand in one of the searched texts, whatever the case, white space and punctuation.
+    """Those of some texts that occur in one of the searched texts, whatever the case, white space and punctuation.
 
     Args:
         texts: What to look for; a text without a word is not found.
@@ -92,7 +92,7 @@ def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
         words = _words(text)
         joined = " ".join(words)
         for length in lengths:
-            # An empty n-gram stands in every text.
+            # An empty n-gram occurs in every text.
             present = {()} if not length else set(zip(*(words[start:] for start in range(length)), strict=False))
             for anchor in anchors.keys() & present:
                 found.update(wanted for wanted in anchors[anchor] if wanted not in found and wanted in joined)

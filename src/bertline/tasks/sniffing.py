@@ -1,4 +1,4 @@
-"""What a table's content says of its format, where its name says nothing."""
+"""The format of a table, detected from its content where its name does not say."""
 
 from __future__ import annotations
 

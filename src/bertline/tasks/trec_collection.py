@@ -36,7 +36,7 @@ _TOPIC_LABEL = re.compile(r"^(topic|description)\s*:\s*", re.IGNORECASE)
 def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
     """Documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are left out.
 
-    A document without `<TEXT>` may have its text directly in `<DOC>`: that is what stands in no
+    A document without `<TEXT>` may have its text directly in `<DOC>`: that is what is inside no
     element, those that mark up text (`<P>`, `<I>`) apart.
     """
     path = existing_file(folder, name)
@@ -132,7 +132,7 @@ def _has_field(content: str, names: tuple[str, ...]) -> bool:
 
 
 def _outside_fields(content: str) -> str:
-    """What stands in no closed element but those that mark up text."""
+    """What is inside no closed element but those that mark up text."""
     return _ELEMENT.sub(lambda found: found[0] if found[1].lower() in _MARKS_OF_TEXT else " ", content)
 
 

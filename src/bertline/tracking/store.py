@@ -45,7 +45,7 @@ _REFUSALS = (
 )
 PARENT_TAG = "mlflow.parentRunId"
 LOG = Path("runs/tracking.log")
-"""What libraries say of their connections."""
+"""Log records of libraries about their connections."""
 
 
 @contextmanager

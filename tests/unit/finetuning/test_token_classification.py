@@ -389,7 +389,7 @@ class TestMostFrequentTag:
 
 class TestWindowTagger:
     def test_what_a_word_continues_is_read_from_its_neighbours(self):
-        """A word's own tag is not enough here: continuations are of whatever stands before them."""
+        """A word's own tag is not enough here: continuations continue whatever precedes them."""
         tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
         found = {}
         for make in (tagging_baselines, window_tagger):

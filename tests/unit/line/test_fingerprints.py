@@ -22,7 +22,7 @@ PRETRAIN = stage_named("pretrain")
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A copy of the library's source, with the recipes beside it, that a test may change."""
+    """A copy of the library's source, with the recipes, that a test may change."""
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(SOURCE / "bertline", tmp_path / "src/bertline", ignore=ignored)
     shutil.copytree(SOURCE.parent / "pipelines", tmp_path / "pipelines", ignore=ignored)

@@ -216,7 +216,7 @@ class TestOverlap:
         overlap = PairOverlap(["a b c d"], ["c d e"])
         jaccard, first, second, *weighed = overlap(["a b c d"], ["c d e"])[0, :6]
         assert (jaccard, first, second) == pytest.approx((2 / 5, 2 / 4, 2 / 3))
-        # c and d stand in both texts of train, and so weigh less than the others.
+        # c and d occur in both texts of train, and so weigh less than the others.
         assert (np.array(weighed) < (jaccard, first, second)).all()
 
     def test_equal_texts_share_all_and_texts_without_a_shared_run_nothing(self):

@@ -1,4 +1,4 @@
-"""No dev or test row of the docs_* tasks stands in what the encoder was pretrained on."""
+"""No dev or test row of the docs_* tasks occurs in what the encoder was pretrained on."""
 
 from __future__ import annotations
 

@@ -48,5 +48,5 @@ def best_on_dev(
 
 
 def predictions_of(best: Callable[[Any], Any], dev: Any, tests: Mapping[SplitName, Any]) -> dict[SplitName, Any]:
-    """What a finished method says of dev and of every test."""
+    """Predictions of a finished method for dev and every test."""
     return {split: best(rows) for split, rows in {"dev": dev, **tests}.items()}

@@ -18,7 +18,7 @@ from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 
 MOST_WORDS = 400_000
-"""Of train that are read, in whole sentences from the first on."""
+"""Words of train that are read, in whole sentences from the first on."""
 _STRENGTHS = (0.01, 0.03, 0.1, 0.3)
 # What is taken from the margin of O: above 0, more entities are given.
 _THRESHOLDS = tuple(sorted((step / 20 for step in range(-12, 25)), key=lambda value: (abs(value), value)))
