@@ -60,6 +60,16 @@ def stop_after(model: LoadedModel, num_blocks: int, monkeypatch: pytest.MonkeyPa
     return sizes
 
 
+def leave_unfinished(
+    model: LoadedModel, source: Path, target: Path, monkeypatch: pytest.MonkeyPatch, *, num_blocks: int
+) -> None:
+    """An output as a kill after some blocks leaves it."""
+    with monkeypatch.context() as patch:
+        stop_after(model, num_blocks, patch)
+        with pytest.raises(Killed):
+            predict_file(model, source, target)
+
+
 def content(path: Path) -> Any:
     return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else path.read_bytes()
 
@@ -70,10 +80,7 @@ def test_a_stopped_call_is_continued_to_the_same_output(
 ) -> None:
     whole, target = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
     predict_file(model, source, whole)
-    with monkeypatch.context() as patch:
-        stop_after(model, 3, patch)
-        with pytest.raises(Killed):
-            predict_file(model, source, target)
+    leave_unfinished(model, source, target, monkeypatch, num_blocks=3)
     assert (tmp_path / f"out.{ending}.progress").exists()
     with monkeypatch.context() as patch:
         sizes = stop_after(model, 99, patch)
@@ -89,10 +96,7 @@ def test_rows_can_be_read_while_the_output_grows_and_a_torn_end_is_cut_off(
 ) -> None:
     whole, target = tmp_path / f"whole.{ending}", tmp_path / f"out.{ending}"
     predict_file(model, source, whole)
-    with monkeypatch.context() as patch:
-        stop_after(model, 2, patch)
-        with pytest.raises(Killed):
-            predict_file(model, source, target)
+    leave_unfinished(model, source, target, monkeypatch, num_blocks=2)
     begun = target.read_bytes()
     assert whole.read_bytes().startswith(begun)
     lines = (gzip.decompress(begun) if ending.endswith("gz") else begun).splitlines()
@@ -106,10 +110,7 @@ def test_an_unfinished_output_is_continued_only_with_what_it_was_begun_with(
     model: LoadedModel, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "out.jsonl"
-    with monkeypatch.context() as patch:
-        stop_after(model, 2, patch)
-        with pytest.raises(Killed):
-            predict_file(model, source, target)
+    leave_unfinished(model, source, target, monkeypatch, num_blocks=2)
     begun, rows = target.read_bytes(), source.read_text().splitlines(keepends=True)
     with pytest.raises(DataError, match=r"out\.jsonl is unfinished \(4 rows are in place\), .* another options"):
         predict_file(model, source, target, columns=FileColumns(text="text", text_pair="text"))
@@ -145,10 +146,7 @@ def test_a_complete_output_stays_until_the_new_one_is_complete(
 ) -> None:
     target = tmp_path / "out.jsonl"
     target.write_text("old\n")
-    with monkeypatch.context() as patch:
-        stop_after(model, 2, patch)
-        with pytest.raises(Killed):
-            predict_file(model, source, target)
+    leave_unfinished(model, source, target, monkeypatch, num_blocks=2)
     assert target.read_text() == "old\n"
     assert len((tmp_path / "out.jsonl.unfinished").read_bytes().splitlines()) == 4
     assert predict_file(model, source, target).num_resumed == 4
