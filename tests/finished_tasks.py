@@ -174,7 +174,7 @@ def _regression(head: str) -> Example:
     return config, [], NumberRows(_ids(8), texts(8, seed=1), texts(8, seed=2), np.linspace(0, 5, 8)), {}
 
 
-def _token_classification(head: str) -> Example:
+def _token_classification(head: str, **changes: Any) -> Example:
     source = ConllSourceConfig(
         kind="conll",
         path="",
@@ -190,20 +190,18 @@ def _token_classification(head: str) -> Example:
         encoding="utf-8",
         on_bad_row="error",
     )
+    options = {"word_logits": "first", "word_case": "plain", "outside_margin": "none", **changes}
     config = TokenClassificationTaskConfig(
-        kind="token_classification",
-        source=source,
-        head=head,
-        word_logits="first",
-        word_case="plain",
-        outside_margin="none",
-        window_overlap=6,
-        metric="entity_f1",
-        **_BASE,
+        kind="token_classification", source=source, head=head, window_overlap=6, metric="entity_f1", **options, **_BASE
     )
     words = [each.split() for each in texts(8, seed=1, most=40)]
+    if options["word_case"] == "marked":  # words of several tokens, and of every case
+        words = [[(f"{word}-{word}" if place % 3 else word.title()) for place, word in enumerate(row)] for row in words]
+        words[0][:2] = ["WORD1", "wOrd2"]
     tags = [["O"] * len(each) for each in words]
-    return config, ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"], TaggedRows(_ids(8), [""] * 8, words, tags), {}
+    calibration = {"outside_margin": 2.0} if options["outside_margin"] == "dev" else {}
+    labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    return config, labels, TaggedRows(_ids(8), [""] * 8, words, tags), calibration
 
 
 def _question_answering() -> Example:
@@ -308,6 +306,7 @@ KINDS: dict[str, Callable[[], Example]] = {
     "linear": lambda: _regression("linear"),
     "cosine": lambda: _regression("cosine"),
     "softmax": lambda: _token_classification("softmax"),
+    "cased": lambda: _token_classification("softmax", word_logits="mean", word_case="marked", outside_margin="dev"),
     "crf": lambda: _token_classification("crf"),
     "question_answering": _question_answering,
     "retrieval": _retrieval,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, assert_never
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,14 +16,21 @@ from torch import Tensor
 
 from bertline.export.onnx_files import open_session
 from bertline.export.views import INPUT_NAMES, ModelView
+from bertline.finetuning import word_case
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
 from bertline.finetuning.shared_tokens import with_shared_marked
+from bertline.finetuning.word_windows import encode_words
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
 
 Decision = Literal["label", "labels", "score", "token", "token_score", "span", "vector"]
 """What is compared: the likeliest label of a text; each label of several; the order of texts by a score; the likeliest
 label or piece of each token; the order of tokens by a score; both ends of an answer; the order of pairs of texts by
 the cosine of their vectors."""
+
+Marks = Literal["none", "shared_tokens", "word_case"]
+"""What a model reads of its tokens besides their ids (`finetuning.token_marks`)."""
 
 _NUM_TEXTS = 256
 _BATCH_SIZE = 16
@@ -61,11 +68,22 @@ def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[st
 
 
 def encoded_texts(
-    texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int, marked: bool
+    texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int, marks: Marks
 ) -> Sequences:
-    """The texts encoded as the model takes them, with shared tokens marked if `marked`, truncated to its maximum."""
-    sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
-    return with_shared_marked(sequences, tokenizer) if marked else sequences
+    """The texts as the model reads them, with their marks, truncated to its maximum or, as words, in windows."""
+    match marks:
+        case "none":
+            return encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
+        case "shared_tokens":
+            return with_shared_marked(encode_texts(texts, text_pairs, tokenizer, max_length=max_length), tokenizer)
+        case "word_case":
+            words = [text.split() for text in texts]
+            rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
+            return encode_words(
+                rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=word_case.case_of
+            ).sequences
+        case _:
+            assert_never(marks)
 
 
 def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:

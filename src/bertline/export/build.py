@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.export.agreement import checked_texts
+from bertline.export.agreement import Marks, checked_texts
 from bertline.export.card import encoder_card, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.facts import CardFacts, read_card_facts
@@ -105,8 +105,9 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
     graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
-    marked = getattr(kind.config, "shared_tokens", "plain") == "marked"
-    onnx = _onnx(facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, marked=marked)
+    onnx = _onnx(
+        facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, marks=_marks(kind.config)
+    )
     write_atomically(target / "README.md", task_card(facts, task, onnx, _weight_bytes(target)))
     return _manifest_entry(target, difference, onnx)
 
@@ -130,6 +131,11 @@ def _add_sentence_transformer(finished: FinishedTask, target: Path) -> None:
     )
 
 
+def _marks(config: Any) -> Marks:
+    marks: tuple[Marks, ...] = ("shared_tokens", "word_case")
+    return next((name for name in marks if getattr(config, name, "plain") == "marked"), "none")
+
+
 def _onnx(
     config: ExportConfig,
     folder: Path,
@@ -137,7 +143,7 @@ def _onnx(
     predictions: Path,
     max_length: int,
     *,
-    marked: bool = False,
+    marks: Marks = "none",
 ) -> dict[str, Any] | None:
     if not config.onnx:
         return None
@@ -152,7 +158,7 @@ def _onnx(
         max_length=max_length,
         texts=texts,
         text_pairs=text_pairs,
-        marked=marked,
+        marks=marks,
     )
     return export_onnx(request, config)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.export.agreement import Decision, compare, encoded_texts, onnx_outputs, torch_outputs
+from bertline.export.agreement import Decision, Marks, compare, encoded_texts, onnx_outputs, torch_outputs
 from bertline.export.config import ExportConfig
 from bertline.export.latency import machine_name, measure_latency
 from bertline.export.onnx_files import FP32, INT8, write_int8, write_onnx
@@ -31,8 +31,8 @@ class OnnxRequest:
     """Most tokens of a sequence in use; the graph itself takes all positions of the model."""
     texts: list[str]
     text_pairs: list[str] | None
-    marked: bool = False
-    """Whether the model reads pairs with their shared tokens marked."""
+    marks: Marks = "none"
+    """Which marks the model reads its tokens with."""
 
 
 def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
         request.text_pairs,
         Tokenizer.load(folder),
         max_length=request.max_length,
-        marked=request.marked,
+        marks=request.marks,
     )
     expected = torch_outputs(view, sequences)
 

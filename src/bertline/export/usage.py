@@ -190,15 +190,15 @@ def _token_classification(
         )
     if config.word_logits == "mean":
         limits.append(
-            "A word's logits are the mean of its tokens'; transformers' pipeline decides by the first one unless its "
-            "`aggregation_strategy` is `average`."
+            "A word's logits are the mean of its tokens'. transformers' pipeline decides token by token; with "
+            "`aggregation_strategy` `average` it takes the mean of their probabilities, which can differ."
         )
     marked = config.word_case == "marked"
     if marked:
         limits.append(
-            "The model reads the case of words in their tokens' `token_type_ids`: 0 for a word without capitals, 2 "
-            "where the first letter alone is one, 4 where all letters are, 6 for any others. transformers' pipeline "
-            "does not set them."
+            "The model reads the case of words in the `token_type_ids` of all their tokens: 0 for a word without "
+            "capitals, 2 where its first character is a capital and no other is, 4 where all its letters are, two at "
+            "least, 6 for any other. transformers' pipeline does not set them."
         )
     if calibration.get(OUTSIDE_MARGIN):
         limits.append(

@@ -16,7 +16,7 @@ from bertline.foundation.validation import to_mapping, validate
 from bertline.tasks.config import TaskConfig
 
 TASK_FILE = "task.json"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,8 +1,8 @@
 """Marks: facts about a token that an encoder is shown by its token type, such as a match in the other text of a pair.
 
 A token with mark m gets its segment's type plus `NUM_SEGMENT_TYPES` * m; mark 0 is no mark. The embeddings of the new
-types are initialised as copies of the segments' own, so that marks do not change the encoder's output at first. Unlike
-marker tokens they take up no positions.
+types are initialised as copies of the segments' own, so that marks do not change a pretrained encoder's output at
+first. Unlike marker tokens they take up no positions.
 """
 
 from __future__ import annotations
@@ -29,16 +29,19 @@ def with_marks(sequences: Sequences, marks: NDArray[np.int64]) -> Sequences:
 def add_marked_types(encoder: BertModel, num_marks: int) -> None:
     """Add the token types of marked tokens to an encoder, in place, each with the embedding of its segment.
 
-    An encoder that already has them, such as one fine-tuned with the same marks, keeps its own.
+    Types that it already has, such as those of an encoder fine-tuned with marks, stay as they are.
     """
     old = encoder.embeddings.token_type_embeddings
     num_types = NUM_SEGMENT_TYPES * (1 + num_marks)
     if old.num_embeddings >= num_types:
         return
     # An encoder with a single token type uses it for both segments.
-    segments = [min(segment, old.num_embeddings - 1) for segment in range(NUM_SEGMENT_TYPES)]
+    sources = [
+        kind if kind < old.num_embeddings else min(kind % NUM_SEGMENT_TYPES, old.num_embeddings - 1)
+        for kind in range(num_types)
+    ]
     new = nn.Embedding(num_types, old.embedding_dim)
     with torch.no_grad():
-        new.weight.copy_(old.weight[segments * (1 + num_marks)])
+        new.weight.copy_(old.weight[sources])
     encoder.embeddings.token_type_embeddings = new
     encoder.config = replace(encoder.config, type_vocab_size=num_types)

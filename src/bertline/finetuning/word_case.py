@@ -8,15 +8,15 @@ References:
 from __future__ import annotations
 
 LOWER, INITIAL, UPPER, MIXED = range(4)
-"""Marks: no capital; the first letter alone; all letters, of two or more; any others."""
+"""Marks: no capital; the first character and no other; all letters, two at least; any other word with capitals."""
 NUM_MARKS = 3
 
 
 def case_of(word: str) -> int:
     """The mark of a word.
 
-    >>> [case_of(word) for word in ("n_jobs", "If", "X", "NaN", "URL", "3D", "été", "数据")]
-    [0, 1, 1, 3, 2, 3, 0, 0]
+    >>> [case_of(word) for word in ("n_jobs", "If", "X", "NaN", "URL", "3D", "_X", "A1", "été", "数据")]
+    [0, 1, 1, 3, 2, 3, 3, 1, 0, 0]
     """
     if word == word.lower():
         return LOWER

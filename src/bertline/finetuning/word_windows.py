@@ -79,7 +79,8 @@ def encode_words(
         tokenizer: The model's own.
         max_length: Maximum tokens of a window, [CLS] and [SEP] included.
         overlap: Tokens that neighbouring windows share.
-        mark: Gives the mark of a word (`token_marks`), which all of its tokens get; None marks nothing.
+        mark: Gives the mark of a word (`token_marks`), which its tokens get in each window that it begins in; None
+            marks nothing.
 
     Raises:
         ConfigError: Windows that share so much never come to the end of a long row.
@@ -109,7 +110,8 @@ def encode_words(
     sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
     words_of_tokens = _words_of_tokens(sequences, padded["places"], inside)
     if mark is not None:
-        marks = np.array([mark(word) for words in rows.words for word in words], dtype=np.int64)[padded["words"]]
+        # The last one is for rows without any word.
+        marks = np.array([*(mark(word) for words in rows.words for word in words), 0], dtype=np.int64)[padded["words"]]
         of_tokens = np.take_along_axis(marks, np.maximum(words_of_tokens, 0), axis=1)
         sequences = with_marks(sequences, np.where(words_of_tokens >= 0, of_tokens, 0))
     return EncodedWords(

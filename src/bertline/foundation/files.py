@@ -107,7 +107,7 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
         except OSError as error:
             raise MachineError(cannot_write(target, error)) from error
         finally:
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(place)
             _remove_if_empty(place.parent)
 
 
@@ -118,18 +118,21 @@ def tidy_partial(target: Path) -> None:
     Running writers hold a lock, which the kernel releases with their process; their folders are left alone.
     """
     partial = _partial_folder(target)
-    for place in list(partial.iterdir()) if partial.is_dir() else []:
+    places: list[Path] = []
+    with suppress(FileNotFoundError, NotADirectoryError):  # the last writer removes it
+        places = list(partial.iterdir())
+    for place in places:
         # A failure here means that another process is at this place, or that it belongs to another user.
         with suppress(OSError), (place / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A kill while a swapped place was being removed leaves the old folder without the new one, or without the
-            # name of the target: nothing to complete.
-            if (place / _OLD).exists() and (place / _NEW).exists():
+            # A kill while a place was being removed leaves any of its parts, but not the name of the target, which is
+            # removed first: nothing to complete.
+            if all((place / part).exists() for part in (_OLD, _NEW, _TARGET)):
                 cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
                 if not cut_in_two.exists():
                     cut_in_two.parent.mkdir(parents=True, exist_ok=True)
                     (place / _NEW).rename(cut_in_two)
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(place)
     _remove_if_empty(partial)
 
 
@@ -147,7 +150,7 @@ def _claimed_place(target: Path) -> tuple[Path, TextIO]:
     """A place for the temporary folder, and the lock that shows that its writer is running."""
     partial = _partial_folder(target)
     while True:
-        if partial.exists() and not partial.is_dir():
+        if partial.is_file() or (partial.is_symlink() and not partial.exists()):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(partial))
         # Until the lock is held, another process may tidy the place away: then this tries again. That can also come
         # within mkdir, between its finding that the folder exists and its look whether that is a folder.
@@ -183,6 +186,12 @@ def _swap(place: Path, target: Path) -> None:
         if (place / _OLD).exists():
             (place / _OLD).rename(target)
         raise
+
+
+def _remove(place: Path) -> None:
+    """Remove a temporary folder, the name of its target first: without it nobody completes what is half removed."""
+    (place / _TARGET).unlink(missing_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
 
 
 def _remove_if_empty(folder: Path) -> None:

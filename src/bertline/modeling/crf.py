@@ -155,7 +155,7 @@ class BertForTokenClassificationWithCrf(nn.Module):
         return self.__dict__["_tagger"]
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits [B, S, num_labels] of every position; those of the words' first pieces are the emissions."""
+        """Logits [B, S, num_labels] of every position; those of words are the emissions."""
         return self.classifier(self.dropout(self.bert(input_ids, token_type_ids, attention_mask).hidden_states))
 
 

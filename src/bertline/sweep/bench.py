@@ -84,7 +84,7 @@ class Bench:
         """The fine-tuning run that a point of the space means."""
         bench = self.arm(arm)
         config = with_params(self.plan.fine_tuning, params)
-        if bench.start.weights == "random":
+        if arm == "random_weights" and "layer_decay" not in params:
             # Lower rates for lower layers keep what pretraining learned; random weights would only be held back.
             config = replace(config, layer_decay=1.0)
         return FineTuningJob(

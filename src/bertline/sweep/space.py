@@ -146,12 +146,18 @@ def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig
 
 
 def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:
+    """A point that depends on the seed and its number alone; choices come in turns, each turn in an order of its own.
+
+    Of a few independent draws many would be the same point, and some choices would not be tried at all.
+    """
     point: Params = {}
     for name, values in space.items():
         random = generator(seed, "random", number, name)
         if isinstance(values, ChoiceSpace):
             choices = _choices(name, values)
-            point[name] = choices[int(random.integers(len(choices)))]
+            turn, place = divmod(number, len(choices))
+            order = generator(seed, "random", "turn", turn, name).permutation(len(choices))
+            point[name] = choices[int(order[place])]
         else:
             point[name] = math.exp(random.uniform(math.log(values.low), math.log(values.high)))
     return point

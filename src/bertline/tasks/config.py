@@ -174,7 +174,8 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     source: DocsParametersSourceConfig | ConllSourceConfig
     head: Literal["softmax", "crf"]
     word_logits: Literal["first", "mean"]
-    """What a word's logits are: those of its first token (paper, section 5.3), or the mean over all of its tokens."""
+    """What a word's logits are: those of its first token (paper, section 5.3), or the mean over its tokens in the
+    window that it is predicted from."""
     word_case: Literal["plain", "marked"]
     """`marked` shows a lower-casing encoder which words have capitals, by token types of their own."""
     outside_margin: Literal["none", "dev"]

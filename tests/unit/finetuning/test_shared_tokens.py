@@ -171,3 +171,14 @@ def _job(folder: Path, kind: Classification) -> FineTuningJob:
         machine=resolve_machine(runtime(), "fp32"),
         runtime=runtime(),
     )
+
+
+def test_types_that_an_encoder_has_stay_as_they_are(folder: Path) -> None:
+    encoder = load_encoder(folder)
+    add_marked_types(encoder, 1)
+    with torch.no_grad():
+        encoder.embeddings.token_type_embeddings.weight[2:] += 1.0
+    learned = encoder.embeddings.token_type_embeddings.weight.clone()
+    add_marked_types(encoder, 2)
+    found = encoder.embeddings.token_type_embeddings.weight
+    torch.testing.assert_close(found, torch.cat([learned, learned[:2]]), rtol=0, atol=0)

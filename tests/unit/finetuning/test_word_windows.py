@@ -135,3 +135,8 @@ def test_tokens_know_their_words_and_have_their_marks(tokenizer, sentences):
             assert column == (sum(begin <= place for begin in begins) - 1 if is_of_word else -1)
             word = all_words[encoded.words[window, column]]
             assert marks[window, place] == (WORDS.index(word) % 3 if is_of_word else 0)
+
+
+def test_rows_without_words_have_nothing_to_mark(tokenizer):
+    encoded = encode_words(rows([]), LABELS, tokenizer, max_length=8, overlap=2, mark=len)
+    assert encoded.sequences.token_type_ids.tolist() == [[0, 0]]

@@ -180,7 +180,10 @@ shutil.rmtree = die
     assert not list(Path("artifacts").glob(".*"))
 
 
-@pytest.mark.parametrize("left", [("lock", "old"), ("lock", "old", "target"), ("old",), ("lock", "new", "target"), ()])
+@pytest.mark.parametrize(
+    "left",
+    [("lock", "old"), ("lock", "old", "new"), ("lock", "old", "target"), ("old",), ("lock", "new", "target"), ()],
+)
 def test_what_a_kill_leaves_of_a_swapped_folder_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: tuple[str, ...]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -73,7 +74,7 @@ def test_a_cosine_is_that_of_the_vectors_of_embed(open_task: Open) -> None:
         model.predict(finished.rows.texts)
 
 
-@pytest.mark.parametrize("name", ["softmax", "crf"])
+@pytest.mark.parametrize("name", ["softmax", "cased", "crf"])
 def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
     finished, model = open_task(name)
     found = model.predict(finished.rows.words)
@@ -88,6 +89,14 @@ def test_entities_are_those_of_evaluation(open_task: Open, name: str) -> None:
             assert 0 < entity.score <= 1
         total += len(row_entities)
     assert total > 3
+
+
+def test_a_margin_of_dev_decides_what_is_found(open_task: Open) -> None:
+    finished, model = open_task("cased")
+    assert finished.calibration["outside_margin"] == 2.0
+    found = model.predict(finished.rows.words)
+    without = dataclasses.replace(finished, calibration={}).table()["predicted"]
+    assert sum(len(row) for row in found) > sum(len(entities(row.split())) for row in without)
 
 
 def test_words_of_a_text_are_found_with_their_places(open_task: Open) -> None:

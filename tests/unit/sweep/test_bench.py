@@ -41,3 +41,9 @@ def test_random_weights_have_one_rate_for_all_layers(inputs, input_folder, tmp_p
         for arm in ("encoder", "random_weights")
     }
     assert decays == {"encoder": 0.5, "random_weights": 1.0}
+
+
+def test_a_decay_that_trials_vary_is_varied_for_random_weights_too(inputs, input_folder, tmp_path):
+    made = Bench(planned(inputs.sweep_job(input_folder, tmp_path / "run")))
+    run = made.run("random_weights", {"layer_decay": 0.7}, num_train_rows=32, seed=0)
+    assert run.config.layer_decay == 0.7

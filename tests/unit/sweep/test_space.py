@@ -126,3 +126,13 @@ class TestRandomWeights:
     def test_where_nothing_is_trained_they_are_not_either(self, inputs):
         untrained = inputs.task(fine_tuning={"num_epochs": 0})
         assert planned_points(inputs.sweep(), untrained, "random_weights") == []
+
+
+def test_random_points_take_each_choice_once_before_any_twice(inputs):
+    space = {"learning_rate": choice(1e-3, 2e-3, 3e-3), "batch_size": choice(16.0, 32.0)}
+    for seed in range(20):
+        sweep = inputs.sweep(sampler=RANDOM, space=space, num_trials=6, seed=seed)
+        rates = [point["learning_rate"] for point in planned_points(sweep, inputs.task())]
+        sizes = [point["batch_size"] for point in planned_points(sweep, inputs.task())]
+        assert sorted(rates[:3]) == sorted(rates[3:]) == [1e-3, 2e-3, 3e-3]
+        assert all(set(sizes[first : first + 2]) == {16, 32} for first in (0, 2, 4))
