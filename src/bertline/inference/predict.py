@@ -115,11 +115,13 @@ def predict_file(
         MachineError: The output cannot be written.
     """
     columns, how = columns or FileColumns(), how or Predicting()
-    if target.exists() and source.exists() and target.samefile(source):
-        raise DataError(f"{target} is the input itself. Choose another name for the output.")
+    for path, what in ((source, "the input"), (None if documents is None else documents.path, "the documents")):
+        if path is not None and target.exists() and path.exists() and target.samefile(path):
+            raise DataError(f"{target} is {what} itself. Choose another name for the output.")
     made_from = {"model": _digest_of(model), "options": repr((output, columns, how.num_probabilities))}
     if documents is not None:
-        made_from["options"] += repr(replace(documents, path=Path()))
+        # The input's layout shows in the digest of its rows; that of the documents does not.
+        made_from["options"] += repr((layout, documents.path.suffixes, replace(documents, path=Path())))
         made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
     num_threads = num_threads_for(model.device, how.num_threads)
     with one_thread_each(model.device), packed_linears(model.model):
@@ -128,8 +130,8 @@ def predict_file(
         else:
             filling = _task_filling(model, columns, layout, documents, how, num_threads)
         schema = _schema(source, layout, target)
-        growing = GrowingFile(target, made_from=made_from, added=filling.schema, schema=schema)
-        return _write(source, layout, growing, filling, target.name)
+        with GrowingFile(target, made_from=made_from, added=filling.schema, schema=schema) as growing:
+            return _write(source, layout, growing, filling, target.name)
 
 
 def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Filling, name: str) -> PredictedFile:

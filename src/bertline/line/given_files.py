@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, Literal, cast, get_args
 
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.tasks.storage import SplitName
@@ -71,6 +72,8 @@ def given_files(
             key = "data" if data is not None else split
             raise DataError(f"{key} is {path}, which is not a file.")
     if asked_format is not None:
+        if asked_format not in get_args(FileFormat):
+            raise ConfigError(f"format is {asked_format!r}; it is one of {', '.join(get_args(FileFormat))}.")
         return GivenFiles(files=named, format=cast(FileFormat, asked_format))
     formats = {split: format_of(path) for split, path in named.items()}
     if len(set(formats.values())) > 1:
@@ -111,19 +114,35 @@ def format_of(path: Path) -> FileFormat:
     )
 
 
-def conll_layout(path: Path, encoding: str) -> dict[str, str]:
-    """The `separator` and the `scheme` of a CoNLL file, detected from its lines."""
+def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str, str]:
+    """The `separator` and the `scheme` of a CoNLL file, detected from its lines.
+
+    Raises:
+        ConfigError: There is no such encoding.
+        DataError: A line has no such column.
+    """
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise ConfigError(f"encoding is {encoding!r}, which Python does not know.") from error
     with _opened(path) as handle:
-        lines = handle.read(_LOOKED_AT_BYTES).decode(encoding, errors="replace").splitlines()[:-1]
-    full = [line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))]
-    tags = [line.split()[-1] if line.strip() else "O" for line in lines]
+        start = handle.read(_LOOKED_AT_BYTES)
+    lines = start.decode(encoding, errors="replace").splitlines()
+    if len(start) == _LOOKED_AT_BYTES:  # the last line may be cut
+        lines = lines[:-1]
+    lines = [line for line in lines if not line.startswith(("#", "-DOCSTART-"))]
+    full = [line for line in lines if line.strip()]
+    try:
+        tags = [line.split()[tag_column] if line.strip() else "O" for line in lines]
+    except IndexError as error:
+        raise DataError(f"{path}: a line has no column {tag_column} (label_column).") from error
     if any(tag[:2] in ("E-", "S-") for tag in tags):
         scheme = "iobes"
     else:
         # In the older scheme an entity begins with I- unless one of its type stands right before it.
         begins_inside = any(tag[:2] == "I-" and before == "O" for before, tag in zip(["O", *tags], tags, strict=False))
         scheme = "iob1" if begins_inside else "iob2"
-    return {"separator": "tab" if all("\t" in line for line in full) else "whitespace", "scheme": scheme}
+    return {"separator": "tab" if full and all("\t" in line for line in full) else "whitespace", "scheme": scheme}
 
 
 def _of_folder(folder: Path) -> dict[SplitName, Path]:

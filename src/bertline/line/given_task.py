@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import itertools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
     match given.format:
         case "conll":
             columns = {"word_column": _number(options.text_column, 0), "tag_column": _number(options.label_column, -1)}
-            layout = conll_layout(given.files["train"], options.encoding)
+            layout = conll_layout(given.files["train"], options.encoding, tag_column=columns["tag_column"])
             task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(options.encoding)}
         case "squad":
             pass
@@ -76,29 +76,31 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
         case _:
             task["source"] |= _table_source(given, options)
             if kind == "regression":
-                task |= _scale(given.files["train"], task["source"])
+                task |= _scale(list(given.files.values()), task["source"])
             else:
                 task["labels"] = None
     return task
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Link the task's files in one folder, which is named after a digest of their content.
+    """Link the task's files in one folder, which is named after a digest of their names there and their content.
 
     The folder holds nothing else, so its digest is the digest of the data.
 
     Returns:
         The task, and a mapping from the linked paths to the files' own, for messages.
     """
-    digest = hashlib.sha256("".join(sha256_of_file(path) for path in given.files.values()).encode()).hexdigest()[:12]
-    place = folder / digest
+    links = {split: f"{split}{''.join(path.suffixes[-2:])}" for split, path in given.files.items()}
+    content = "".join(f"{links[split]}\0{sha256_of_file(path)}\n" for split, path in given.files.items())
+    place = folder / hashlib.sha256(content.encode()).hexdigest()[:12]
     place.mkdir(parents=True, exist_ok=True)
     names: dict[str, str | None] = {**_PATHLESS}
     own: dict[str, str] = {}
     for split, path in given.files.items():
-        link = place / f"{split}{''.join(path.suffixes[-2:])}"
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.resolve())
+        link = place / links[split]
+        if not (link.is_symlink() and link.readlink() == path.resolve()):  # a run may be reading through it
+            link.unlink(missing_ok=True)
+            link.symlink_to(path.resolve())
         names[f"{split}_file"] = link.name
         own[str(link)] = str(path)
     return {**task, "source": {**task["source"], **names, "path": place.as_posix()}}, own
@@ -177,23 +179,30 @@ def _listed(columns: Sequence[Column]) -> str:
     return f"It has the columns {', '.join(map(repr, columns))}."
 
 
-def _scale(path: Path, source: Mapping[str, Any]) -> dict[str, float]:
-    """The smallest and the largest number of a column."""
+def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]:
+    """The smallest and the largest number of a column, over all splits: a test row may have the largest one.
+
+    Raises:
+        DataError: A row has no finite number there.
+    """
     layout = TableLayout(
         source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
     )
-    numbers = []
-    for record in itertools.islice(read_records(path, layout), 1_000_000):
-        try:
-            numbers.append(float(record.values[source["label_column"]]))
-        except (TypeError, ValueError) as error:
-            place = f"{path}:{record.where.rpartition(':')[2]}"
-            found = record.values[source["label_column"]]
-            raise DataError(
-                f"{place}: {source['label_column']!r} is {found!r}, which is no number (kind=regression). Mend the "
-                "row, or leave kind out."
-            ) from error
-    return {"low": min(numbers), "high": max(numbers)}
+    low, high = math.inf, -math.inf
+    for path in paths:
+        for record in read_records(path, layout):
+            found = record.values.get(source["label_column"])
+            try:
+                number = float(found)  # type: ignore[arg-type]  # what is no number ends below
+            except (TypeError, ValueError):
+                number = math.nan
+            if not math.isfinite(number):
+                raise DataError(
+                    f"{path}:{record.where.rpartition(':')[2]}: {source['label_column']!r} is {found!r}, which is no "
+                    "number (kind=regression). Mend the row, or leave kind out."
+                )
+            low, high = min(low, number), max(high, number)
+    return {"low": low, "high": high}
 
 
 def _number(column: Column | None, default: int) -> int:

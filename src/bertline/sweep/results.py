@@ -143,7 +143,8 @@ def verdict_figures(found: Mapping[str, Any]) -> dict[str, float]:
         if "p_value" in found.get(system, {}):
             figures[f"{system}/difference_from_strongest"] = found[system]["difference"]
             figures[f"{system}/smallest_visible_difference"] = found[system]["smallest_visible"]
-            figures[f"{system}/beats_strongest"] = int(found[system]["better"])
+            figures[f"{system}/beats_strongest"] = int(found[system]["verdict"] == "better")
+            figures[f"{system}/loses_to_strongest"] = int(found[system]["verdict"] == "worse")
     return figures
 
 

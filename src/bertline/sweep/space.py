@@ -95,7 +95,7 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
             order = generator(sweep.seed, "grid").permutation(len(grid))
             return [grid[i] for i in order[:num_trials]]
         case RandomSamplerConfig():
-            points = [_random_point(space, sweep.seed, number) for number in range(num_trials)]
+            points = _random_points(space, sweep.seed, num_trials)
             return _each_number_of_epochs(points, space) if arm == "random_weights" else points
         case TpeSamplerConfig():
             return [{} for _ in range(num_trials)]
@@ -145,19 +145,26 @@ def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig
     return [{**point, "num_epochs": numbers[place % len(numbers)]} for place, point in enumerate(points)]
 
 
-def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:
-    """A point that depends on the seed and its number alone; choices come in turns, each turn in an order of its own.
+def _random_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
+    """Points that depend on the seed and their place alone, so that more trials change none of the first.
 
-    Of a few independent draws many would be the same point, and some choices would not be tried at all.
+    Where all axes are choices, every combination comes once, in an order that the seed decides, before any comes twice:
+    of a few independent draws many would be the same point.
     """
+    if not all(isinstance(values, ChoiceSpace) for values in space.values()):
+        return [_random_point(space, seed, number) for number in range(num_trials)]
+    grid = _grid(space)
+    orders = (generator(seed, "random", turn).permutation(len(grid)) for turn in itertools.count())
+    return [grid[i] for i in itertools.islice(itertools.chain.from_iterable(orders), num_trials)]
+
+
+def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:
     point: Params = {}
     for name, values in space.items():
         random = generator(seed, "random", number, name)
         if isinstance(values, ChoiceSpace):
             choices = _choices(name, values)
-            turn, place = divmod(number, len(choices))
-            order = generator(seed, "random", "turn", turn, name).permutation(len(choices))
-            point[name] = choices[int(order[place])]
+            point[name] = choices[int(random.integers(len(choices)))]
         else:
             point[name] = math.exp(random.uniform(math.log(values.low), math.log(values.high)))
     return point

@@ -64,7 +64,7 @@ def _passages(
             # Names can only make a passage shorter; most paragraphs are too short from the start.
             long_enough = len(paragraph.split()) >= config.min_words
             words = names.removed_from(paragraph).split()[: config.max_words] if long_enough else []
-            row = LabelledRow(f"{module.name}:{docstring.name}#{number}", " ".join(words), None, module.package)
+            row = LabelledRow(f"{module.name}#{docstring.name}:{number}", " ".join(words), None, module.package)
             if len(words) < config.min_words:
                 dropped["too_few_words"] += 1
             elif row.content_key() in seen:

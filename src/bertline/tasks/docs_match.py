@@ -88,7 +88,7 @@ def _functions(
             continue
         seen.add(key)
         signature = f"{docstring.name}({', '.join(docstring.parameters)})"
-        yield _Function(f"{module.name}:{docstring.name}", signature, summary)
+        yield _Function(f"{module.name}#{docstring.name}", signature, summary)
 
 
 def _summary(docstring: Docstring) -> str:
@@ -116,5 +116,5 @@ def _paired(functions: list[_Function], module: str, seed: int) -> list[Labelled
     rows: list[LabelledRow] = []
     for function, other in zip(order, order[1:] + order[:1], strict=True):
         for label, summary in ((MATCH, function.summary), (MISMATCH, other.summary)):
-            rows.append(LabelledRow(f"{function.id}#{label}", function.signature, summary, label))
+            rows.append(LabelledRow(f"{function.id}:{label}", function.signature, summary, label))
     return rows

@@ -67,7 +67,7 @@ def _spread_over_modules(rows: list[LabelledRow]) -> list[LabelledRow]:
     taken: Counter[str] = Counter()
     turns: list[int] = []
     for row in rows:
-        module = row.id.partition(":")[0]
+        module = row.id.partition("#")[0]
         turns.append(taken[module])
         taken[module] += 1
     return [rows[i] for i in sorted(range(len(rows)), key=lambda i: turns[i])]

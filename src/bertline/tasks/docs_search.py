@@ -108,7 +108,7 @@ def _functions(
     for docstring in module.docstrings:
         if docstring.kind != "function":
             continue
-        identity = f"{module.name}:{docstring.name}"
+        identity = f"{module.name}#{docstring.name}"
         summary, rest = _summary_and_rest(docstring)
         document = " ".join(rest.split()[: config.max_words])
         query = _without_name(summary, docstring.name, document)

@@ -54,7 +54,7 @@ class StoredRows(ABC):
     def sources(self) -> list[str]:
         """What each row is made from; rows with one source are not independent of each other.
 
-        By the id: `numpy.linalg:norm#match` and `numpy.linalg:norm#mismatch` are two rows of one function.
+        By the id: `numpy.linalg#norm:match` and `numpy.linalg#det:mismatch` are two rows of one module.
         """
         return [_source(identity) for identity in self.ids]
 
@@ -62,8 +62,8 @@ class StoredRows(ABC):
 def _source(identity: str) -> str:
     """The id up to its last `#`.
 
-    >>> _source("numpy:norm#match"), _source("train.tsv:17"), _source("#3")
-    ('numpy:norm', 'train.tsv:17', '#3')
+    >>> _source("numpy#norm:match"), _source("train.tsv:17"), _source("#3")
+    ('numpy', 'train.tsv:17', '#3')
     """
     return identity.rpartition("#")[0] or identity
 

@@ -81,7 +81,7 @@ def test_test_functions_are_held_out_and_no_text_stands_on_two_sides():
     _, made = one(module(0, False).docstrings[0])
     train, dev, test = (made.splits[split] for split in ("train", "dev", "test"))
     numbers = {
-        split: {int(each[len("numpy.m") :].split(":")[0]) for each in rows.ids} for split, rows in made.splits.items()
+        split: {int(each[len("numpy.m") :].split("#")[0]) for each in rows.ids} for split, rows in made.splits.items()
     }
     assert max(numbers["train"]) <= 4 < min(numbers["dev"] | numbers["test"])
     assert not numbers["dev"] & numbers["test"]

@@ -26,7 +26,7 @@ def make(kind, modules, num_train_rows=None, seed=0):
 
 
 def modules_of(rows):
-    return {row.id.partition(":")[0] for row in rows}
+    return {row.id.partition("#")[0] for row in rows}
 
 
 @pytest.mark.parametrize("kind", ["library", "match"])
@@ -81,32 +81,32 @@ def test_signature_alone_and_summary_alone_say_nothing(modules):
     for column in ("text", "text_pair"):
         labels = {}
         for row in rows:
-            labels.setdefault((row.id.partition(":")[0], getattr(row, column)), []).append(row.label)
+            labels.setdefault((row.id.partition("#")[0], getattr(row, column)), []).append(row.label)
         assert all(sorted(found) == [MATCH, MISMATCH] for found in labels.values())
 
 
 def test_a_mismatch_has_the_summary_of_another_function_of_the_same_module(modules):
     own = {
-        f"{module.name}:{docstring.name}": docstring.text.split("\n")[0]
+        f"{module.name}#{docstring.name}": docstring.text.split("\n")[0]
         for module in modules
         for docstring in module.docstrings
     }
-    by_summary = {summary: id_.partition(":")[0] for id_, summary in own.items()}
+    by_summary = {summary: id_.partition("#")[0] for id_, summary in own.items()}
     for row in make("match", modules).train:
-        function = row.id.partition("#")[0]
+        function = row.id.rpartition(":")[0]
         assert (own[function] == row.text_pair) == (row.label == MATCH)
-        assert by_summary[row.text_pair] == function.partition(":")[0]
+        assert by_summary[row.text_pair] == function.partition("#")[0]
 
 
-def test_both_rows_of_a_function_have_one_source(modules):
-    train = make("match", modules).train
-    rows = TextRows(
-        [row.id for row in train], [row.text for row in train], [row.text_pair for row in train], np.zeros(len(train))
-    )
-    counts = Counter(rows.sources())
-    assert set(counts.values()) == {2}
-    for source in counts:
-        assert len({row.text for row in train if row.id.startswith(f"{source}#")}) == 1
+@pytest.mark.parametrize("task", ["library", "match"])
+def test_rows_of_a_module_have_one_source(modules, task):
+    """Modules are what is held out, and a mismatch has the summary of another function of its module."""
+    train = make(task, modules).train
+    texts = [row.text for row in train]
+    rows = TextRows([row.id for row in train], texts, None, np.zeros(len(train)))
+    named = {module.name for module in modules}
+    assert set(rows.sources()) <= named and len(set(rows.sources())) < len(train)
+    assert all(row.id.startswith(f"{source}#") for row, source in zip(train, rows.sources(), strict=True))
 
 
 def test_no_summary_names_its_function(modules):
@@ -161,5 +161,5 @@ def test_no_large_module_stands_for_its_library():
         for module, size in (("big", 50), ("x", 2), ("y", 2))
         for n in range(size)
     ]
-    modules = Counter(row.id.partition(":")[0] for row in balanced_order(rows, seed=0, name="test")[:6])
+    modules = Counter(row.id.partition("#")[0] for row in balanced_order(rows, seed=0, name="test")[:6])
     assert modules == {"big": 2, "x": 2, "y": 2}
