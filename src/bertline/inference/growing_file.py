@@ -20,7 +20,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
@@ -91,7 +91,7 @@ class GrowingFile:
             with self._writing():
                 self._progress = self._found(dict(made_from)) or self._new(dict(made_from))
         except BaseException:
-            self._lock.close()
+            self.__exit__()
             raise
 
     def __enter__(self) -> GrowingFile:
@@ -99,6 +99,8 @@ class GrowingFile:
 
     def __exit__(self, *_: object) -> None:
         """Let other processes write the output."""
+        with suppress(OSError):
+            _lock_file(self._target).unlink()
         self._lock.close()
 
     @property
@@ -167,7 +169,6 @@ class GrowingFile:
                 if self._growing != self._target:
                     self._growing.replace(self._target)
                 self._progress_file.unlink()
-            _lock_file(self._target).unlink(missing_ok=True)
 
     # ---- progress
 

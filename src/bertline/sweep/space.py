@@ -95,8 +95,10 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
             order = generator(sweep.seed, "grid").permutation(len(grid))
             return [grid[i] for i in order[:num_trials]]
         case RandomSamplerConfig():
-            points = _random_points(space, sweep.seed, num_trials)
-            return _each_number_of_epochs(points, space) if arm == "random_weights" else points
+            if arm != "random_weights":
+                return _random_points(space, sweep.seed, num_trials)
+            others = {name: values for name, values in space.items() if name != "num_epochs"}
+            return _each_number_of_epochs(_random_points(others, sweep.seed, num_trials), space)
         case TpeSamplerConfig():
             return [{} for _ in range(num_trials)]
         case _:

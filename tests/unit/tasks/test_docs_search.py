@@ -45,22 +45,22 @@ def test_the_query_is_the_first_sentence_and_the_document_the_rest_of_the_prose(
         "Return the sum of squares. The squares are summed.\n\nParameters\n----------\nx : int\n    What is squared.\n"
     )
     found, _ = one(Docstring("sumsq", "function", ("x",), text))
-    assert found["numpy.m0:sumsq"] == ("Return the sum of squares.", "The squares are summed. What is squared.")
+    assert found["numpy.m0#sumsq"] == ("Return the sum of squares.", "The squares are summed. What is squared.")
 
 
 def test_long_documents_are_cut_at_a_word():
     found, _ = one(
         Docstring("g", "function", (), "Return all of the words. One two three four five six seven eight nine.")
     )
-    assert found["numpy.m0:g"][1] == "One two three four five six seven eight"
+    assert found["numpy.m0#g"][1] == "One two three four five six seven eight"
 
 
 def test_the_functions_name_leaves_the_query_where_the_document_has_it_too():
     telling = Docstring("A.zeta", "function", (), "Compute the Zeta function of numbers. Here zeta is summed slowly.")
     harmless = Docstring("eta", "function", (), "Compute the eta function of others. Here all is summed slowly.")
     found, _ = one(telling, harmless)
-    assert found["numpy.m0:A.zeta"][0] == "Compute the function of numbers."
-    assert found["numpy.m0:eta"][0] == "Compute the eta function of others."
+    assert found["numpy.m0#A.zeta"][0] == "Compute the function of numbers."
+    assert found["numpy.m0#eta"][0] == "Compute the eta function of others."
 
 
 def test_what_cannot_be_searched_for_is_counted():

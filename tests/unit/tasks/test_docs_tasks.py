@@ -157,7 +157,7 @@ def test_a_label_that_runs_out_leaves_the_others_balanced():
 
 def test_no_large_module_stands_for_its_library():
     rows = [
-        LabelledRow(f"{module}:{n}", "", None, "a")
+        LabelledRow(f"{module}#{n}", "", None, "a")
         for module, size in (("big", 50), ("x", 2), ("y", 2))
         for n in range(size)
     ]
