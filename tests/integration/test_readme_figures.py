@@ -24,13 +24,41 @@ def test_the_blocks_are_what_the_records_say() -> None:
 
 def test_no_measured_figure_stands_outside_the_blocks() -> None:
     outside = re.sub(r"<!-- figures: (\w+) -->.*?<!-- end -->", "", TEXT, flags=re.DOTALL)
-    outside = re.sub(r"^experiment=bert_base on one A100.*?```", "", outside, flags=re.DOTALL | re.MULTILINE)
     assert MEASURED.findall(outside) == []
 
 
 def test_a_changed_record_makes_its_block_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readme, "_metrics", changed(readme._metrics))
     assert readme.rewritten(TEXT) != TEXT
+
+
+@pytest.mark.parametrize(
+    ("difference", "wins", "loses", "said"),
+    [
+        (0.031, 1, 0, "the encoder wins against tuned 0.600, with accuracy 0.631 ± 0.004 (difference +0.031)"),
+        (-0.02, 0, 1, "the encoder loses to tuned 0.600, with accuracy 0.580 ± 0.004 (difference -0.020)"),
+        (-0.02, 0, 0, "the sweep cannot tell the encoder from tuned 0.600, with accuracy 0.580 ± 0.004"),
+    ],
+    ids=["win", "loss", "undecided"],
+)
+def test_the_sentence_of_a_task_is_its_recorded_verdict(
+    monkeypatch: pytest.MonkeyPatch, difference: float, wins: int, loses: int, said: str
+) -> None:
+    sweep = {
+        "encoder/difference_from_strongest": difference,
+        "encoder/smallest_visible_difference": 0.03,  # a loss can be certain below it
+        "encoder/beats_strongest": wins,
+        "encoder/loses_to_strongest": loses,
+    }
+    scores = {
+        "docs_x/encoder/accuracy_mean": 0.6 + difference,
+        "docs_x/encoder/accuracy_std": 0.004,
+        "docs_x/tuned/accuracy": 0.6,
+        "docs_x/weak/accuracy": 0.3,
+        "docs_x/random_weights/accuracy_mean": 0.4,
+    }
+    monkeypatch.setattr(readme, "_metrics", lambda stage: scores if stage == "evaluate" else sweep)
+    assert readme.sentence("docs_x").startswith(f"`docs_x`: {said}")
 
 
 def changed(read):  # type: ignore[no-untyped-def]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,11 +14,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.inference import blocks
+from bertline.inference.growing_file import GrowingFile
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads
@@ -212,3 +215,39 @@ def test_a_killed_recipe_continues(classifier_folder: Path, tmp_path: Path) -> N
     assert f"{in_place:,} rows are in place from an earlier start" in second.stdout
     rows = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").open()]
     assert rows == (tmp_path / "in.txt").read_text().splitlines()
+
+
+def test_two_processes_do_not_write_one_output(model: LoadedModel, source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out.jsonl"
+    another = GrowingFile(target, made_from={}, added=pa.schema([]))
+    with another, pytest.raises(DataError, match="is being written by another process"):
+        predict_file(model, source, target)
+    assert predict_file(model, source, target).num_rows == NUM_ROWS
+    assert {path.name for path in tmp_path.iterdir()} == {source.name, target.name}
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        ([1], [1.5], "rows 2 and on have double, the rows before have int64"),
+        ([{"a": 1}], [{"a": 1, "b": 2}], "rows 2 and on have struct"),
+        ([None], ["text"], "rows 2 and on have string, the rows before have nothing but empty values"),
+        ([1], [2**70], "Columns of mixed types fit into .jsonl only"),
+    ],
+    ids=["fraction", "mapping", "empty", "large"],
+)
+def test_values_that_the_first_types_cannot_hold_are_refused(
+    tmp_path: Path, first: list[Any], later: list[Any], said: str
+) -> None:
+    with GrowingFile(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
+        growing.append([{"n": value} for value in first], num_truncated=0, rows_digest="1")
+        with pytest.raises(DataError, match=re.escape(said)):
+            growing.append([{"n": value} for value in later], num_truncated=0, rows_digest="2")
+
+
+def test_whole_numbers_fit_into_a_column_of_fractions(tmp_path: Path) -> None:
+    with GrowingFile(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
+        for number, value in enumerate((1.5, 2, None)):
+            growing.append([{"n": value}], num_truncated=0, rows_digest=str(number))
+        growing.finish()
+    assert pq.read_table(tmp_path / "out.parquet")["n"].to_pylist() == [1.5, 2.0, None]

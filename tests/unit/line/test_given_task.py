@@ -139,6 +139,60 @@ def test_the_same_content_is_the_same_place_and_other_content_another(tmp_path: 
     assert place(FILES["csv"] + "one more,a\n") != first
 
 
+def test_splits_are_part_of_the_place_and_links_that_are_right_stay(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(FILES["csv"])
+    (tmp_path / "b.csv").write_text(FILES["csv"].replace("text number", "other"))
+    places = {}
+    for split in ("dev", "test"):
+        given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", split: tmp_path / "b.csv"}, None)
+        assert given is not None
+        task, _ = placed(task_of_files(given, options(), base), given, tmp_path / "linked")
+        places[split] = Path(task["source"]["path"])
+        links = {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()}
+        assert links.keys() == {"train.csv", f"{split}.csv"}
+        placed(task_of_files(given, options(), base), given, tmp_path / "linked")
+        assert {path.name: path.lstat().st_mtime_ns for path in places[split].iterdir()} == links
+    assert places["dev"] != places["test"]
+
+
+def test_the_scale_of_numbers_is_that_of_all_splits(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text,label\none,1\ntwo,4.8\n")
+    (tmp_path / "b.csv").write_text("text,label\nthree,5.0\n")
+    given = given_files(None, {**NO_SPLITS, "train": tmp_path / "a.csv", "test": tmp_path / "b.csv"}, None)
+    assert given is not None
+    task = task_of_files(given, options(kind="regression"), base)
+    assert (task["low"], task["high"]) == (1.0, 5.0)
+
+
+@pytest.mark.parametrize("row", ['{"text": "b"}', '{"text": "b", "label": "nan"}', '{"text": "b", "label": [1]}'])
+def test_a_row_without_a_finite_number_is_named(tmp_path: Path, row: str) -> None:
+    given = given_text(tmp_path, f'{{"text": "a", "label": 1}}\n{row}\n', "rows.jsonl")
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: 'label' is .*, which is no number"):
+        task_of_files(given, options(kind="regression"), base)
+
+
+@pytest.mark.parametrize(
+    ("content", "tag_column", "expected"),
+    [
+        ("# text = send an E-mail\nBob\tB-PER\nmet\tO\n\n", -1, {"separator": "tab", "scheme": "iob2"}),
+        ("Bob NNP I-PER B-NP\nmet V O B-VP\n\n", 2, {"separator": "whitespace", "scheme": "iob1"}),
+        ("Bob B-PER", -1, {"separator": "whitespace", "scheme": "iob2"}),
+    ],
+    ids=["comment", "column", "one line"],
+)
+def test_the_layout_is_that_of_the_tags(tmp_path: Path, content: str, tag_column: int, expected: Any) -> None:
+    (tmp_path / "a.conll").write_text(content)
+    assert conll_layout(tmp_path / "a.conll", "utf-8", tag_column=tag_column) == expected
+
+
+def test_encodings_and_formats_that_do_not_exist_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text(CONLL)
+    with pytest.raises(ConfigError, match="encoding is 'utf-9'"):
+        conll_layout(tmp_path / "a.conll", "utf-9")
+    with pytest.raises(ConfigError, match="format is 'json'; it is one of csv"):
+        given_files(tmp_path / "a.conll", NO_SPLITS, "json")
+
+
 def test_what_cannot_be_told_is_named_with_what_there_is(tmp_path: Path) -> None:
     given = given_text(tmp_path, "alpha,beta\n" + "x,y\n" * 20)
     with pytest.raises(DataError, match=r"which column is the text cannot .*.alpha., .beta..*text_column=COLUMN"):
