@@ -29,7 +29,7 @@ STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the call
 
 def main(composed: dict[str, Any]) -> None:
     """Fine-tune on every set, smallest first; the table is written anew after each."""
-    found, absent = found_sets((STARTED_IN / composed["data"]).expanduser(), composed["sets"])
+    found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
     start, encoder = encoder_of(composed)
     composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
     folder = Path(composed["runtime"]["runs_folder"]) / "glue" / fingerprint(composed, start)
@@ -48,11 +48,16 @@ def main(composed: dict[str, Any]) -> None:
         raise BertlineError(f"failed: {', '.join(failed)}. Mend it and run the same command again; the rest is kept.")
 
 
+def of_caller(path: str) -> Path:
+    """A path as the caller means it, whose folder is not the one that this runs in."""
+    return STARTED_IN / Path(path).expanduser()
+
+
 def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
     """What `start_from` names (a path made absolute; None for the line's own encoder), and the encoder's folder."""
     start = composed["start_from"]
-    if start is not None and (STARTED_IN / start).expanduser().exists():
-        start = str((STARTED_IN / start).expanduser().resolve())
+    if start is not None and of_caller(start).exists():
+        start = str(of_caller(start).resolve())
     if start is not None:
         return start, resolved_encoder(start)
     folder = Path(stage_named("pretrain").output)

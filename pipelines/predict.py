@@ -32,8 +32,8 @@ def main(asked: dict[str, Any]) -> None:
     model = bertline.load(str(folder_of(asked)), device=asked["device"])
     done = predict_file(
         model,
-        STARTED_IN / asked["input"],
-        STARTED_IN / asked["output"],
+        of_caller(asked["input"]),
+        of_caller(asked["output"]),
         columns=FileColumns(
             text=asked["text_column"],
             text_pair=asked["text_pair_column"],
@@ -91,12 +91,17 @@ def layout_of(asked: dict[str, Any]) -> TableLayout:
     return validate(TableLayout, {key: asked[key] for key in LAYOUT})
 
 
+def of_caller(path: str) -> Path:
+    """A path as the caller means it, whose folder is not the one that this runs in."""
+    return STARTED_IN / Path(path).expanduser()
+
+
 def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:
     """The documents that are searched, where there are any."""
     if asked["documents"] is None:
         return None
     return DocumentsFile(
-        path=STARTED_IN / asked["documents"],
+        path=of_caller(asked["documents"]),
         id_column=asked["document_id_column"],
         text_column=asked["document_text_column"],
         title_column=asked["document_title_column"],
@@ -106,8 +111,9 @@ def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:
 
 def folder_of(asked: dict[str, Any]) -> Path | str:
     """The model that is asked for: a given one, a task's exported winner, or the exported encoder."""
-    if asked["model_folder"] is not None:
-        return asked["model_folder"]
+    named = asked["model_folder"]
+    if named is not None:  # a folder, or a hub name
+        return of_caller(named) if of_caller(named).exists() else named
     task = asked["task_name"]
     known = sorted(path.name for path in EXPORTED.glob("*") if path.is_dir() and path.name != "encoder")
     if task == "embed" and (EXPORTED / "encoder").is_dir():
