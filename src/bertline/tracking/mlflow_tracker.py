@@ -190,7 +190,7 @@ class MlflowTracker(Tracker):
         return allowed
 
     def _send_kept(self) -> None:
-        """Tell the server what earlier stages could not. Whatever fails stays for the next one."""
+        """Send the server what earlier stages could not. What fails is kept; one that is refused holds up no other."""
         for path in kept_sessions(place_of(self._config.uri, self._config.experiment_name)):
             try:
                 with claimed(path) as kept:
@@ -199,7 +199,8 @@ class MlflowTracker(Tracker):
                         say(f"{masked(self._config.uri)} has now the records that were kept in {path}")
             except Exception as error:
                 warn(f"the records in {path} could not be sent ({masked(str(error))[:200]}); they are kept.")
-                return
+                if not isinstance(error, _OF_THE_SESSION):  # the server may be away: the others would wait for it too
+                    return
 
     def _open_line(self, line_key: str, tags: Mapping[str, str]) -> None:
         run_id = self.store.find_or_create_run({LINE_TAG: line_key}, f"line {line_key[:10]}", {})
@@ -309,6 +310,10 @@ class MlflowStageRun(StageRun):
             self._feeds.pop(0)
 
 
+_OF_THE_SESSION = (RefusedError, AttributeError, KeyError, TypeError, ValueError)
+"""Errors of what was kept, or of what the server says to it: another session may be fine."""
+
+
 class _AtOnce(Outbox):
     """Runs each task when it is put in; what the server cannot take now is an error."""
 
@@ -335,12 +340,15 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line:
         config: Tracking configuration.
         kept: Content of the session's file.
         running_line: Key of the pipeline run that is still in progress; its status is left unchanged.
+
+    Raises:
+        RefusedError: The server refused an essential call; what follows was not sent.
     """
     tracker = MlflowTracker(config, **kept["opening"], outbox=_AtOnce())
     runs: list[MlflowStageRun] = []
     for call in kept["calls"]:
         if tracker.outbox.dead:
-            return
+            raise RefusedError("the server refuses what the rest depends on")
         arguments = dict(call["arguments"])
         if isinstance(arguments.get("path"), Mapping):
             arguments["path"] = unmarked(arguments["path"])

@@ -108,9 +108,12 @@ def test_records_of_a_session_that_cannot_be_sent_are_kept_and_hold_up_nothing(
     session.note("no_such_call")
     kept = session.keep(place)
     (place / "0-torn.json").write_text("{")
+    later = Session({"line_key": "later", "tags": {}, "params": {}})
+    later.note("log_line_metrics", metrics={"b": 2.0})
+    good = later.keep(place)
     with open_tracker(config, line_key="line", tags={}, params={}) as tracker:
         tracker.log_line_metrics({"a": 1.0})
-    assert kept.exists() and (place / "0-torn.json").exists()
+    assert kept.exists() and (place / "0-torn.json").exists() and not good.exists()
     assert "could not be sent" in capsys.readouterr().err
     run = MlflowClient(config.uri).get_run(str(tracker.run_id))
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"a": 1.0})
