@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from caller import of_caller
 from evaluate import evaluated
 from export import exported
 from hydra.core.hydra_config import HydraConfig
@@ -37,7 +38,6 @@ from bertline.line.stages import stage_named
 from bertline.modeling.huggingface import read_config
 from composition import CONF, recipe
 
-STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
 # BERT-base's rate (arXiv 1810.04805, A.3, the largest of the three) and width. Smaller encoders want larger ones
 # (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the widths' ratio gives 2e-4 at 384.
 BASE_RATE, BASE_WIDTH = 5e-5, 768
@@ -79,7 +79,7 @@ def main(composed: dict[str, Any]) -> None:
 
 def here(path: str | None) -> Path | None:
     """A path that the caller gave, resolved from the caller's folder."""
-    return None if path is None else (STARTED_IN / Path(path).expanduser())
+    return None if path is None else of_caller(path)
 
 
 def is_task_folder(composed: dict[str, Any]) -> bool:

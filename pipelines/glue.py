@@ -12,6 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from caller import of_caller
+
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
@@ -23,8 +25,6 @@ from bertline.line.status import read_status
 from bertline.sweep.job import resolved_encoder
 from bertline.tasks.build import build_task
 from composition import recipe
-
-STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
 
 
 def main(composed: dict[str, Any]) -> None:
@@ -46,11 +46,6 @@ def main(composed: dict[str, Any]) -> None:
     failed = [one.found.glue_set.title for one in outcomes if one.problem]
     if failed:
         raise BertlineError(f"failed: {', '.join(failed)}. Mend it and run the same command again; the rest is kept.")
-
-
-def of_caller(path: str) -> Path:
-    """A path as the caller means it, whose folder is not the one that this runs in."""
-    return STARTED_IN / Path(path).expanduser()
 
 
 def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:

@@ -10,6 +10,8 @@ import codecs
 from pathlib import Path
 from typing import Any
 
+from caller import of_caller
+
 import bertline
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json
@@ -21,7 +23,6 @@ from bertline.line.stages import stage_named
 from bertline.tasks.table_files import TableLayout
 from composition import recipe
 
-STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
 EXPORTED = Path(stage_named("export").output)
 LAYOUT = ("format", "header", "quoting", "separator", "max_fields", "extra_fields", "encoding")
 
@@ -89,11 +90,6 @@ def how_of(asked: dict[str, Any]) -> Predicting:
 def layout_of(asked: dict[str, Any]) -> TableLayout:
     """How the input is read."""
     return validate(TableLayout, {key: asked[key] for key in LAYOUT})
-
-
-def of_caller(path: str) -> Path:
-    """A path as the caller means it, whose folder is not the one that this runs in."""
-    return STARTED_IN / Path(path).expanduser()
 
 
 def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:

@@ -6,19 +6,20 @@ python pipelines/reference_curve.py run=runs/pretrain/FINGERPRINT name=docs_tiny
 from pathlib import Path
 from typing import Any
 
+from caller import of_caller
+
 from bertline.evaluation.reference import reference_of_run, write_reference
 from bertline.foundation.progress import say
 from bertline.line.provenance import git_commit
 from composition import recipe
 
-STARTED_IN = Path.cwd()  # the caller's own paths are relative to where the caller is
 CURVES = Path("src/bertline/evaluation/reference_curves")
 
 
 def main(asked: dict[str, Any]) -> None:
     """Write src/bertline/evaluation/reference_curves/NAME.json."""
     commit = asked["commit"] or git_commit()
-    content = reference_of_run(STARTED_IN / asked["run"], name=asked["name"], device=asked["device"], commit=commit)
+    content = reference_of_run(of_caller(asked["run"]), name=asked["name"], device=asked["device"], commit=commit)
     write_reference(CURVES / f"{asked['name']}.json", content)
     last = {key: points[-1][1] for key, points in content["curves"].items() if points}
     say(f"{CURVES / asked['name']}.json: " + ", ".join(f"{key} {value:.4g}" for key, value in last.items()))

@@ -23,11 +23,9 @@ from bertline.tasks.config import (
     RerankingTaskConfig,
     RetrievalTaskConfig,
     SummarisationTaskConfig,
-    TokenClassificationTaskConfig,
 )
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
-    ConllSourceConfig,
     DocsMatchSourceConfig,
     HubSourceConfig,
     PlainTextSourceConfig,
@@ -175,31 +173,14 @@ def _regression(head: str) -> Example:
 
 
 def _token_classification(head: str, **changes: Any) -> Example:
-    source = ConllSourceConfig(
-        kind="conll",
-        path="",
-        train_file="train.txt",
-        dev_file=None,
-        test_file=None,
-        word_column=0,
-        tag_column=-1,
-        separator="tab",
-        scheme="iob2",
-        on_broken_tags="error",
-        types=None,
-        encoding="utf-8",
-        on_bad_row="error",
-    )
-    options = {"word_logits": "first", "word_case": "plain", "outside_margin": "none", **changes}
-    config = TokenClassificationTaskConfig(
-        kind="token_classification", source=source, head=head, window_overlap=6, metric="entity_f1", **options, **_BASE
-    )
+    source = tiny.conll_source(train_file="train.txt", tag_column=-1)
+    config = tiny.tagging_task(source=source, head=head, window_overlap=6, **{**_BASE, **changes})
     words = [each.split() for each in texts(8, seed=1, most=40)]
-    if options["word_case"] == "marked":  # words of several tokens, and of every case
+    if config.word_case == "marked":  # words of several tokens, and of every case
         words = [[(f"{word}-{word}" if place % 3 else word.title()) for place, word in enumerate(row)] for row in words]
         words[0][:2] = ["WORD1", "wOrd2"]
     tags = [["O"] * len(each) for each in words]
-    calibration = {"outside_margin": 2.0} if options["outside_margin"] == "dev" else {}
+    calibration = {"outside_margin": 2.0} if config.outside_margin == "dev" else {}
     labels = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
     return config, labels, TaggedRows(_ids(8), [""] * 8, words, tags), calibration
 

@@ -12,6 +12,8 @@ from bertline.modeling.bert import BertForPreTraining, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
+from bertline.tasks.config import TokenClassificationTaskConfig
+from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks
 
@@ -81,6 +83,25 @@ def task_fields(**changes: Any) -> dict[str, Any]:
         "fine_tuning": {},
     }
     return {**fields, **changes}
+
+
+def conll_source(**changes: Any) -> ConllSourceConfig:
+    """Two columns, word and tag."""
+    fields: dict[str, Any] = {
+        "kind": "conll", "path": "", "train_file": None, "dev_file": None, "test_file": None, "word_column": 0,
+        "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error", "types": None,
+        "encoding": "utf-8", "on_bad_row": "error",
+    }  # fmt: skip
+    return ConllSourceConfig(**{**fields, **changes})
+
+
+def tagging_task(**changes: Any) -> TokenClassificationTaskConfig:
+    """Softmax over the first token of each word, nothing marked, no margin."""
+    fields: dict[str, Any] = {
+        "kind": "token_classification", "source": conll_source(), "head": "softmax", "word_logits": "first",
+        "word_case": "plain", "outside_margin": "none", "window_overlap": 4, "metric": "entity_f1",
+    }  # fmt: skip
+    return TokenClassificationTaskConfig(**{**fields, **task_fields(), **changes})
 
 
 def machine(**changes: Any) -> Machine:

@@ -145,3 +145,12 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(finetuned: Path
     assert stopped.returncode == 1
     assert f"{tmp_path / 'rows.csv'} has no column 'body' (text_column)" in stopped.stderr
     assert "'text', 'label'" in stopped.stderr
+
+
+def test_an_error_names_the_users_file_as_it_is_called(finetuned: Path, run: Run, tmp_path: Path) -> None:
+    """Keys of the configuration lose their section in messages, which a file called like it must not."""
+    (tmp_path / "resource.csv").write_text(rows() + "one,two,three,four\n")
+    start = f"start_from={finetuned.parent / 'own'}"
+    stopped = run(finetuned, PYTHON, "pipelines/finetune.py", f"data={tmp_path / 'resource.csv'}", start)
+    assert stopped.returncode == 1
+    assert f"{tmp_path / 'resource.csv'}:" in stopped.stderr

@@ -15,8 +15,6 @@ from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.window_tagger import window_tagger
-from bertline.tasks.config import TokenClassificationTaskConfig
-from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -25,21 +23,7 @@ HEADS = ("softmax", "crf")
 
 
 def task(**changes):
-    source = ConllSourceConfig(
-        kind="conll", path="", train_file="train.conll", dev_file=None, test_file=None, word_column=0, tag_column=1,
-        separator="tab", scheme="iob2", on_broken_tags="error", types=None, encoding="utf-8",
-        on_bad_row="error",
-    )  # fmt: skip
-    fields = {
-        "kind": "token_classification", "source": source, "head": "softmax",
-        "word_logits": "first", "word_case": "plain", "outside_margin": "none",
-        "window_overlap": 4,
-        "metric": "entity_f1", "max_length": 24, "num_train_rows": None, "label_efficiency_rows": (),
-        "max_dev_rows": None, "max_test_rows": None,
-        "dev_fraction": 0.1, "test_fraction": 0.1, "split_seed": 0, "start_from": None, "num_trials": None,
-        "space": {}, "fine_tuning": {},
-    }  # fmt: skip
-    return TokenClassificationTaskConfig(**{**fields, **changes})
+    return tiny.tagging_task(source=tiny.conll_source(train_file="train.conll"), **changes)
 
 
 def rows(num_rows, *, seed=0, longest=12):

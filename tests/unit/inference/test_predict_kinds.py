@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ import bertline
 from bertline.finetuning.encoding import Sequences
 from bertline.finetuning.kinds.retrieval import Retrieval
 from bertline.foundation.errors import DataError
+from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
+from bertline.inference.row_files import PLAIN_LAYOUT
 from bertline.inference.served.rankings import ServedRetrieval
 from bertline.tasks.stored_rows import Documents, QueryRows
 from bertline.tasks.table_files import TableLayout
@@ -137,6 +140,27 @@ def test_documents_from_a_file_of_their_own(open_model: Open, tmp_path: Path) ->
     )
     first = json.loads((tmp_path / "out.jsonl").read_text().splitlines()[0])
     assert sorted(first["document_ids"]) == ["0", "1"]
+
+
+def test_documents_are_neither_overwritten_nor_changed_for_others_on_the_way(
+    open_model: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, source = open_model("retrieval"), write(tmp_path / "in.jsonl", [{"query": "word1"}, {"query": "word2"}])
+    file = DocumentsFile(path=write(tmp_path / "documents.jsonl", [{"text": "word1"}]))
+    with pytest.raises(DataError, match=r"documents\.jsonl is the documents itself"):
+        predict_file(model, source, file.path, documents=file)
+
+    def killed(_: GrowingFile) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GrowingFile, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            predict_file(model, source, tmp_path / "out.jsonl", documents=file)
+    unquoted = replace(PLAIN_LAYOUT, quoting=False)
+    with pytest.raises(DataError, match="was started with another options"):
+        predict_file(model, source, tmp_path / "out.jsonl", documents=file, layout=unquoted)
+    assert predict_file(model, source, tmp_path / "out.jsonl", documents=file).num_resumed == 2
 
 
 def test_documents_are_read_as_evaluation_reads_a_collection(

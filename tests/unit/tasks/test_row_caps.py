@@ -25,7 +25,6 @@ from bertline.tasks.config import (
 from bertline.tasks.row_caps import capped
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
-    ConllSourceConfig,
     PlainTextSourceConfig,
     SquadSourceConfig,
     SummariesSourceConfig,
@@ -42,21 +41,7 @@ def sentence(number: int) -> str:
 
 def conll(path: Path, **fields: Any) -> TokenClassificationTaskConfig:
     path.write_text("".join(f"word{n}\tB-X\nrests\tO\n\n" for n in range(NUM_ROWS)))
-    source = ConllSourceConfig(
-        kind="conll", path=str(path), word_column=0, tag_column=1, separator="tab", scheme="iob2",
-        on_broken_tags="error", types=None, encoding="utf-8", **FILES,
-    )  # fmt: skip
-    return TokenClassificationTaskConfig(
-        kind="token_classification",
-        source=source,
-        head="softmax",
-        word_logits="first",
-        word_case="plain",
-        outside_margin="none",
-        window_overlap=2,
-        metric="entity_f1",
-        **fields,
-    )
+    return tiny.tagging_task(source=tiny.conll_source(path=str(path)), window_overlap=2, **fields)
 
 
 def squad(path: Path, **fields: Any) -> QuestionAnsweringTaskConfig:

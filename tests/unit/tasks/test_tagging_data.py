@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import tiny
 from bertline.foundation.errors import DataError
 from bertline.tasks.build import build_task
-from bertline.tasks.config import TokenClassificationTaskConfig
-from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tagging_data import token_classification_task
@@ -20,20 +19,9 @@ WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
 @pytest.fixture
 def task(tmp_path):
     def make(source=None, **changes):
-        files = {
-            "kind": "conll", "path": str(tmp_path), "train_file": "train.conll", "dev_file": None, "test_file": None,
-            "word_column": 0, "tag_column": 1, "separator": "tab", "scheme": "iob2", "on_broken_tags": "error",
-            "types": None, "encoding": "utf-8", "on_bad_row": "error",
-        }  # fmt: skip
-        fields = {
-            "kind": "token_classification", "source": ConllSourceConfig(**{**files, **(source or {})}),
-            "head": "softmax", "word_logits": "first", "word_case": "plain", "outside_margin": "none",
-            "window_overlap": 4, "metric": "entity_f1", "max_length": 16, "num_train_rows": None,
-            "label_efficiency_rows": (),
-            "max_dev_rows": None, "max_test_rows": None, "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0,
-            "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
-        }  # fmt: skip
-        return TokenClassificationTaskConfig(**{**fields, **changes})
+        files = tiny.conll_source(path=str(tmp_path), train_file="train.conll", **(source or {}))
+        fields = {"max_length": 16, "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
+        return tiny.tagging_task(source=files, **{**fields, **changes})
 
     return make
 
