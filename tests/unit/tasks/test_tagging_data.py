@@ -19,7 +19,7 @@ WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
 @pytest.fixture
 def task(tmp_path):
     def make(source=None, **changes):
-        files = tiny.conll_source(path=str(tmp_path), train_file="train.conll", **(source or {}))
+        files = tiny.conll_source(**{"path": str(tmp_path), "train_file": "train.conll", **(source or {})})
         fields = {"max_length": 16, "dev_fraction": 0.2, "test_fraction": 0.2, "split_seed": 0}
         return tiny.tagging_task(source=files, **{**fields, **changes})
 
