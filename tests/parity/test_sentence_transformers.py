@@ -74,7 +74,7 @@ def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path
 
 def test_int8_keeps_the_order_of_similarities(minilm: Path, tmp_path: Path) -> None:
     view = load_view(minilm, "BertModel")
-    sequences = encoded_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64, marked=False)
+    sequences = encoded_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64, marks="none")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     expected = torch_outputs(view, sequences)

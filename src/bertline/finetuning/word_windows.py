@@ -99,24 +99,18 @@ def encode_words(
         pieces = [pieces_of[word] for word in words]
         windows += _windows(pieces, int(row_starts[row]), room, overlap)
     all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
-    num_words = np.array([len(window.words) for window in windows], dtype=np.int64)
-    inside = np.arange(max(int(num_words.max(initial=0)), 1)) < num_words[:, None]
-    padded = {name: np.zeros(inside.shape, dtype=np.int64) for name in ("words", "places", "taken")}
-    for name, values in padded.items():
-        values[inside] = [value for window in windows for value in getattr(window, name)]
+    inside, padded = _columns(windows)
     word_labels = np.full(inside.shape, NO_LABEL, dtype=np.int64)
     word_labels[inside] = all_labels[padded["words"][inside]]
     token_ids = [[tokenizer.cls_id, *window.pieces, tokenizer.sep_id] for window in windows]
     sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
     words_of_tokens = _words_of_tokens(sequences, padded["places"], inside)
     if mark is not None:
-        # The last one is for rows without any word.
-        marks = np.array([*(mark(word) for words in rows.words for word in words), 0], dtype=np.int64)[padded["words"]]
-        of_tokens = np.take_along_axis(marks, np.maximum(words_of_tokens, 0), axis=1)
-        sequences = with_marks(sequences, np.where(words_of_tokens >= 0, of_tokens, 0))
+        marks = np.array([mark(word) for words in rows.words for word in words], dtype=np.int64)
+        sequences = with_marks(sequences, _marks_of_tokens(marks, padded["words"], words_of_tokens))
     return EncodedWords(
         sequences=sequences,
-        num_words=num_words,
+        num_words=inside.sum(axis=1),
         words=padded["words"],
         places=padded["places"],
         labels=word_labels,
@@ -127,6 +121,16 @@ def encode_words(
     )
 
 
+def _columns(windows: Sequence[_Window]) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.int64]]]:
+    """Which columns [V, W] hold a word, and the words' numbers, places and `taken` there; 0 elsewhere."""
+    num_words = np.array([len(window.words) for window in windows], dtype=np.int64)
+    inside = np.arange(max(int(num_words.max(initial=0)), 1)) < num_words[:, None]
+    columns = {name: np.zeros(inside.shape, dtype=np.int64) for name in ("words", "places", "taken")}
+    for name, values in columns.items():
+        values[inside] = [value for window in windows for value in getattr(window, name)]
+    return inside, columns
+
+
 def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
     """See `EncodedWords`; a word has the tokens from its place to the next word's."""
     begun = np.full(sequences.input_ids.shape, -1, dtype=np.int64)
@@ -135,6 +139,15 @@ def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: ND
     begun = np.maximum.accumulate(begun, axis=1)
     begun[np.arange(sequences.input_ids.shape[1]) >= sequences.lengths[:, None] - 1] = -1  # [SEP] and padding
     return begun
+
+
+def _marks_of_tokens(
+    marks: NDArray[np.int64], words: NDArray[np.int64], words_of_tokens: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Each token's mark [V, S]: that of its word, out of marks [T]; 0 where it has none. See `EncodedWords`."""
+    of_columns = np.append(marks, 0)[words]  # The 0 is what the columns of no word read when T is 0.
+    of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
+    return np.where(words_of_tokens >= 0, of_tokens, 0)
 
 
 @dataclass(frozen=True, slots=True)
