@@ -53,7 +53,7 @@ from bertline.modeling.flops import flops_per_token
 HERE = Path(__file__).parent
 ARMS = ("bertline", "plain", "tuned")
 VOCAB_SIZES = {"tiny": 8_192, "mini": 8_192, "base": 30_522, "large": 30_522, "m17": 50_368}
-STEPS_ON_CPU, STEPS_ON_GPU = 20, 50
+STEPS_ON_CPU, STEPS_ON_GPU = {"tiny": 100, "mini": 30}, 50
 STEP_TOKENS_ON_CPU = 4_096
 STEP_TOKENS_ON_GPU = {"tiny": 65_536, "mini": 65_536, "base": 32_768, "large": 32_768, "m17": 65_536}
 
@@ -167,7 +167,7 @@ def measure(
         sys.exit(f"the matrix product: {facts['failed']}")
     arguments.batch_size = arguments.batch_size or default_batch_size(facts["device_type"], arguments)
     arguments.workers = default_workers(facts["device_type"]) if arguments.workers is None else arguments.workers
-    arguments.steps = arguments.steps or (STEPS_ON_CPU if facts["device_type"] == "cpu" else STEPS_ON_GPU)
+    arguments.steps = arguments.steps or default_steps(facts["device_type"], arguments)
     print(
         f"{facts['device']}, {facts['precision']}, {facts['threads']} threads, {facts['versions']}\n"
         f"{arguments.model}: steps of {arguments.batch_size} sequences of {arguments.seq_len} tokens, "
@@ -276,6 +276,11 @@ def default_batch_size(device_type: str, arguments: argparse.Namespace) -> int:
     """Sequences a step that keep the device busy and fit it."""
     tokens = STEP_TOKENS_ON_CPU if device_type == "cpu" else STEP_TOKENS_ON_GPU[arguments.model]
     return max(1, tokens // arguments.seq_len)
+
+
+def default_steps(device_type: str, arguments: argparse.Namespace) -> int:
+    """Timed steps a round: some seconds for the fastest side, since the first steps after a pause are slow."""
+    return STEPS_ON_CPU.get(arguments.model, 20) if device_type == "cpu" else STEPS_ON_GPU
 
 
 def default_workers(device_type: str) -> int:

@@ -17,6 +17,8 @@ from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_
 from bertline.finetuning.progress import LossWatch, RunProgress
 from bertline.foundation.seeds import seed_for
 from bertline.training.config import LinearScheduleConfig
+from bertline.training.devices import seed_device
+from bertline.training.health import clip_gradients
 from bertline.training.optimizers import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
 
@@ -84,7 +86,7 @@ class FineTuningModule(pl.LightningModule):
         started = time.monotonic()
         optimizer = self.optimizers(use_pl_optimizer=False)
         # A function of (seed, step): what else draws random numbers in this process does not matter.
-        torch.manual_seed(seed_for(self.seed, "dropout", self.finished_steps))
+        seed_device(self.device, seed_for(self.seed, "dropout", self.finished_steps))
         lr = self.config.learning_rate * self.learning_rate_factor(self.finished_steps)
         set_learning_rate(optimizer, lr)
         optimizer.zero_grad()
@@ -92,7 +94,7 @@ class FineTuningModule(pl.LightningModule):
         if not loss.requires_grad:
             raise nothing_to_train()
         self.manual_backward(loss)
-        grad_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.max_grad_norm)
+        grad_norm = clip_gradients(self.model.parameters(), self.config.max_grad_norm)
         optimizer.step()
         self.finished_steps += 1
         assert self.watch is not None  # made before the first step

@@ -50,7 +50,7 @@ def random_levels(like: Tensor, site: int, places: Tensor | None = None) -> Tens
     References:
         Wellons, "Prospecting for Hash Functions" (2018): the shifts and factors of the hash.
     """
-    factor, summand = dropout_keys(like, site)
+    factor, summand = torch.ops.bertline.dropout_keys(like, site)
     # Counted from another number at each site: the compiler stores what comes of equal counts that are far apart.
     if places is None:
         places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
@@ -67,14 +67,21 @@ def _shifted(words: Tensor, bits: int) -> Tensor:
     return (words >> bits) & ((1 << (32 - bits)) - 1)
 
 
-# An operator, so that the compiler calls it as it is, and draws what uncompiled code draws.
-@library.custom_op("bertline::dropout_keys", mutates_args=())
-def dropout_keys(like: Tensor, site: int) -> Tensor:
+# An operator, so that the compiler calls it as it is, and draws what uncompiled code draws. It is registered for the
+# CPU alone and without the wrapper of `torch.library.custom_op`, which takes longer than drawing does.
+_OPERATORS = library.Library("bertline", "FRAGMENT")
+_OPERATORS.define("dropout_keys(Tensor like, int site) -> Tensor")
+
+
+def _dropout_keys(like: Tensor, site: int) -> Tensor:
     """Two random int32; `like` and `site` tell one call from another."""
     return torch.randint(_SMALLEST, -_SMALLEST, (2,), dtype=torch.int32)
 
 
-@dropout_keys.register_fake
+_OPERATORS.impl("dropout_keys", _dropout_keys, "CPU")
+
+
+@library.register_fake("bertline::dropout_keys", lib=_OPERATORS)
 def _(like: Tensor, site: int) -> Tensor:
     return torch.empty(2, dtype=torch.int32)
 

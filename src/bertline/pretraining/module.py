@@ -16,9 +16,9 @@ from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.losses import PreTrainingLosses
 from bertline.training.config import OptimizerConfig, ScheduleConfig
-from bertline.training.devices import Machine
+from bertline.training.devices import Machine, seed_device
 from bertline.training.distributed import sum_on_device
-from bertline.training.health import skip_unless_finite
+from bertline.training.health import clip_gradients, skip_unless_finite
 from bertline.training.optimizers import build_optimizer, set_learning_rate
 from bertline.training.schedules import learning_rate_factor
 
@@ -93,7 +93,7 @@ class PretrainingModule(pl.LightningModule):
         """Take one optimizer step."""
         optimizer = self.optimizers()
         # Dropout is a function of (seed, step, rank): a resumed run needs no saved generator.
-        torch.manual_seed(seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
+        seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
         set_learning_rate(optimizer, self.learning_rate)
         optimizer.zero_grad()
         self._backward(batch)
@@ -132,7 +132,7 @@ class PretrainingModule(pl.LightningModule):
         if largest is None:
             gradients = [weight.grad for weight in self.losses.parameters() if weight.grad is not None]
             return torch.nn.utils.get_total_norm(gradients)
-        return torch.nn.utils.clip_grad_norm_(self.losses.parameters(), largest)
+        return clip_gradients(self.losses.parameters(), largest)
 
 
 def _at_least_one(count: torch.Tensor | float) -> torch.Tensor | float:

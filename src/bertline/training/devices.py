@@ -66,6 +66,20 @@ def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "
     )
 
 
+def seed_device(device: torch.device, seed: int) -> None:
+    """Seed PyTorch's default generators of the CPU and of this device: what is drawn there is a function of the seed.
+
+    `torch.manual_seed` does so for the backends of all devices, and each that is not in use keeps the request for later
+    with a stack trace in words: a millisecond, which is too long to be spent at every step.
+    """
+    torch.default_generator.manual_seed(seed)
+    match device.type:
+        case "cuda":
+            torch.cuda.manual_seed(seed)
+        case "mps":
+            torch.mps.manual_seed(seed)
+
+
 def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
     """Read the place of this process from RANK, WORLD_SIZE and LOCAL_RANK and hold it to the configuration.
 

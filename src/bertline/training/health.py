@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertline.training.groupwise import GroupwiseOptimizer
+
+_CLIPPING_EPS = 1e-6
+"""What PyTorch adds to the norm that it divides by."""
 
 
 def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> None:
@@ -30,6 +34,22 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     # On the CPU there is nothing to wait for, and a good step need not keep what it would put back.
     taken = is_bad.device.type == "cpu" and not is_bad
     optimizer.found_inf = None if taken else is_bad.float()  # type: ignore[attr-defined]
+
+
+def clip_gradients(weights: Iterable[nn.Parameter], largest: float) -> Tensor:
+    """Scale the gradients down together, so that their norm is at most `largest`, and give the norm they had.
+
+    The same bits as PyTorch's `clip_grad_norm_`, which multiplies by 1 where there is nothing to clip: on a CPU that is
+    a pass over all gradients, while a GPU would have to be waited for to know.
+
+    References:
+        Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013 (section 3.2).
+    """
+    clipped = [weight for weight in weights if weight.grad is not None]
+    norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])
+    if norm.device.type != "cpu" or not norm + _CLIPPING_EPS <= largest:
+        torch.nn.utils.clip_grads_with_norm_(clipped, largest, norm)
+    return norm
 
 
 @torch.no_grad()

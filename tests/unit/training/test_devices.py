@@ -3,7 +3,14 @@ import torch
 
 from bertline.foundation.errors import MachineError
 from bertline.training import devices
-from bertline.training.devices import Ranks, resolve_device, resolve_machine, resolve_precision, resolve_ranks
+from bertline.training.devices import (
+    Ranks,
+    resolve_device,
+    resolve_machine,
+    resolve_precision,
+    resolve_ranks,
+    seed_device,
+)
 
 NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what happens where torch sees no GPU")
 
@@ -81,3 +88,11 @@ def test_the_number_of_threads_is_set(runtime):
         assert (machine.precision, machine.compile, machine.ranks.is_first) == ("fp32", False, True)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**64 - 1])
+def test_seeding_the_cpu_draws_what_pytorchs_own_seeding_draws(seed):
+    torch.manual_seed(seed)
+    expected = torch.rand(3), torch.randint(100, (5,))
+    seed_device(torch.device("cpu"), seed)
+    assert all(torch.equal(*pair) for pair in zip((torch.rand(3), torch.randint(100, (5,))), expected, strict=True))

@@ -10,7 +10,7 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.health import all_finite, skip_unless_finite
+from bertline.training.health import all_finite, clip_gradients, skip_unless_finite
 from bertline.training.optimizers import build_optimizer
 
 COMMON = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": 1.0}
@@ -146,3 +146,20 @@ def test_one_weight_that_is_no_number_is_found(model, value):
     with torch.no_grad():
         next(model.parameters())[0, 0] = value
     assert not all_finite(model)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.2, 1.0, 30.0, float("nan"), float("inf")])
+def test_clipping_gives_the_bits_of_pytorchs_whether_there_is_something_to_clip_or_not(scale: float) -> None:
+    generator = torch.Generator().manual_seed(7)
+    gradients = [scale * torch.randn(shape, generator=generator) / 10 for shape in ((5, 3), (7,), (2, 2, 2))]
+    ours, theirs = ([nn.Parameter(torch.zeros_like(gradient)) for gradient in gradients] for _ in range(2))
+    for weights in (ours, theirs):
+        for weight, gradient in zip(weights, gradients, strict=True):
+            weight.grad = gradient.clone()
+        weights.append(nn.Parameter(torch.zeros(3)))  # not reached by the loss
+    norm = clip_gradients(ours, 1.0)
+    expected = torch.nn.utils.clip_grad_norm_(theirs, 1.0)
+    assert torch.equal(norm, expected) or (norm.isnan() and expected.isnan())
+    for mine, other in zip(ours[:-1], theirs[:-1], strict=True):
+        assert torch.equal(mine.grad.view(torch.int32), other.grad.view(torch.int32))
+    assert ours[-1].grad is None
