@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -28,7 +29,7 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.seeds import unit_interval
 
-__all__ = ["Docstring", "ModuleDocs", "Prose", "package_versions", "prose_paragraphs", "read_modules"]
+__all__ = ["Docstring", "ModuleDocs", "Prose", "package_versions", "read_modules"]
 
 STANDARD_LIBRARY = "python"
 _NOT_OF_THE_LIBRARY = {"site-packages", "dist-packages"}
@@ -36,7 +37,7 @@ _TEST_PARTS = {"test", "tests"}
 _FILES_A_BATCH = 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Docstring:
     """One documentation string."""
 
@@ -47,6 +48,11 @@ class Docstring:
     """Names of the parameters without self and cls; those of `__init__` for a class."""
     text: str
     """As `inspect.cleandoc` leaves it: no common indentation, no blank lines around."""
+
+    @cached_property
+    def prose(self) -> Prose:
+        """Its prose paragraphs, found once: the processes that read files do so, and it travels with the rest."""
+        return prose_paragraphs(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +250,9 @@ def _docstrings(node: ast.AST, name: str) -> Iterator[Docstring]:
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         if text.strip():
-            yield Docstring(name, _kind(node), _parameters(node), text)
+            docstring = Docstring(name, _kind(node), _parameters(node), text)
+            _ = docstring.prose
+            yield docstring
     for field in ("body", "handlers", "orelse", "finalbody", "cases"):
         for child in getattr(node, field, None) or ():
             if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):

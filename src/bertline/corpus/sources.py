@@ -16,7 +16,7 @@ from bertline.corpus.config import (
     WikiExtractorCorpusConfig,
 )
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.python_docs import prose_paragraphs, read_modules
+from bertline.corpus.python_docs import read_modules
 from bertline.corpus.tables import read_hub, read_tables
 from bertline.corpus.text_files import read_text_files, read_wikiextractor
 from bertline.foundation.errors import DataError
@@ -56,7 +56,7 @@ def _read_python_docs(
     for module in read_modules(python_docs, num_workers=num_workers, dropped=modules):
         paragraphs: list[str] = []
         for docstring in module.docstrings:
-            prose = prose_paragraphs(docstring.text)
+            prose = docstring.prose
             paragraphs.extend(prose.paragraphs)
             dropped.update({f"paragraphs/{reason}": count for reason, count in prose.dropped.items()})
         yield SourceDocument(

@@ -40,6 +40,7 @@ def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str,
         mean = _mean(result, ENCODER)
         said = (
             f"On {result['task']} the encoder has {metric_name(result['metric'])} {mean}; no simple method was tried."
+            f"{_left_out(result['arms'][ENCODER])}"
         )
         return {"opponent": None, "title": None, "sentence": said}
     systems = [system for system in (ENCODER, COMBINED) if system in comparisons.measured]
@@ -61,7 +62,21 @@ def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Differen
     if COMBINED in found:
         both = f"{_mean(result, COMBINED)} against the same"
         said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED])}"
-    return f"{said}."
+    return f"{said}.{_left_out(result['arms'][ENCODER])}"
+
+
+def _left_out(encoder: Mapping[str, Any]) -> str:
+    """A sentence about the seeds without a score, which the figures would otherwise flatter.
+
+    >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"seeds": [{}]})
+    (' 1 of its 3 seeds diverged and is left out of this.', '')
+    """
+    if not (number := encoder.get("num_diverged", 0)):
+        return ""
+    return (
+        f" {number} of its {number + len(encoder['seeds'])} seeds diverged and "
+        f"{'is' if number == 1 else 'are'} left out of this."
+    )
 
 
 def _clause(who: str, score: str, found: Difference) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
+from bertline.corpus.python_docs import ModuleDocs
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.package_names import LibraryNames
 from bertline.tasks.pretrained_text import without_pretrained
@@ -60,7 +60,7 @@ def _passages(
     dropped: Counter[str],
 ) -> Iterator[LabelledRow]:
     for docstring in module.docstrings:
-        for number, paragraph in enumerate(prose_paragraphs(docstring.text).paragraphs):
+        for number, paragraph in enumerate(docstring.prose.paragraphs):
             # Names can only make a passage shorter; most paragraphs are too short from the start.
             long_enough = len(paragraph.split()) >= config.min_words
             words = names.removed_from(paragraph).split()[: config.max_words] if long_enough else []

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bertline.corpus.python_docs import Docstring, ModuleDocs, prose_paragraphs
+from bertline.corpus.python_docs import Docstring, ModuleDocs
 from bertline.foundation.seeds import generator
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.pretrained_text import without_pretrained
@@ -93,7 +93,7 @@ def _functions(
 
 def _summary(docstring: Docstring) -> str:
     """The first sentence of the first prose paragraph; empty where there is no prose."""
-    paragraphs = prose_paragraphs(docstring.text).paragraphs
+    paragraphs = docstring.prose.paragraphs
     return _SENTENCE_END.split(paragraphs[0], maxsplit=1)[0] if paragraphs else ""
 
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
+from bertline.corpus.python_docs import ModuleDocs
 from bertline.corpus.sentences import split_sentences
 from bertline.tasks.conll import TaggedSentence
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
@@ -133,7 +133,7 @@ def _sentences(
         parameters = set(docstring.parameters)
         if docstring.kind == "module" or not parameters:
             continue
-        for paragraph in prose_paragraphs(docstring.text).paragraphs:
+        for paragraph in docstring.prose.paragraphs:
             for sentence in split_sentences(paragraph):
                 if not any(name in sentence for name in parameters):
                     dropped["names_no_parameter"] += 1

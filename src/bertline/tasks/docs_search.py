@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bertline.corpus.python_docs import Docstring, ModuleDocs, prose_paragraphs
+from bertline.corpus.python_docs import Docstring, ModuleDocs
 from bertline.foundation.errors import DataError
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
 from bertline.tasks.pretrained_text import without_pretrained
@@ -127,7 +127,7 @@ def _functions(
 
 
 def _summary_and_rest(docstring: Docstring) -> tuple[str, str]:
-    paragraphs = prose_paragraphs(docstring.text).paragraphs
+    paragraphs = docstring.prose.paragraphs
     if not paragraphs:
         return "", ""
     summary, *rest = _SENTENCE_END.split(paragraphs[0], maxsplit=1)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from bertline.corpus.cleaning import clean, duplicate_key
-from bertline.corpus.python_docs import ModuleDocs, prose_paragraphs
+from bertline.corpus.python_docs import ModuleDocs
 
 PRETRAINED_ON = "pretrained_on"
 """The reason under which such rows are counted."""
@@ -53,7 +53,7 @@ def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], 
     """
     seen: set[bytes] = set()
     for module in modules:
-        paragraphs = [text for docstring in module.docstrings for text in prose_paragraphs(docstring.text).paragraphs]
+        paragraphs = [text for docstring in module.docstrings for text in docstring.prose.paragraphs]
         first: list[str] = []
         for paragraph in paragraphs:
             key = duplicate_key(clean(paragraph))
