@@ -66,8 +66,8 @@ def random_levels(like: Tensor, site: int, places: Tensor | None = None) -> Tens
 
 
 def _mixed_in_place(places: Tensor, factor: int, summand: int) -> Tensor:
-    """What the rest of `random_levels` gives, over the places: NumPy has shifts of unsigned numbers, and wants no memory
-    for each of a dozen results, which takes half as long without a compiler that makes one loop of them."""
+    """What the rest of `random_levels` gives, over the places: NumPy has shifts of unsigned numbers, and wants no
+    memory for each of a dozen results, which takes half as long without a compiler that makes one loop of them."""
     words = places.numpy().view(np.uint32)
     words *= np.uint32((factor | 1) % _LEVELS)
     words += np.uint32(summand % _LEVELS)
