@@ -15,6 +15,8 @@ from torch import Tensor, library, nn
 
 _LEVELS = 1 << 32
 _SMALLEST = -(1 << 31)
+_NUMPY_THREADS = 2
+"""Up to so many threads NumPy, which has one, is as fast as PyTorch's operators (167 against 350 us on one)."""
 
 
 def dropout(values: Tensor, prob: float, *, site: int = 0, places: Tensor | None = None) -> Tensor:
@@ -57,7 +59,7 @@ def random_levels(like: Tensor, site: int, places: Tensor | None = None) -> Tens
         places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
     else:
         places = places + site
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and torch.get_num_threads() <= _NUMPY_THREADS:
         return _mixed_in_place(places, int(factor), int(summand))
     mixed = places * (factor | 1) + summand
     mixed = (mixed ^ _shifted(mixed, 16)) * 0x7FEB352D

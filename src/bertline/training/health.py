@@ -47,7 +47,8 @@ def clip_gradients(weights: Iterable[nn.Parameter], largest: float) -> Tensor:
     """
     clipped = [weight for weight in weights if weight.grad is not None]
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])
-    if norm.device.type != "cpu" or not norm + _CLIPPING_EPS <= largest:
+    # As PyTorch rounds it, which may leave a factor just below 1 where the norm is the largest one; NaN is no factor.
+    if norm.device.type != "cpu" or not largest / (norm + _CLIPPING_EPS) >= 1:
         torch.nn.utils.clip_grads_with_norm_(clipped, largest, norm)
     return norm
 

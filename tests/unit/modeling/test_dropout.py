@@ -42,6 +42,19 @@ def test_all_levels_are_as_likely():
     assert levels.unique().numel() == levels.numel()  # one to one
 
 
+@pytest.mark.parametrize("places", [None, torch.arange(0, 900, 3, dtype=torch.int32).view(30, 10).T])
+def test_the_number_of_threads_does_not_change_the_levels(places, monkeypatch):
+    """They are computed by NumPy on few threads and by PyTorch on many."""
+    drawn = []
+    before = None if places is None else places.clone()
+    for threads in (1, 8):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        torch.manual_seed(3)
+        drawn.append(random_levels(torch.empty(10, 30), 5, places))
+    assert torch.equal(*drawn)
+    assert places is None or torch.equal(places, before)
+
+
 def test_tensors_drawn_one_after_the_other_share_nothing():
     torch.manual_seed(0)
     drawn = torch.stack([dropout(torch.ones(64), 0.5) for _ in range(4096)]) == 0
