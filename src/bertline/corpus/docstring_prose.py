@@ -304,7 +304,7 @@ def _num_letters_and_spaces(text: str) -> int:
     >>> _num_letters_and_spaces("f(x) = 2"), _num_letters_and_spaces("größer 2")
     (4, 7)
     """
-    if text.isascii():  # nearly all texts, and thirty times as fast
+    if text.isascii():  # nearly all texts, and 14 times as fast
         return len(text.encode().translate(None, _ASCII_BESIDES))
     return sum(character.isalpha() or character == " " for character in text)
 

@@ -128,11 +128,7 @@ class PretrainingModule(pl.LightningModule):
 
     def _clip(self) -> torch.Tensor:
         """Scale the gradients down to the largest norm allowed and return the norm they had."""
-        largest = self.optimizer_config.max_grad_norm
-        if largest is None:
-            gradients = [weight.grad for weight in self.losses.parameters() if weight.grad is not None]
-            return torch.nn.utils.get_total_norm(gradients)
-        return clip_gradients(self.losses.parameters(), largest)
+        return clip_gradients(self.losses.parameters(), self.optimizer_config.max_grad_norm)
 
 
 def _at_least_one(count: torch.Tensor | float) -> torch.Tensor | float:

@@ -70,7 +70,7 @@ def seed_device(device: torch.device, seed: int) -> None:
     """Seed PyTorch's default generators of the CPU and of this device: what is drawn there is a function of the seed.
 
     `torch.manual_seed` does so for the backends of all devices, and each that is not in use keeps the request for later
-    with a stack trace in words: a millisecond, which is too long to be spent at every step.
+    with a stack trace in words: 0.3 ms where 40 calls are open, which is too long to be spent at every step.
     """
     torch.default_generator.manual_seed(seed)
     match device.type:

@@ -36,8 +36,10 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     optimizer.found_inf = None if taken else is_bad.float()  # type: ignore[attr-defined]
 
 
-def clip_gradients(weights: Iterable[nn.Parameter], largest: float) -> Tensor:
+def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     """Scale the gradients down together, so that their norm is at most `largest`, and give the norm they had.
+
+    None scales nothing.
 
     The same bits as PyTorch's `clip_grad_norm_`, which multiplies by 1 where there is nothing to clip: on a CPU that is
     a pass over all gradients, while a GPU would have to be waited for to know.
@@ -47,6 +49,8 @@ def clip_gradients(weights: Iterable[nn.Parameter], largest: float) -> Tensor:
     """
     clipped = [weight for weight in weights if weight.grad is not None]
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])
+    if largest is None:
+        return norm
     # As PyTorch rounds it, which may leave a factor just below 1 where the norm is the largest one; NaN is no factor.
     if norm.device.type != "cpu" or not largest / (norm + _CLIPPING_EPS) >= 1:
         torch.nn.utils.clip_grads_with_norm_(clipped, largest, norm)

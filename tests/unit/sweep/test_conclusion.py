@@ -17,9 +17,10 @@ def of(score, num_seeds=3, *, repeatable=False):
     return Measured(scores=scores, blocks=scores[:, None] + ROWS, repeatable=repeatable)
 
 
-def concluded(encoder, *, bm25=0.5, combined=None, num_seeds=3):
+def concluded(encoder, *, bm25=0.5, combined=None, num_seeds=3, num_diverged=0):
     systems = {"encoder": of(encoder, num_seeds), "bm25": of(bm25, 1, repeatable=True)}
     arms = {"encoder": {"test_mean": encoder, "test_std": 0.004 if num_seeds > 1 else None}}
+    arms["encoder"] |= {"seeds": [{}] * num_seeds, "num_diverged": num_diverged}
     if combined is not None:
         systems["combined"] = of(combined, num_seeds)
         arms["combined"] = {"test_mean": combined, "test_std": 0.004}
@@ -54,6 +55,11 @@ def test_the_encoder_is_judged_alone_and_combined():
     said = concluded(0.4, combined=0.6)["sentence"]
     assert "the encoder alone does not win: nDCG@10 0.400" in said
     assert "the encoder combined with BM25 wins: 0.600 ± 0.004" in said
+
+
+def test_seeds_that_diverged_are_told_of():
+    assert "diverged" not in concluded(0.6)["sentence"]
+    assert concluded(0.6, num_diverged=2)["sentence"].endswith("). 2 of its 5 seeds diverged and are left out of this.")
 
 
 def test_one_seed_says_neither():

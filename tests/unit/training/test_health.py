@@ -166,3 +166,10 @@ def test_clipping_gives_the_bits_of_pytorchs_whether_there_is_something_to_clip_
     for mine, other in zip(ours[:-1], theirs[:-1], strict=True):
         assert torch.equal(mine.grad.view(torch.int32), other.grad.view(torch.int32))
     assert ours[-1].grad is None
+
+
+def test_without_a_largest_norm_the_gradients_stay_and_their_norm_is_told():
+    weight = nn.Parameter(torch.zeros(2))
+    weight.grad = torch.tensor([30.0, 40.0])
+    assert clip_gradients([weight], None) == 50
+    assert weight.grad.tolist() == [30, 40]
