@@ -19,7 +19,9 @@ from bertline.evaluation.wording import (
     signed,
     with_diverged,
 )
+from bertline.foundation.verdicts import NOISE_UNKNOWN
 
+_NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 _FEWEST_ROWS = 10
 """For an average of their own."""
 
@@ -128,7 +130,6 @@ def _comparisons(task: TaskFacts) -> str:
 
 
 _WORDS = {"better": "beaten", "worse": "better", "not shown": "no clear difference"}
-_NOT_KNOWN = "How large the noise is was not measured (one seed, or one source of rows)."
 
 
 def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:

@@ -33,6 +33,11 @@ Verdict = Literal["better", "worse", "not shown"]
 SIGNIFICANT = 0.05
 POWER = 0.9
 """Share of repetitions in which the smallest visible difference would be found."""
+FEWEST_BLOCKS = 6
+"""With fewer, chance alone gives all of them the same sign in more than 5 % of cases, 2^(1 - B): whatever their spread
+seems to be, no difference can be shown."""
+NOISE_UNKNOWN = f"how large the noise is was not measured (one seed, or fewer than {FEWEST_BLOCKS} sources of rows)"
+"""Part of a sentence, for where there is no verdict."""
 MOST_BLOCKS = 200
 """More clusters than this are merged into this many groups: 199 degrees of freedom widen an interval by 0.6 %."""
 
@@ -55,10 +60,10 @@ class Measured:
 
     @property
     def is_testable(self) -> bool:
-        """Whether the noise is known: several seeds or no randomness, several blocks, and finite scores."""
+        """Whether the noise is known: several seeds or no randomness, `FEWEST_BLOCKS` and finite scores."""
         seeds_known = self.repeatable or len(self.scores) > 1
         finite = np.isfinite(self.scores).all() and np.isfinite(self.blocks).all()
-        return bool(seeds_known and self.blocks.shape[1] > 1 and finite)
+        return bool(seeds_known and self.blocks.shape[1] >= FEWEST_BLOCKS and finite)
 
     def minus(self, other: Measured) -> Measured:
         """The difference seed by seed of two systems with paired seeds (one is made from the other's runs)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bertline.foundation.verdicts import Difference
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference
 from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons
 from bertline.tasks.metrics.names import metric_name
 
@@ -81,7 +81,7 @@ def _left_out(encoder: Mapping[str, Any]) -> str:
 
 def _clause(who: str, score: str, found: Difference) -> str:
     if found.interval is None or found.smallest_visible is None:
-        return f"{who} has {score}, and how large the noise is was not measured (one seed, or one source of rows)"
+        return f"{who} has {score}, and {NOISE_UNKNOWN}"
     low, high = found.interval
     details = f"difference {found.difference:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}"
     match found.verdict:

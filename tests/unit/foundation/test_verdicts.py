@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bertline.foundation.verdicts import MOST_BLOCKS, Difference, Measured, compared, measured
+from bertline.foundation.verdicts import FEWEST_BLOCKS, MOST_BLOCKS, Difference, Measured, compared, measured
 
 NUM_CLUSTERS, NUM_SEEDS = 40, 5
 
@@ -108,7 +108,7 @@ def test_where_rows_say_nothing_it_is_the_t_test_over_seeds():
 
 
 def test_equal_systems_do_not_differ():
-    rows = [np.array([[1.0], [0.0], [1.0]])]
+    rows = [np.array([[1.0], [0.0], [1.0]] * 2)]
     found = compared(system(rows, repeatable=True), system(rows, repeatable=True))
     assert (found.difference, found.interval, found.p_value, found.verdict) == (0, (0, 0), 1, "not shown")
 
@@ -128,6 +128,13 @@ def test_one_seed_gives_no_verdict(num_seeds):
 def test_rows_of_a_single_source_give_no_verdict():
     found = compared(system([np.array([[1.0], [1.0]])], ["a", "a"], repeatable=True))
     assert found == Difference(difference=1.0)
+
+
+@pytest.mark.parametrize(("num_sources", "verdict"), [(FEWEST_BLOCKS - 1, None), (FEWEST_BLOCKS, "better")])
+def test_fewer_sources_than_could_differ_in_sign_by_chance_give_no_verdict(num_sources, verdict):
+    right, wrong = np.ones((num_sources, 1)), np.zeros((num_sources, 1))
+    found = compared(system([right], repeatable=True), system([wrong], repeatable=True))
+    assert (found.difference, found.verdict) == (1.0, verdict)
 
 
 def test_a_score_that_is_no_number_gives_no_verdict():
