@@ -151,6 +151,7 @@ def sweep(**changes: Any) -> SweepConfig:
         "precision": "fp32",
         "random_weights_baseline": "always",
         "random_weights_epochs": (0.5, 1.0, 2.0),
+        "random_weights_seeds": None,
         "reference_encoder": None,
         "max_retries": 2,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,7 @@ from bertline.sweep.baselines.choose import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
+from bertline.sweep.work import Work
 from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -39,18 +41,14 @@ class ScoredBaseline:
     """Test scores by training size, of those sizes that the task asks for."""
 
 
+def baselines_to_score(plan: PlannedSweep) -> list[Work]:
+    """The baselines as one piece of work; none where an earlier run of the sweep has scored them."""
+    return [] if (_folder(plan.job) / _SCORES).exists() else [Work(_score, None)]
+
+
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
-    """Fit and score the baselines, or read what an earlier call wrote."""
-    folder, splits = plan.job.run_folder / "baselines", test_splits(plan.job)
-    if not (folder / _SCORES).exists():
-        start = plan.starts["encoder"]
-        tokenizer, kind = Tokenizer.load(start.folder), kind_of(plan.job, start)
-        encoder = None
-        if start.weights == "pretrained":
-            # In fp32, and in as many threads as a worker has: the result must not depend on the machine's cores.
-            machine = replace(Bench(plan).machine, precision="fp32")
-            encoder = FrozenEncoder(start.folder, machine, max_length=kind.config.max_length)
-        _score_into(folder, plan.job, kind, partial(baselines_of, tokenizer=tokenizer, encoder=encoder))
+    """Read the scores of the baselines."""
+    folder, splits = _folder(plan.job), test_splits(plan.job)
     return [
         ScoredBaseline(
             **{**entry, "test_by_rows": {int(rows): scores for rows, scores in entry["test_by_rows"].items()}},
@@ -60,6 +58,24 @@ def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
         )
         for entry in read_json(folder / _SCORES)
     ]
+
+
+def _folder(job: SweepJob) -> Path:
+    return job.run_folder / "baselines"
+
+
+def _score(bench: Bench, nothing: None) -> str:
+    """Fit and score the baselines; returns what there is to say."""
+    started = time.monotonic()
+    plan = bench.plan
+    start = plan.starts["encoder"]
+    tokenizer, kind = Tokenizer.load(start.folder), kind_of(plan.job, start)
+    encoder = None
+    if start.weights == "pretrained":
+        machine = replace(bench.machine, precision="fp32")
+        encoder = FrozenEncoder(start.folder, machine, max_length=kind.config.max_length)
+    _score_into(_folder(plan.job), plan.job, kind, partial(baselines_of, tokenizer=tokenizer, encoder=encoder))
+    return f"baselines: scored in {time.monotonic() - started:.0f} s"
 
 
 def _score_into(

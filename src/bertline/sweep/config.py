@@ -87,12 +87,15 @@ class SweepConfig:
     precision: Literal["auto", "fp32", "bf16"]
     """Number format of fine-tuning; auto: bf16 where the hardware computes it natively, else fp32."""
     random_weights_baseline: Literal["always", "up_to_small", "never"]
-    """The same encoder from random weights, with the same trials and seeds. `up_to_small`: only for encoders of at most
+    """The same encoder from random weights, with the same trials. `up_to_small`: only for encoders of at most
     4 layers of 512 (BERT-small) that were pretrained here; larger ones and public checkpoints cost as much again, and
     the answer is known."""
     random_weights_epochs: tuple[float, ...]
     """Numbers of epochs that trials from random weights take in turn, as multiples of the encoder's: at least three
     different ones, of which dev chooses."""
+    random_weights_seeds: int | None
+    """Repetitions of its best configurations, if `num_seeds` is not smaller; None: `num_seeds`. The test counts the
+    noise of however many there are."""
     reference_encoder: str | None
     """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) under the same trials and
     seeds, to answer whether one's own encoder is better on one's own task. None: none."""
@@ -112,3 +115,5 @@ class SweepConfig:
         for name in ("num_trials", "num_best", "num_seeds", "num_label_efficiency_seeds"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.random_weights_seeds is not None and self.random_weights_seeds < 1:
+            raise ValueError(f"random_weights_seeds must be at least 1, or null, found {self.random_weights_seeds}")

@@ -12,7 +12,7 @@ import json
 import shutil
 import statistics
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +28,6 @@ from bertline.finetuning.kinds.retrieval import Found, Retrieval
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
-from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
@@ -36,7 +35,8 @@ from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.workers import Work, Workers
+from bertline.sweep.work import KnownWork, Work
+from bertline.sweep.workers import Workers
 from bertline.tasks.storage import SplitName, read_task_manifest
 
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
@@ -96,12 +96,13 @@ class Repetition:
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
-    """The best configurations of each arm, each over `num_seeds`."""
+    """The best configurations of each arm, each over `num_seeds`; from random weights over `random_weights_seeds`."""
     job = plan.job
     planned: list[Repetition] = []
     for arm, points in candidates.items():
+        most = job.sweep.random_weights_seeds if arm == "random_weights" else None
         for place, params in enumerate(points):
-            num_seeds = job.sweep.num_seeds if is_random(plan, arm, params) else 1
+            num_seeds = min(job.sweep.num_seeds, most or job.sweep.num_seeds) if is_random(plan, arm, params) else 1
             planned += [
                 Repetition(arm, params, "seed", place * num_seeds + seed, place, seed, job.task.num_train_rows)
                 for seed in range(num_seeds)
@@ -129,7 +130,7 @@ def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], worke
     left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / OUTCOME).exists()]
     # The longest first, so that no worker is left alone with it at the end.
     left.sort(key=lambda repetition: -(repetition.num_train_rows or 0))
-    workers.work_through(_Pieces(plan, [Work(_train, repetition) for repetition in left]))
+    workers.work_through(KnownWork(plan.job, [Work(_train, repetition) for repetition in left]))
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
@@ -185,7 +186,7 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
         for repetition in seeds
         if not (repetition.folder(plan.job) / TEST / READING).exists()
     ]
-    workers.work_through(_Pieces(plan, left))
+    workers.work_through(KnownWork(plan.job, left))
     for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != kept.folder(plan.job):
             shutil.rmtree(model)
@@ -194,37 +195,6 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
 def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
     """Bring events.jsonl up to what has ended."""
     EventsLog(plan.job.run_folder / "events.jsonl").add_missing(_events(plan, repetitions))
-
-
-class _Pieces:
-    """Work that is known beforehand; a piece whose worker died is put back behind the others."""
-
-    def __init__(self, plan: PlannedSweep, pieces: Sequence[Work]) -> None:
-        self._plan = plan
-        self._waiting = deque(pieces)
-        self._num_open = len(pieces)
-        self._losses: Counter[int] = Counter()
-
-    def take(self) -> Work | None:
-        return self._waiting.popleft() if self._waiting else None
-
-    def is_finished(self) -> bool:
-        return self._num_open == 0
-
-    def done(self, work: Work, result: str) -> None:
-        self._num_open -= 1
-        say(f"{self._plan.job.task_name}, {result}")
-
-    def lost(self, work: Work) -> None:
-        self._losses[id(work)] += 1
-        if self._losses[id(work)] > self._plan.job.sweep.max_retries:
-            raise MachineError(
-                f"{self._plan.job.task_name}: a run of one of the best configurations took its process with it "
-                f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
-                "workers (runtime.sweep_workers) or on a larger machine: it goes on where it was."
-            )
-        # At the end: were it at fault, it would take its next process from work that can be done.
-        self._waiting.append(work)
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:

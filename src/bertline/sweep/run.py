@@ -8,7 +8,7 @@ from bertline.finetuning.finetune import check_options
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
-from bertline.sweep.baseline_scores import scored_baselines
+from bertline.sweep.baseline_scores import baselines_to_score, scored_baselines
 from bertline.sweep.bench import kind_of
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import SweepJob, planned
@@ -25,6 +25,7 @@ from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of
 from bertline.sweep.summary import with_spread
 from bertline.sweep.trials import opened_studies, run_trials, workers_matter
+from bertline.sweep.work import KnownWork
 from bertline.sweep.workers import started_workers
 
 __all__ = ["SweepJob", "run_sweep"]
@@ -54,7 +55,8 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
     notes = notes_before(plan)
     _say_all(job, notes)
     with started_workers(plan, in_process=in_process) as workers:
-        candidates = candidates_over_seeds(plan, run_trials(studies, workers))
+        points = run_trials(studies, workers, filler=KnownWork(job, baselines_to_score(plan)))
+        candidates = candidates_over_seeds(plan, points)
         run_repetitions(plan, candidates, workers)
         chosen = winners(plan, candidates)
         read_tests(plan, chosen, workers)

@@ -41,7 +41,8 @@ from bertline.sweep.study import (
     trial_event,
     try_again,
 )
-from bertline.sweep.workers import Work, Workers
+from bertline.sweep.work import Source, WithFiller, Work
+from bertline.sweep.workers import Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,13 @@ def opened_studies(plan: PlannedSweep) -> Studies:
     return studies
 
 
-def run_trials(studies: Studies, workers: Workers) -> dict[Arm, list[Params]]:
+def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Arm, list[Params]]:
     """Run all planned trials of all arms, or what is left of them, and choose the best points of each arm on dev.
+
+    Args:
+        studies: With the planned trials.
+        workers: Who runs them.
+        filler: Work for workers that have no trial to run; it is finished too when this returns.
 
     Returns:
         The best points of each arm; an arm of which no trial finished has none.
@@ -118,7 +124,7 @@ def run_trials(studies: Studies, workers: Workers) -> dict[Arm, list[Params]]:
     """
     job = studies.plan.job
     with studies.store.reached():
-        workers.work_through(_Trials(studies, _owner(job)))
+        workers.work_through(WithFiller(_Trials(studies, _owner(job)), filler))
         studies.sync_events()
         chosen: dict[Arm, list[Params]] = {}
         for arm, study in studies.by_arm.items():

@@ -11,9 +11,8 @@ import multiprocessing
 import signal
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
@@ -23,39 +22,12 @@ from bertline.foundation.orphans import end_with_parent
 from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench
 from bertline.sweep.job import PlannedSweep
+from bertline.sweep.work import Source, Work
 
 MAX_DEATHS = 10
 """So many workers may die without one piece of work being finished in between."""
 _LOOK_AGAIN_S = 1.0
 _LAST_WORDS_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A piece of work: a function of a module, which is called with the bench and the argument."""
-
-    function: Callable[[Bench, Any], Any]
-    argument: Any
-
-
-class Source(Protocol):
-    """Where work comes from, and where it goes when it is done or lost. Called by the supervisor only."""
-
-    def take(self) -> Work | None:
-        """The next piece of work; None where there is none now."""
-        ...
-
-    def is_finished(self) -> bool:
-        """Whether none will come any more."""
-        ...
-
-    def done(self, work: Work, result: Any) -> None:
-        """A piece of work came to its end."""
-        ...
-
-    def lost(self, work: Work) -> None:
-        """The process that was at a piece of work is gone."""
-        ...
 
 
 class Workers(Protocol):

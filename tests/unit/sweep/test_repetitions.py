@@ -1,4 +1,4 @@
-"""The best configurations over seeds: in which order they are worked through, and which of them wins."""
+"""The best configurations over seeds: which of them wins."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import json
 
 import pytest
 
-import sweep_pieces
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import write_json
 from bertline.foundation.seeds import seed_for
 from bertline.sweep import repetitions, trials
 from bertline.sweep.job import planned
-from bertline.sweep.repetitions import Repetition, diverged_beside, winners
+from bertline.sweep.repetitions import Repetition, candidates_over_seeds, diverged_beside, winners
 from bertline.sweep.run import run_sweep
-from bertline.sweep.workers import Work
 
 
 @pytest.fixture
@@ -23,14 +21,20 @@ def plan(inputs, input_folder, tmp_path):
     return lambda **changes: planned(inputs.sweep_job(input_folder, tmp_path / "run", sweep=inputs.sweep(**changes)))
 
 
-def test_a_lost_piece_is_tried_again_after_the_others_and_not_for_ever(plan):
-    first, second = (Work(sweep_pieces.say_who, name) for name in ("first", "second"))
-    pieces = repetitions._Pieces(plan(max_retries=1), [first, second])
-    taken = pieces.take()
-    pieces.lost(taken)
-    assert [pieces.take(), pieces.take(), pieces.take()] == [second, first, None]
-    with pytest.raises(MachineError, match="took its process with it 2 times"):
-        pieces.lost(first)
+def test_random_weights_have_seeds_of_their_own_number(plan):
+    points = {"encoder": [{"learning_rate": 1e-2}], "random_weights": [{"learning_rate": 2e-2}]}
+    few = candidates_over_seeds(plan(num_seeds=3, random_weights_seeds=2), points)
+    assert [(one.arm, one.seed) for one in few] == [
+        *(("encoder", seed) for seed in range(3)),
+        *(("random_weights", seed) for seed in range(2)),
+    ]
+    assert len(candidates_over_seeds(plan(num_seeds=3), points)) == 6
+    assert len(candidates_over_seeds(plan(num_seeds=1, random_weights_seeds=2), points)) == 2
+
+
+def test_random_weights_have_at_least_one_seed(inputs):
+    with pytest.raises(ValueError, match="random_weights_seeds must be at least 1"):
+        inputs.sweep(random_weights_seeds=0)
 
 
 def repeated(plan, **dev):

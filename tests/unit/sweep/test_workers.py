@@ -10,7 +10,8 @@ import sweep_pieces
 from bertline.foundation.errors import DataError, MachineError
 from bertline.sweep import workers as workers_module
 from bertline.sweep.job import planned
-from bertline.sweep.workers import ThisProcess, Work, started_workers
+from bertline.sweep.work import Work
+from bertline.sweep.workers import ThisProcess, started_workers
 
 
 class Pieces:
