@@ -8,15 +8,12 @@ that uses them, 0.1 ns, and does again for the gradient, so that nothing is stor
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, library, nn
 
 _LEVELS = 1 << 32
 _SMALLEST = -(1 << 31)
-_NUMPY_THREADS = 2
-"""Up to so many threads NumPy, which has one, is as fast as PyTorch's operators (167 against 350 us on one)."""
 
 
 def dropout(values: Tensor, prob: float, *, site: int = 0, places: Tensor | None = None) -> Tensor:
@@ -59,26 +56,10 @@ def random_levels(like: Tensor, site: int, places: Tensor | None = None) -> Tens
         places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
     else:
         places = places + site
-    if not torch.compiler.is_compiling() and torch.get_num_threads() <= _NUMPY_THREADS:
-        return _mixed_in_place(places, int(factor), int(summand))
     mixed = places * (factor | 1) + summand
     mixed = (mixed ^ _shifted(mixed, 16)) * 0x7FEB352D
     mixed = (mixed ^ _shifted(mixed, 15)) * (0x846CA68B - _LEVELS)  # the same 32 bits as a signed number
     return mixed ^ _shifted(mixed, 16)
-
-
-def _mixed_in_place(places: Tensor, factor: int, summand: int) -> Tensor:
-    """What the rest of `random_levels` gives, over the places: NumPy has shifts of unsigned numbers, and wants no
-    memory for each of a dozen results, which takes half as long without a compiler that makes one loop of them."""
-    words = places.numpy().view(np.uint32)
-    words *= np.uint32((factor | 1) % _LEVELS)
-    words += np.uint32(summand % _LEVELS)
-    shifted = np.empty_like(words)
-    for bits, multiplier in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
-        words ^= np.right_shift(words, bits, out=shifted)
-        if multiplier != 1:
-            words *= np.uint32(multiplier)
-    return places
 
 
 def _shifted(words: Tensor, bits: int) -> Tensor:
