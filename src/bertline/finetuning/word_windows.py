@@ -70,8 +70,8 @@ def encode_words(
 ) -> EncodedWords:
     """Cut each word into pieces, and each row into windows `[CLS] pieces [SEP]` of at most `max_length` tokens.
 
-    Neighbouring windows share `overlap` tokens. A word is predicted from the window in which the nearer of its two
-    edges is farthest; where a window begins or ends with the row there is no edge, as there is no more to see.
+    Neighbouring windows share `overlap` tokens. Of the windows that hold a whole word (of all, if none does), it is
+    predicted from the one whose nearer edge is farthest; a window that begins or ends with the row has no edge there.
 
     Args:
         rows: The words and their tags.
@@ -169,11 +169,12 @@ def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: 
     pieces = [piece for word in word_pieces for piece in word]
     begins = np.cumsum([0, *(len(word) for word in word_pieces)])[:-1].astype(np.int64)
     readable = np.array([bool(word) for word in word_pieces], dtype=bool)
+    ends = begins[readable] + np.array([len(word) for word in word_pieces if word], dtype=np.int64)
     begins, words = begins[readable], np.flatnonzero(readable) + first_word
     starts = [0]
     while starts[-1] + room < len(pieces):
         starts.append(starts[-1] + room - overlap)
-    context = np.array([_context(begins, start, room, len(pieces)) for start in starts])
+    context = np.array([_context(begins, ends, start, room, len(pieces)) for start in starts])
     best = context.argmax(axis=0)
     windows = []
     for number, start in enumerate(starts):
@@ -184,10 +185,16 @@ def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: 
     return windows
 
 
-def _context(begins: NDArray[np.int64], start: int, room: int, num_pieces: int) -> NDArray[np.int64]:
-    """How far each place is from the nearer edge of a window; -1 outside of it."""
+def _context(
+    begins: NDArray[np.int64], ends: NDArray[np.int64], start: int, room: int, num_pieces: int
+) -> NDArray[np.int64]:
+    """How far each word's first piece is from the nearer edge of a window; -1 where it is outside of it.
+
+    A word that is whole in the window has more than any that is not: further by `num_pieces` + 1.
+    """
     unlimited = num_pieces
     end = start + room
     left = begins - start if start else np.full_like(begins, unlimited)
     right = end - 1 - begins if end < num_pieces else np.full_like(begins, unlimited)
-    return np.where((begins >= start) & (begins < end), np.minimum(left, right), -1)
+    whole = np.where(ends <= end, unlimited + 1, 0)
+    return np.where((begins >= start) & (begins < end), np.minimum(left, right) + whole, -1)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 from bertline.foundation.errors import ConfigError, DataError
+from bertline.tasks.sniffing import beginning_of, guesses
 from bertline.tasks.storage import SplitName
 
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
@@ -28,8 +28,6 @@ _BY_ENDING: dict[str, FileFormat] = {
     ".bio": "conll",
 }
 _SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}
-_LOOKED_AT_BYTES = 200_000
-_TAG = re.compile(r"(O|[BIESLU]-\S+)$")
 _QUESTION = re.compile(r"[A-Z]+:\w+ \S")
 
 
@@ -83,34 +81,36 @@ def given_files(
 
 
 def format_of(path: Path) -> FileFormat:
-    """Format of a file, from its extension and its first lines.
+    """Format of a file, from its extension and its first lines (see `sniffing.guesses`).
 
     Raises:
-        DataError: Neither gives a format.
+        DataError: Neither gives one format, or the gzip file is damaged.
     """
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in _BY_ENDING:
         return _BY_ENDING[ending]
-    with _opened(path) as handle:
-        start = handle.read(_LOOKED_AT_BYTES)
-    if start[:4] == b"PAR1":
-        return "parquet"
-    text = start.decode("utf-8-sig", errors="replace")
-    lines = text.splitlines()[:2000]
-    full = [line for line in lines if line.strip()]
-    if ending == ".json" or text.lstrip()[:1] == "{":
-        return "jsonl" if full and _is_object(full[0]) and not _is_squad(full[0]) else "squad"
-    if _is_conll(lines):
-        return "conll"
+    start = beginning_of(path, "utf-8")
+    found = guesses(start)
+    if found == ["parquet"] or found == ["conll"]:
+        return found[0]
+    full = [line for line in start.lines if line.strip()]
+    if ending == ".json" or found == ["jsonl"]:
+        return "jsonl" if found == ["jsonl"] and not _is_squad(full[0]) else "squad"
     if full and all(_QUESTION.match(line) for line in full[:100]):
         return "questions"
-    if ending == ".tsv" or (full and all(full[0].count("\t") == line.count("\t") > 0 for line in full[:20])):
+    if ending == ".tsv":
         return "tsv"
-    if full and full[0].count(",") > 0:
-        return "csv"
+    if not found and start.text.lstrip()[:1] == "{":  # an object of several lines
+        return "squad"
+    if len(found) == 1:
+        return found[0]
+    if found:
+        why = f"its lines can be {' or '.join(found)}"
+    else:
+        why = "its lines are neither words with tags nor have they as many fields each by tabs or commas"
     raise DataError(
-        f"{path}: the format cannot be told from the ending {ending!r} or the first lines. Name it: format=csv, tsv, "
-        "jsonl, parquet, conll, squad or questions."
+        f"{path}: the format cannot be told from the ending {ending!r}, and {why}. Name it: format=csv, tsv, jsonl, "
+        "parquet, conll, squad or questions."
     )
 
 
@@ -125,12 +125,7 @@ def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str
         codecs.lookup(encoding)
     except LookupError as error:
         raise ConfigError(f"encoding is {encoding!r}, which Python does not know.") from error
-    with _opened(path) as handle:
-        start = handle.read(_LOOKED_AT_BYTES)
-    lines = start.decode(encoding, errors="replace").splitlines()
-    if len(start) == _LOOKED_AT_BYTES:  # the last line may be cut
-        lines = lines[:-1]
-    lines = [line for line in lines if not line.startswith(("#", "-DOCSTART-"))]
+    lines = [line for line in beginning_of(path, encoding).lines if not line.startswith(("#", "-DOCSTART-"))]
     full = [line for line in lines if line.strip()]
     try:
         tags = [line.split()[tag_column] if line.strip() else "O" for line in lines]
@@ -163,25 +158,6 @@ def _of_folder(folder: Path) -> dict[SplitName, Path]:
     return found
 
 
-def _is_conll(lines: Sequence[str]) -> bool:
-    """Whether lines are sentences with one word per line, a tag in the last column and blank lines between."""
-    full = [line for line in lines if line.strip() and not line.startswith(("#", "-DOCSTART-"))][:200]
-    if len(full) < 2 or len(full) == len(lines):
-        return False
-    return all(len(line.split()) >= 2 and _TAG.match(line.split()[-1]) for line in full)
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except json.JSONDecodeError:
-        return False
-
-
 def _is_squad(line: str) -> bool:
     content = json.loads(line)
     return isinstance(content.get("data"), list)
-
-
-def _opened(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")

@@ -39,6 +39,7 @@ from bertline.line.choices import ABSENT, differences
 from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
 from bertline.line.encoder_pointers import uses_pretrained
 from bertline.line.fingerprints import code_fingerprint
+from bertline.line.frozen_inputs import marks_of
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
 from bertline.line.stages import ENCODERS, METRICS, Stage, stage_named
@@ -143,6 +144,7 @@ def open_stage(
     config = line_config({key: composed[key] for key in SECTIONS if key in composed})
     task = _task_of(stage, composed.get("task_name"), config)
     inputs = _inputs_of(stage, task, config, places or {})
+    marks = marks_of(inputs)
     digests = {key: sha256_of_path(path) for key, path in inputs.items()}
     made_of = _made_of(stage, task, config, digests)
     if running_under_dvc():
@@ -154,7 +156,7 @@ def open_stage(
         take_over(folder, made_of, asked=composed.get("go_on_with"))
     elif composed.get("go_on_with"):
         raise ConfigError(f"go_on_with names an unfinished pretraining; stage {stage.name} goes on by itself.")
-    before = _freeze(folder, stage, task, config, inputs, made_of)
+    before = _freeze(folder, stage, task, config, inputs, marks, made_of)
     with (
         mark_open(folder),
         _tracker_of(config, stage) as tracker,
@@ -286,6 +288,7 @@ def _freeze(
     task: str | None,
     config: LineConfig,
     inputs: dict[str, Path],
+    marks: dict[str, str],
     made_of: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Write the run folder's config.yaml; returns the runs that it goes on with."""
@@ -297,6 +300,7 @@ def _freeze(
         "task_name": task,
         "fingerprint": _digest(made_of),
         "inputs": {key: path.as_posix() for key, path in inputs.items()},
+        "input_marks": marks,
         "config": {**to_mapping(config), "runtime": to_mapping(_watched(config.runtime))},
         "commit": git_commit(),
         "made_of": {key: made_of[key] for key in ("inputs", "code", "versions")},

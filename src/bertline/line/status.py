@@ -38,6 +38,8 @@ class Status:
     metrics: dict[str, float] = field(default_factory=dict)
     result_sha256: str | None = None
     """SHA-256 of the result folder of a finished run; None in the records of earlier versions."""
+    inputs_changed: bool = False
+    """Whether the inputs changed while a failed run worked: what it left must not be resumed."""
 
 
 def read_status(folder: Path) -> Status:

@@ -191,7 +191,8 @@ def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
     from bertline.training.checkpoints import CheckpointFolder
 
     frozen, steps = _frozen(folder), CheckpointFolder(folder / "checkpoints", keep=1).steps
-    if frozen is None or not steps or read_status(folder).state == "finished":
+    status = read_status(folder)
+    if frozen is None or not steps or status.state == "finished" or status.inputs_changed:
         return None
     sections = {key: frozen["config"].get(key) for key in made_of["sections"]}
     keys = differences(sections, dict(made_of["sections"]))

@@ -1,7 +1,8 @@
 """The process that does a stage's long work: `python -m bertline.line.worker runs/pretrain/FINGERPRINT`.
 
 It is re-entrant and reads nothing but its run folder and the inputs named there. A queued or resumed job therefore
-never sees a later configuration, and a killed one goes on where it was.
+never sees a later configuration, and a killed one goes on where it was. Inputs with other content than the frozen one,
+before the work or after it, are an error.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import BertlineError
+from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say
+from bertline.line.changed import shown
 from bertline.line.config import LineConfig, line_config
+from bertline.line.frozen_inputs import changed_inputs
 from bertline.line.last_words import COULD_NOT_WRITE, give_up_streams, say_last
 from bertline.line.status import (
     ALREADY_RUNNING,
@@ -28,6 +31,7 @@ from bertline.line.status import (
     Ending,
     Status,
     hold_lock,
+    read_status,
     write_status,
 )
 from bertline.training.nodes import adopt_srun_ranks
@@ -49,9 +53,20 @@ def main(folder: Path) -> int:
             return ALREADY_RUNNING
         # Under the lock: until then another run may still take this folder over, checkpoints and all.
         frozen, config = _frozen(folder)
+        before = read_status(folder)
+        if before.inputs_changed:
+            return _end(folder, FAILED, before)
         try:
             write_status(folder, Status(state="running", pid=os.getpid()))
+            if changed := changed_inputs(frozen):
+                raise ArtifactError(
+                    f"what this run reads changed after it was opened: {shown(changed)}. Run the same command again: "
+                    "it opens the run for what is there now."
+                )
             metrics = _work(frozen, config, folder)
+            if changed := changed_inputs(frozen):
+                message = _of_both(folder, changed)
+                return _end(folder, FAILED, Status(state="failed", message=message, inputs_changed=True))
         except BertlineError as error:
             return _end(folder, FAILED, Status(state="failed", message=str(error) or type(error).__name__))
         except (KeyboardInterrupt, SystemExit) as error:
@@ -75,6 +90,15 @@ def _end(folder: Path, ending: Ending, status: Status) -> int:
         say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
         return COULD_NOT_WRITE
     return ending.exit_status
+
+
+def _of_both(folder: Path, changed: list[str]) -> str:
+    return (
+        f"what this run reads changed while it ran: {shown(changed)}. Its result may be of the old content, the new "
+        "one or both, and is not used. Run the same command again: it opens the run for what is there now. To run it "
+        f"for the old content, put that back and delete {folder} first (for a sweep, also its studies in "
+        f"tracking.studies_url, which have {folder.name} in their names)."
+    )
 
 
 def _frozen(folder: Path) -> tuple[dict[str, Any], LineConfig]:

@@ -4,69 +4,101 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import itertools
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from bertline.tasks.decoded_files import gzip_damage_named
 
 Guess = Literal["csv", "tsv", "jsonl", "parquet", "conll"]
-_MOST_LINES = 50
+_MOST_ROWS = 50
+_MOST_WORDS = 200
 _MOST_BYTES = 1 << 20
+_PARQUET_MARK = b"PAR1"
 _TAG = re.compile(r"[BIESUL]-\S+|O")
 
 
-def guesses(path: Path, encoding: str) -> list[Guess]:
-    """The formats that the first lines of a file, plain or `.gz`, can be in; one where there is no doubt.
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What detection reads of a file."""
 
-    Parquet has its mark, JSONL an object in every line. CoNLL has blank lines between blocks, or `-DOCSTART-`, and a
-    tag at the end of each line. In TSV and CSV every line has as many fields, two at least.
+    text: str
+    """Without a byte order mark; characters that are not of the encoding are replaced."""
+    is_whole: bool
+    """Whether the file ends here; else the text ends anywhere in a row."""
+    is_parquet: bool
+
+    @property
+    def lines(self) -> list[str]:
+        r"""The complete lines without their ends, which are `\n`, `\r\n` or `\r`: fields may hold rarer separators."""
+        lines = [line.rstrip("\r\n") for line in io.StringIO(self.text, newline="")]
+        return lines if self.is_whole else lines[:-1]
+
+
+def beginning_of(path: Path, encoding: str) -> Beginning:
+    """The first megabyte of a file, plain or `.gz`.
 
     Raises:
         DataError: A damaged gzip file.
     """
     with gzip_damage_named(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as handle:
         content = handle.read(_MOST_BYTES)
-    if content.startswith(b"PAR1"):
+        is_whole = not handle.read(1)
+    text = content.decode(encoding, errors="replace").removeprefix("\ufeff")
+    return Beginning(text, is_whole, content.startswith(_PARQUET_MARK))
+
+
+def guesses(start: Beginning) -> list[Guess]:
+    """The formats that a file with this beginning can be in; one where there is no doubt.
+
+    Parquet has its mark, JSONL an object in its first line. CoNLL has blank lines between blocks, or `-DOCSTART-`, and
+    a tag at the end of each line. In TSV and CSV every row has as many fields, two at least.
+    """
+    if start.is_parquet:
         return ["parquet"]
-    lines = content.decode(encoding, errors="replace").removeprefix("\ufeff").splitlines()
-    # The last line may be cut off.
-    lines = lines[:-1] if len(content) == _MOST_BYTES else lines
-    filled = [line for line in lines if line.strip()][:_MOST_LINES]
-    if not filled:
-        return []
-    if all(_is_object(line) for line in filled):
+    lines = start.lines
+    filled = [line for line in lines if line.strip()]
+    # The first line alone: a later one that is no object is a bad row, which the reader names.
+    if filled and _is_object(filled[0]):
         return ["jsonl"]
-    if _is_conll(lines[:_MOST_LINES]):
+    if _is_conll(lines):
         return ["conll"]
-    found: list[Guess] = []
-    for name, separator in (("tsv", "\t"), ("csv", ",")):
-        if _is_table(filled, separator):
-            found.append(name)  # type: ignore[arg-type]
-    return found
+    separators: tuple[tuple[Guess, str], ...] = (("tsv", "\t"), ("csv", ","))
+    return [name for name, separator in separators if _is_table(start, filled[:_MOST_ROWS], separator)]
 
 
 def _is_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
-def _is_table(lines: list[str], separator: str) -> bool:
-    """Whether all lines have as many fields, two at least, with or without quotes."""
-    by_quotes = csv.reader(lines, delimiter=separator)
-    try:
-        widths = {len(fields) for fields in itertools.islice(by_quotes, _MOST_LINES)}
-    except csv.Error:
-        widths = set()
+def _is_table(start: Beginning, lines: list[str], separator: str) -> bool:
+    """Whether all rows have as many fields, two at least, with or without quotes."""
     unquoted = {line.count(separator) + 1 for line in lines}
-    return any(len(found) == 1 and found != {1} for found in (widths, unquoted))
+    return any(len(widths) == 1 and widths != {1} for widths in (_quoted_widths(start, separator), unquoted))
+
+
+def _quoted_widths(start: Beginning, separator: str) -> set[int]:
+    """Numbers of fields of the first rows, read with quotes: a row may go over several lines."""
+    csv.field_size_limit(1 << 30)  # of the process, so the same as where tables are read
+    rows = csv.reader(io.StringIO(start.text, newline=""), delimiter=separator)
+    try:
+        first = list(itertools.islice(rows, _MOST_ROWS + 1))
+    except csv.Error:
+        return set()
+    complete = first if start.is_whole else first[:-1]
+    return {len(fields) for fields in complete if any(field.strip() for field in fields)}
 
 
 def _is_conll(lines: list[str]) -> bool:
+    """Whether lines are blocks with one word per line and a tag in the last column."""
     words = [line.split() for line in lines if line.strip() and not line.startswith(("-DOCSTART-", "#"))]
     blocks = any(line.startswith("-DOCSTART-") or not line.strip() for line in lines)
-    return blocks and bool(words) and all(len(each) > 1 and _TAG.fullmatch(each[-1]) for each in words)
+    tagged = (len(each) > 1 and _TAG.fullmatch(each[-1]) for each in words[:_MOST_WORDS])
+    return blocks and len(words) > 1 and all(tagged)

@@ -19,7 +19,7 @@ from bertline.tasks.decoded_files import check_encoding, gzip_damage_named, unde
 from bertline.tasks.delimited_files import Delimiting, read_fields
 from bertline.tasks.json_lines import json_object
 from bertline.tasks.option_names import NO_OPTIONS, OptionNames
-from bertline.tasks.sniffing import guesses
+from bertline.tasks.sniffing import beginning_of, guesses
 from bertline.tasks.source_config import check_delimiting
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
@@ -113,7 +113,7 @@ def _format_of(path: Path, layout: TableLayout) -> TableFormat:
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in _FORMATS_BY_ENDING:
         return _FORMATS_BY_ENDING[ending]
-    found = guesses(path, layout.encoding)
+    found = guesses(beginning_of(path, layout.encoding))
     if len(found) == 1 and found[0] != "conll":
         return found[0]
     if found == ["conll"]:

@@ -25,6 +25,7 @@ from bertline.tasks.search_files import (
 
 _TITLES = ("title", "headline", "ttl")
 _TEXTS = ("text", "abstract", "body")
+_FIELD_BEGINS = rf"<(?:{'|'.join(('docno', *_TITLES, *_TEXTS))})(?:\s[^<>]*)?>"
 # Elements inside a text, which take nothing of it away; all others hold fields (dates, bylines, numbers).
 _MARKS_OF_TEXT = frozenset({"p", "b", "i", "em", "strong", "u", "sub", "sup", "br", "span", "div", "s", "a", "f"})
 _ELEMENT = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>", re.IGNORECASE | re.DOTALL)
@@ -37,7 +38,8 @@ def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument
     """Documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are left out.
 
     A document without `<TEXT>` may have its text directly in `<DOC>`: that is what is inside no
-    element, those that mark up text (`<P>`, `<I>`) apart.
+    element, those that mark up text (`<P>`, `<I>`) apart. A text that is never closed ends where the next of these
+    fields begins, or the document ends.
     """
     path = existing_file(folder, name)
     for where, content in _elements(path, "doc", bad):
@@ -45,7 +47,7 @@ def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument
         if not identity:
             bad.found(BadRow("malformed_line", f"{where}: a <doc> without <docno>."))
             continue
-        title, text = without_markup(_field(content, _TITLES)), without_markup(_field(content, _TEXTS))
+        title, text = without_markup(_field(content, _TITLES)), without_markup(_text(content))
         if not text and not _has_field(content, _TEXTS):
             text = without_markup(_outside_fields(content))
         yield RawDocument(where, identity, title, text)
@@ -122,6 +124,23 @@ def _field(content: str, names: tuple[str, ...]) -> str:
     """The content of all closed elements of the first of these names that there is."""
     for name in names:
         found = re.findall(rf"<{name}(?:\s[^<>]*)?>(.*?)</{name}>", content, re.IGNORECASE | re.DOTALL)
+        if found:
+            return " ".join(found)
+    return ""
+
+
+def _text(content: str) -> str:
+    """The content of all elements of the first name of `_TEXTS` that there is, closed or not."""
+    for name in _TEXTS:
+        element = re.compile(
+            rf"<{name}(?:\s[^<>]*)?>(?:(.*?)</{name}>|(?<!/>)(.*?)(?={_FIELD_BEGINS}|\Z))", re.IGNORECASE | re.DOTALL
+        )
+        # An open one without content hides no text that goes by another name.
+        found = [
+            left_open if closed is None else closed
+            for closed, left_open in (match.groups() for match in element.finditer(content))
+            if closed is not None or left_open.strip()
+        ]
         if found:
             return " ".join(found)
     return ""

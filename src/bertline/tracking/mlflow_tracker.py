@@ -17,7 +17,7 @@ from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.feeds import ArtifactFeed, MetricsFeed
 from bertline.tracking.inputs import dataset_inputs
-from bertline.tracking.outbox import Outbox, RefusedError
+from bertline.tracking.outbox import LeftError, Outbox, RefusedError
 from bertline.tracking.registry import register_folder
 from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
 from bertline.tracking.tracker import StageRun, Tracker, status_after
@@ -190,7 +190,11 @@ class MlflowTracker(Tracker):
         return allowed
 
     def _send_kept(self) -> None:
-        """Send the server what earlier stages could not. What fails is kept; one that is refused holds up no other."""
+        """Send the server what earlier stages could not. What fails is kept; one that is refused holds up no other.
+
+        Raises:
+            LeftError: The server did not take one. The others would wait for it too, so they are not tried.
+        """
         for path in kept_sessions(place_of(self._config.uri, self._config.experiment_name)):
             try:
                 with claimed(path) as kept:
@@ -199,8 +203,8 @@ class MlflowTracker(Tracker):
                         say(f"{masked(self._config.uri)} has now the records that were kept in {path}")
             except Exception as error:
                 warn(f"the records in {path} could not be sent ({masked(str(error))[:200]}); they are kept.")
-                if not isinstance(error, _OF_THE_SESSION):  # the server may be away: the others would wait for it too
-                    return
+                if not isinstance(error, _OF_THE_SESSION):
+                    raise LeftError from error
 
     def _open_line(self, line_key: str, tags: Mapping[str, str]) -> None:
         run_id = self.store.find_or_create_run({LINE_TAG: line_key}, f"line {line_key[:10]}", {})

@@ -22,12 +22,16 @@ class RefusedError(Exception):
     """The server understood and said no: trying again would not help."""
 
 
+class LeftError(Exception):
+    """The server could not take it now, and it is kept elsewhere: what comes after does not wait for it."""
+
+
 class Outbox:
     """Runs what is put in, in order, on one background thread.
 
-    A task that raises `RefusedError` is dropped with a warning. One that raises anything else (the server is away, the
-    database is locked) stays at the head and is tried again, with one warning an outage. Feeds are polled whenever
-    nothing is waiting.
+    A task that raises `RefusedError` is dropped with a warning, one that raises `LeftError` without. One that raises
+    anything else (the server is away, the database is locked) stays at the head and is tried again, with one warning
+    an outage. Feeds are polled whenever nothing is waiting.
 
     Args:
         target: Address of the server, for messages.
@@ -143,6 +147,9 @@ class Outbox:
     def _attempt(self, task: Callable[[], None], *, essential: bool) -> None:
         try:
             task()
+        except LeftError:
+            # A silent server's deadline would begin anew: the stage would wait once for this, once for what follows.
+            return
         except RefusedError as error:
             warn(f"{self._target} refused a record: {_first_line(error)}")
             self.remove_feed(task)

@@ -86,6 +86,33 @@ def test_windows_share_what_is_asked_for_and_a_word_is_taken_where_it_sees_most(
     assert taken == [[0, 1, 2, 3], [4, 5], [6, 7, 8, 9]]
 
 
+def test_a_word_that_crosses_the_end_of_a_window_is_taken_from_one_that_holds_all_of_it(tokenizer):
+    # Tokens 3 to 6 of the row, in windows of 0 to 5, 2 to 7 and 4 to 9: the first shows more context, the second all.
+    encoded = encode_words(rows(["a", "a", "a", "abbb", "a", "a", "a"]), LABELS, tokenizer, max_length=8, overlap=4)
+    assert [encoded.words[window][encoded.taken[window]].tolist() for window in range(3)] == [[0, 1, 2], [3], [4, 5, 6]]
+    columns = [encoded.words[window].tolist().index(3) for window in (0, 1)]
+    assert [np.count_nonzero(encoded.words_of_tokens[window] == columns[window]) for window in (0, 1)] == [3, 4]
+
+
+@settings(deadline=None)
+@given(
+    words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=20),
+    max_length=st.integers(6, 12),
+    overlap=st.integers(0, 3),
+)
+def test_a_word_is_cut_where_it_is_taken_only_if_no_window_holds_all_of_it(tokenizer, words, max_length, overlap):
+    encoded = encode_words(rows(words), LABELS, tokenizer, max_length=max_length, overlap=overlap)
+    num_tokens = [len(tokens) for tokens in tokenizer.encode_literally(words)]
+    seen: dict[int, list[int]] = {}
+    taken: dict[int, int] = {}
+    for window, column in zip(*np.nonzero(np.arange(encoded.words.shape[1]) < encoded.num_words[:, None]), strict=True):
+        word, count = encoded.words[window, column], np.count_nonzero(encoded.words_of_tokens[window] == column)
+        seen.setdefault(word, []).append(count)
+        if encoded.taken[window, column]:
+            taken[word] = count
+    assert all(taken[word] == num_tokens[word] or num_tokens[word] not in seen[word] for word in seen)
+
+
 def test_a_row_that_fits_is_one_window(tokenizer):
     encoded = encode_words(rows(["a"] * 6, ["a"] * 7), LABELS, tokenizer, max_length=8, overlap=0)
     assert encoded.num_words.tolist() == [6, 6, 1]

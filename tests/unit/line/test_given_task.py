@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bertline.line.given_files import GivenFiles, conll_layout, format_of, given
 from bertline.line.given_task import TaskOptions, placed, task_name_of, task_of_files
 from bertline.tasks.build import build_task
 from bertline.tasks.config import TaskConfig
+from bertline.tasks.sniffing import beginning_of, guesses
 
 CONF = Path(__file__).parents[3] / "conf"
 NO_SPLITS: dict[Any, Path | None] = {"train": None, "dev": None, "test": None}
@@ -106,6 +108,45 @@ def test_a_json_file_of_articles_is_squad_and_one_of_rows_is_not(tmp_path: Path)
 def test_the_scheme_of_tags_is_told_by_the_tags(tmp_path: Path, lines: str, expected: dict[str, str]) -> None:
     (tmp_path / "tags").write_text(lines)
     assert conll_layout(tmp_path / "tags", "utf-8") == expected
+
+
+CONTENTS = {
+    "rare separator": "text\tlabel\none\u2028two\tx\nthree\ty\n",
+    "quoted lines": 'text,label\n"Dear Sir,\nthank you",x\n"one\ttwo",y\n',
+    "one long sentence": "".join(f"word{i}\tO\n" for i in range(300)) + "\nlast\tB-X\n",
+    "document mark": "-DOCSTART- -X- O\nEU B-ORG\nrejects O\n",
+    "one comma": "one text, no table\nanother\n",
+    "either": "a\tb,c\nd\te,f\n",
+    "broken object": '{"text": "a"}\n{"text": \n',
+}
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_files_on_the_command_line_and_those_of_a_source_are_judged_alike(tmp_path: Path, name: str) -> None:
+    (tmp_path / "rows").write_text(CONTENTS[name])
+    guessed = guesses(beginning_of(tmp_path / "rows", "utf-8"))
+    if len(guessed) == 1:
+        assert format_of(tmp_path / "rows") == guessed[0]
+    else:
+        with pytest.raises(DataError, match="the format cannot be told.*format=csv"):
+            format_of(tmp_path / "rows")
+
+
+def test_objects_over_several_lines_are_squad_and_a_text_in_braces_is_not(tmp_path: Path) -> None:
+    (tmp_path / "articles").write_text('{\n  "version": "1.1",\n  "data": []\n}\n')
+    (tmp_path / "rows.tsv").write_text("{x}\tlabel\none\ttwo\n")
+    assert [format_of(tmp_path / name) for name in ("articles", "rows.tsv")] == ["squad", "tsv"]
+
+
+def test_rare_separators_in_words_do_not_change_the_layout(tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("one\x85two\tB-X\nmore\tI-X\n\n")
+    assert conll_layout(tmp_path / "a.conll", "utf-8") == {"separator": "tab", "scheme": "iob2"}
+
+
+def test_a_torn_gzip_file_is_an_error_for_people(tmp_path: Path) -> None:
+    (tmp_path / "rows.gz").write_bytes(gzip.compress(b"text,label\n" * 100)[:-10])
+    with pytest.raises(DataError, match=r"rows\.gz is not a whole gzip file"):
+        format_of(tmp_path / "rows.gz")
 
 
 def test_a_folder_gives_the_files_named_after_the_splits(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.line import opened, unfinished, worker
 from bertline.line.opened import open_stage
-from bertline.line.status import hold_lock, read_status
+from bertline.line.status import Status, hold_lock, read_status, write_status
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.film_strip import read_film_strip
 from bertline.pretraining.identity import FREE_KEYS
@@ -133,6 +133,14 @@ def test_a_worker_of_its_own_goes_on_and_mlflow_shows_one_whole_curve(compose: C
         (tag,) = database.execute("select value from tags where key = 'bertline.went_on_from'").fetchall()
     assert [step for (step,) in steps] == [0, 10, 20, 30, 40, 50, 60]
     assert tag == (begun.name,)
+
+
+def test_a_run_whose_inputs_changed_while_it_worked_is_not_resumed(compose: Compose) -> None:
+    begun = opening(compose()).folder
+    looks_unfinished(begun, 30)
+    write_status(begun, Status(state="failed", message="what this run reads changed", inputs_changed=True))
+    folder = opening(compose("pretrain.health.max_rewinds=9")).folder
+    assert begun.exists() and not (folder / "checkpoints").exists()
 
 
 def test_a_finished_run_is_left_where_it_is(compose: Compose, capsys: pytest.CaptureFixture[str]) -> None:

@@ -287,6 +287,29 @@ class TestTrec:
         assert task.collection.titles == ["Lift", "", "Empty"]
         assert task.collection.texts == ["of a wing & drag", "slabs", ""]
 
+    def test_a_text_that_is_never_closed_ends_with_the_document_or_where_the_next_field_begins(self, tmp_path, built):
+        documents = (
+            "<DOC>\n<DOCNO>1</DOCNO>\n<TEXT>\nof a <P>wing\n<P>&amp; drag\n</DOC>\n"
+            '<DOC><TEXT type="main">slabs <HEADLINE>Heat</HEADLINE><DOCNO>FT-2</DOCNO></DOC>\n'
+            "<DOC><DOCNO>3</DOCNO><TEXT>one</TEXT><TEXT>two<TITLE>Parts</TITLE></DOC>\n"
+            "<DOC><DOCNO>4</DOCNO><TEXT>\n<ABSTRACT>short</ABSTRACT></DOC>\n"
+            "<DOC><DOCNO>5</DOCNO><TEXT />not read<ABSTRACT>short</ABSTRACT></DOC>\n"
+            "<DOC><DOCNO>6</DOCNO><TEXT>all <TITLE>of</TITLE> it</TEXT><DATE>1999</DATE></DOC>\n"
+            "<DOC><DOCNO>7</DOCNO><TITLE>Empty</TITLE><TEXT></TEXT><ABSTRACT>short</ABSTRACT></DOC>\n"
+        )
+        task = built(inputs.trec_source(self.write(tmp_path, documents=documents)), test_fraction=1.0)
+        texts = dict(zip(task.collection.ids, task.collection.texts, strict=True))
+        assert texts == {
+            "1": "of a wing & drag",
+            "FT-2": "slabs",
+            "3": "one two",
+            "4": "short",
+            "5": "short",
+            "6": "all of it",
+            "7": "",
+        }
+        assert task.collection.titles == ["", "Heat", "Parts", "", "", "of", "Empty"]
+
     def test_queries_are_named_by_number_where_asked(self, tmp_path, built):
         self.write(tmp_path, "7 0 1 1\n9 0 1 1\n")
         assert set(all_rows(built(inputs.trec_source(tmp_path, query_ids="number"), test_fraction=1.0))) == {"7", "9"}

@@ -15,9 +15,10 @@ import pytest
 from mlflow import MlflowClient
 
 from bertline.foundation.metrics_log import MetricsLog
+from bertline.tracking import mlflow_tracker
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.outbox import Outbox
-from bertline.tracking.store import LOG
+from bertline.tracking.outbox import LeftError, Outbox
+from bertline.tracking.store import LOG, Store
 from bertline.tracking.tracker import open_tracker
 from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
 
@@ -119,6 +120,32 @@ def test_records_of_a_session_that_cannot_be_sent_are_kept_and_hold_up_nothing(
     assert (run.info.status, run.data.metrics) == ("FINISHED", {"a": 1.0})
 
 
+def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadline_too(
+    config: TrackingConfig, silent_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(mlflow_tracker, "SERVER_PATIENCE_S", 3.5)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
+    # It answered once, to the opening of the line, and never again.
+    monkeypatch.setattr(Store, "log_params", lambda *_: None)
+    opened = mlflow_tracker.MlflowTracker._open_line
+    monkeypatch.setattr(
+        mlflow_tracker.MlflowTracker,
+        "_open_line",
+        lambda self, key, tags: setattr(self, "run_id", "1") if key == "line" else opened(self, key, tags),
+    )
+    place = place_of(silent_address, config.experiment_name)
+    for number in range(5):
+        session = Session({"line_key": f"earlier {number}", "tags": {}, "params": {}})
+        session.note("log_line_metrics", metrics={"a": 1.0})
+        session.keep(place)
+    started = time.monotonic()
+    with open_tracker(dataclasses.replace(config, uri=silent_address), line_key="line", tags={}, params={}) as tracker:
+        tracker.log_line_metrics({"b": 2.0})
+    assert time.monotonic() - started < 7
+    assert len(kept_sessions(place)) == 6
+
+
 def test_one_deadline_counts_for_all_who_wait() -> None:
     silence = threading.Event()
     outbox = Outbox("test", patience_s=0.5)
@@ -140,6 +167,22 @@ def test_a_slow_server_is_waited_for_while_it_answers() -> None:
     assert outbox.flush()
     assert done == [0, 1, 2, 3, 4]
     assert outbox.close()
+
+
+def test_what_is_left_for_later_is_dropped_and_no_sign_of_life() -> None:
+    def left() -> None:
+        time.sleep(2)
+        raise LeftError
+
+    silence = threading.Event()
+    outbox = Outbox("test", patience_s=2.5)
+    outbox.put(left)
+    outbox.put(silence.wait)  # type: ignore[arg-type]
+    started = time.monotonic()
+    assert not outbox.flush()
+    assert time.monotonic() - started < 4.2
+    silence.set()
+    outbox.close()
 
 
 def test_an_upload_has_time_for_its_size() -> None:
