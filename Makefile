@@ -73,7 +73,9 @@ define install_into_venv
 	  test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); \
 	  cp constraints.txt $(VENV)/constraints.txt; \
 	fi
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(VENV)/constraints.txt --editable '$(1)'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint $(VENV)/constraints.txt --editable '$(1)'
+	@# pip would compile on one core, and bertline not at all. Packages hold templates that are no Python: -qq, || true.
+	@$(BIN)/python -m compileall -qq -j 0 "$$($(BIN)/python -c $(PLACE_OF_PACKAGES))" src pipelines || true
 endef
 
 lock:            ## Renew constraints.txt from the newest versions that pyproject.toml allows

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 METRICS, RESULTS = ROOT / "artifacts" / "metrics", ROOT / "benchmarks" / "results"
@@ -104,9 +106,23 @@ def scores() -> str:
             f"{_shown(found[arm])}{' combined with BM25' * (arm == 'combined')}" for arm in ARMS[:2] if arm in found
         ]
         others = sorted((name for name in found if name not in ARMS[:2]), key=lambda name: -found[name][0])
-        others_shown = ", ".join(f"{TITLES.get(name, name)} {_shown(found[name])}" for name in others)
-        rows.append(f"| `{task}`: {what}; test {metric_of(task)} over 5 seeds | {', '.join(ours)} | {others_shown} |")
+        others_shown = ", ".join(f"{TITLES.get(name, name)} {_shown(found[name])}{_fewer(name)}" for name in others)
+        num_seeds = _sweep()["num_seeds"]
+        rows.append(
+            f"| `{task}`: {what}; test {metric_of(task)} over {num_seeds} seeds | {', '.join(ours)} | {others_shown} |"
+        )
     return "\n".join(rows)
+
+
+def _fewer(name: str) -> str:
+    """The number of seeds of an arm that has fewer than the encoder."""
+    fewer = _sweep()["random_weights_seeds"] if name == "random_weights" else None
+    return f" ({fewer} seeds)" if fewer and fewer < _sweep()["num_seeds"] else ""
+
+
+def _sweep() -> Mapping[str, Any]:
+    """The section that the committed run was configured by."""
+    return yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))["sweep"]
 
 
 def verdicts() -> str:

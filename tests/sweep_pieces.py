@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,19 @@ def die_the_first_time(bench: Any, path: Path) -> str:
         path.write_text("")
         os.kill(os.getpid(), signal.SIGKILL)
     return "done"
+
+
+def wait_for(bench: Any, path: Path) -> str:
+    """Wait until a file is there."""
+    while not path.exists():
+        time.sleep(0.05)
+    return "done"
+
+
+def begin_and_wait_for(bench: Any, paths: tuple[Path, Path]) -> str:
+    """Leave the first file, and wait until the second one is there."""
+    paths[0].touch()
+    return wait_for(bench, paths[1])
 
 
 def die(bench: Any, argument: Any) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
 from bertline.sweep.job import Arm, PlannedSweep
 from bertline.sweep.repetitions import DOCUMENTS, Repetition
-from bertline.sweep.space import space_of
+from bertline.sweep.space import space_of, space_of_arm
 from bertline.sweep.trials import workers_matter
+from bertline.tasks.config import ChoiceSpace
 
 _WORDS: dict[Arm, str] = {
     "encoder": "the encoder",
@@ -41,7 +42,19 @@ def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]])
     left_out = [
         f"Every run of {_WORDS[arm]} diverged or failed, so it is left out." for arm in plan.arms if arm not in winners
     ]
-    return left_out + _cut_rows(plan, winners)
+    return left_out + _most_epochs(plan, winners) + _cut_rows(plan, winners)
+
+
+def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
+    """Whether random weights might do better with more epochs than they could choose."""
+    epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
+    seeds = winners.get("random_weights")
+    if not seeds or not isinstance(epochs, ChoiceSpace) or seeds[0].params["num_epochs"] < max(epochs.values):
+        return []
+    return [
+        f"{_WORDS['random_weights'].capitalize()} did best with the most epochs that it was offered "
+        f"({max(epochs.values):.0f}); larger sweep.random_weights_epochs might bring it closer."
+    ]
 
 
 def _lowered_lengths(plan: PlannedSweep) -> list[str]:

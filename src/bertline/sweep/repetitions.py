@@ -35,7 +35,7 @@ from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.work import KnownWork, Work
+from bertline.sweep.work import KnownWork, Source, Work
 from bertline.sweep.workers import Workers
 from bertline.tasks.storage import SplitName, read_task_manifest
 
@@ -125,12 +125,16 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repe
     ]
 
 
-def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], workers: Workers) -> None:
-    """Train the repetitions that have no outcome yet."""
+def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], workers: Workers, *, filler: Source) -> None:
+    """Train the repetitions that have no outcome yet; `filler` as in `Workers`."""
     left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / OUTCOME).exists()]
+
+    def rows_to_read(repetition: Repetition) -> int:
+        return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
+
     # The longest first, so that no worker is left alone with it at the end.
-    left.sort(key=lambda repetition: -(repetition.num_train_rows or 0))
-    workers.work_through(KnownWork(plan.job, [Work(_train, repetition) for repetition in left]))
+    left.sort(key=rows_to_read, reverse=True)
+    workers.work_through(KnownWork(plan.job, [Work(_train, repetition) for repetition in left]), filler=filler)
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
@@ -177,7 +181,7 @@ def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
     return max(seeds, key=lambda seed: (seed.outcome(plan.job)["dev"][plan.job.task.metric], -seed.seed))
 
 
-def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers: Workers) -> None:
+def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers: Workers, *, filler: Source) -> None:
     """Score the winners' models on the test splits, each once, and give up the models that nobody needs any more."""
     kept = best_seed(plan, chosen["encoder"])
     left = [
@@ -186,7 +190,7 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
         for repetition in seeds
         if not (repetition.folder(plan.job) / TEST / READING).exists()
     ]
-    workers.work_through(KnownWork(plan.job, left))
+    workers.work_through(KnownWork(plan.job, left), filler=filler)
     for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != kept.folder(plan.job):
             shutil.rmtree(model)

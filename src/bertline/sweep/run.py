@@ -55,17 +55,18 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
     notes = notes_before(plan)
     _say_all(job, notes)
     with started_workers(plan, in_process=in_process) as workers:
-        points = run_trials(studies, workers, filler=KnownWork(job, baselines_to_score(plan)))
-        candidates = candidates_over_seeds(plan, points)
-        run_repetitions(plan, candidates, workers)
+        scoring = KnownWork(job, baselines_to_score(plan))
+        candidates = candidates_over_seeds(plan, run_trials(studies, workers, filler=scoring))
+        run_repetitions(plan, candidates, workers, filler=scoring)
         chosen = winners(plan, candidates)
-        read_tests(plan, chosen, workers)
+        read_tests(plan, chosen, workers, filler=scoring)
         found = notes_after(plan, chosen)
         _say_all(job, found)
         sync_repetition_events(plan, candidates)
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
-        run_repetitions(plan, others, workers)
+        run_repetitions(plan, others, workers, filler=scoring)
         sync_repetition_events(plan, others)
+        workers.work_through(scoring)
     baselines = scored_baselines(plan)
     if combined := combined_seeds(plan, chosen["encoder"], baselines):
         chosen["combined"] = combined

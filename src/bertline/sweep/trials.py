@@ -41,7 +41,7 @@ from bertline.sweep.study import (
     trial_event,
     try_again,
 )
-from bertline.sweep.work import Source, WithFiller, Work
+from bertline.sweep.work import Source, Work
 from bertline.sweep.workers import Workers
 
 
@@ -114,7 +114,7 @@ def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Ar
     Args:
         studies: With the planned trials.
         workers: Who runs them.
-        filler: Work for workers that have no trial to run; it is finished too when this returns.
+        filler: As in `Workers`.
 
     Returns:
         The best points of each arm; an arm of which no trial finished has none.
@@ -124,7 +124,7 @@ def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Ar
     """
     job = studies.plan.job
     with studies.store.reached():
-        workers.work_through(WithFiller(_Trials(studies, _owner(job)), filler))
+        workers.work_through(_Trials(studies, _owner(job)), filler=filler)
         studies.sync_events()
         chosen: dict[Arm, list[Params]] = {}
         for arm, study in studies.by_arm.items():

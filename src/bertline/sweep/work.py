@@ -83,39 +83,3 @@ class KnownWork:
             )
         # At the end: were it at fault, it would take its next process from work that can be done.
         self._waiting.append(work)
-
-
-class WithFiller:
-    """Work of one source, and of another one while the first has none: no worker waits for the last trials of others.
-
-    Args:
-        first: Is asked first.
-        filler: Is asked where the first has nothing now.
-    """
-
-    def __init__(self, first: Source, filler: Source) -> None:
-        self._first, self._filler = first, filler
-        self._of_filler: list[Work] = []
-
-    def take(self) -> Work | None:
-        """See `Source`."""
-        if (work := self._first.take()) is not None:
-            return work
-        if (work := self._filler.take()) is not None:
-            self._of_filler.append(work)
-        return work
-
-    def is_finished(self) -> bool:
-        """See `Source`."""
-        return self._first.is_finished() and self._filler.is_finished()
-
-    def done(self, work: Work, result: Any) -> None:
-        """See `Source`."""
-        self._of(work).done(work, result)
-
-    def lost(self, work: Work) -> None:
-        """See `Source`."""
-        self._of(work).lost(work)
-
-    def _of(self, work: Work) -> Source:
-        return self._filler if any(work is one for one in self._of_filler) else self._first

@@ -33,8 +33,14 @@ _LAST_WORDS_S = 10.0
 class Workers(Protocol):
     """Whoever does the work."""
 
-    def work_through(self, source: Source) -> None:
-        """Work until the source is finished."""
+    def work_through(self, source: Source, *, filler: Source | None = None) -> None:
+        """Work until the source is finished.
+
+        Args:
+            source: Where work comes from.
+            filler: Work for workers that would wait for others. It need not be finished at the end, and may not have
+                been begun: it is passed on to the next call, and to a last one as the source.
+        """
         ...
 
 
@@ -44,8 +50,8 @@ class ThisProcess:
     def __init__(self, plan: PlannedSweep) -> None:
         self._bench = Bench(plan)
 
-    def work_through(self, source: Source) -> None:
-        """See `Workers`."""
+    def work_through(self, source: Source, *, filler: Source | None = None) -> None:
+        """See `Workers`; a process by itself waits for none."""
         while True:
             work = source.take()
             if work is not None:
@@ -63,7 +69,7 @@ class WorkerProcesses:
         self._members = [_Member(plan, number) for number in range(plan.job.runtime.sweep_workers)]
         self._deaths = 0
 
-    def work_through(self, source: Source) -> None:
+    def work_through(self, source: Source, *, filler: Source | None = None) -> None:
         """See `Workers`.
 
         Raises:
@@ -71,10 +77,10 @@ class WorkerProcesses:
             Exception: What a piece of work raised.
         """
         while True:
-            self._hand_out(source)
-            if not any(member.work for member in self._members) and source.is_finished():
+            self._hand_out(source, filler)
+            if not any(member.source is source for member in self._members) and source.is_finished():
                 return
-            self._listen(source)
+            self._listen()
 
     def close(self) -> None:
         """End all processes: the idle ones by themselves, the busy ones at once."""
@@ -83,12 +89,13 @@ class WorkerProcesses:
         for member in self._members:
             member.end()
 
-    def _hand_out(self, source: Source) -> None:
+    def _hand_out(self, *sources: Source | None) -> None:
         for member in self._members:
-            if member.work is None and (work := _next(source, member)) is not None:
-                member.give(work)
+            for source in sources:
+                if source is not None and member.work is None and (work := _next(source, member)) is not None:
+                    member.give(work, source)
 
-    def _listen(self, source: Source) -> None:
+    def _listen(self) -> None:
         running = [member for member in self._members if member.process is not None]
         if not running:
             time.sleep(_LOOK_AGAIN_S)
@@ -96,28 +103,28 @@ class WorkerProcesses:
         for member in running:
             # What a dead worker had said before it died is heard first.
             if member.connection in ready or member.sentinel in ready:
-                self._hear(member, source)
+                self._hear(member)
 
-    def _hear(self, member: _Member, source: Source) -> None:
+    def _hear(self, member: _Member) -> None:
         answer = member.answer()
         match answer:
             case None:
                 if not member.alive:
-                    self._bury(member, source)
+                    self._bury(member)
             case ("ready", _):
                 member.ready = True
             case ("done", result):
-                work, member.work = member.work, None
-                assert work is not None
+                work, source = member.taken_back()
+                assert work is not None and source is not None
                 self._deaths = 0
                 source.done(work, result)
             case (_, error):
                 raise error
 
-    def _bury(self, member: _Member, source: Source) -> None:
-        how, work = member.buried(), member.work
-        member.work = None
-        if work is not None:
+    def _bury(self, member: _Member) -> None:
+        how = member.buried()
+        work, source = member.taken_back()
+        if work is not None and source is not None:
             source.lost(work)
         self._deaths += 1
         if self._deaths >= MAX_DEATHS:
@@ -137,6 +144,8 @@ class _Member:
         self.number = number
         self.process: SpawnProcess | None = None
         self.work: Work | None = None
+        self.source: Source | None = None
+        """Where the work came from."""
         self.ready = False
         self._plan = plan
         self._connection: Connection | None = None
@@ -169,11 +178,17 @@ class _Member:
         theirs.close()  # else the pipe would not end with the process
         self.ready = False
 
-    def give(self, work: Work) -> None:
+    def give(self, work: Work, source: Source) -> None:
         """Send a piece of work; if the process has just died, it is found dead with it."""
-        self.work = work
+        self.work, self.source = work, source
         with suppress(OSError):
             self.connection.send(work)
+
+    def taken_back(self) -> tuple[Work | None, Source | None]:
+        """The piece of work that it no longer has, and its source."""
+        had = self.work, self.source
+        self.work = self.source = None
+        return had
 
     def answer(self) -> tuple[str, Any] | None:
         """What the process says; None where it says nothing."""

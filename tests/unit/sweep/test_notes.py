@@ -8,9 +8,11 @@ import pytest
 
 import finished_tasks
 import tiny
+from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.sweep.job import planned
-from bertline.sweep.notes import notes_before
+from bertline.sweep.notes import notes_after, notes_before
+from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
 from bertline.sweep.run import run_sweep
 from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
 
@@ -66,6 +68,18 @@ def test_rows_that_the_task_cuts_are_not_put_down_to_the_encoder(inputs, input_f
 
 def test_nothing_is_said_where_nothing_is_cut(inputs, input_folder, tmp_path):
     assert notes_before(planned(inputs.sweep_job(input_folder, tmp_path / "run"))) == []
+
+
+@pytest.mark.parametrize(("chosen", "is_said"), [(3.0, False), (6.0, False), (12.0, True)])
+def test_random_weights_that_choose_the_most_epochs_offered_might_want_more(
+    inputs, input_folder, tmp_path, chosen, is_said
+):
+    plan = planned(inputs.sweep_job(input_folder, tmp_path / "run"))  # 6 epochs, and 0.5, 1 and 2 times as many
+    seed = Repetition("random_weights", {"num_epochs": chosen}, "seed", 0, 0, 0, None)
+    for path in (seed.folder(plan.job) / OUTCOME, seed.folder(plan.job) / TEST / READING):
+        write_json(path, {"cut_rows": {}})
+    found = notes_after(plan, {"random_weights": [seed]})
+    assert any("the most epochs that it was offered (12)" in sentence for sentence in found) == is_said
 
 
 @pytest.mark.parametrize("positions", [24, 16])

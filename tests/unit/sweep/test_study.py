@@ -67,6 +67,12 @@ def test_planned_points_are_run_once_each_and_in_order(study, store, inputs):
     assert len(again.trials) == 4
 
 
+def test_the_trial_with_most_epochs_is_taken_first_and_keeps_its_number(store, inputs):
+    study = open_study(store, "task/run/random_weights", inputs.sweep())
+    plan_trials(store, study, [{"num_epochs": number} for number in (1, 2, 4, 2)])
+    assert [take_trial(store, study, ME).number for _ in range(4)] == [2, 1, 3, 0]
+
+
 def test_studies_of_other_runs_and_arms_in_the_same_store_do_not_mix(study, store, inputs):
     run_all(store, study, by_x)
     for name in ("task/another run/encoder", "another task/run/encoder", "task/run/random_weights"):

@@ -51,6 +51,40 @@ def test_this_process_does_all_work_in_order(plan):
     assert pieces.results == [(0, "a"), (0, "b"), (0, "c")]
 
 
+def test_a_process_by_itself_waits_for_nobody_and_leaves_filling_work_alone(plan):
+    pieces, filler = Pieces(Work(sweep_pieces.say_who, "a")), Pieces(Work(sweep_pieces.say_who, "b"))
+    ThisProcess(plan(1)).work_through(pieces, filler=filler)
+    assert (pieces.results, filler.results) == ([(0, "a")], [])
+
+
+@pytest.mark.slow
+def test_a_worker_that_would_wait_does_filling_work_which_may_outlast_the_other(plan, tmp_path):
+    begun, let_go = tmp_path / "begun", tmp_path / "let go"
+    pieces = Pieces(Work(sweep_pieces.wait_for, begun))
+    filler = Pieces(Work(sweep_pieces.begin_and_wait_for, (begun, let_go)))
+    with started_workers(plan(2), in_process=False) as workers:
+        workers.work_through(pieces, filler=filler)
+        assert (pieces.results, filler.results) == (["done"], [])
+        later = Pieces(Work(sweep_pieces.say_who, "later"))
+        workers.work_through(later, filler=filler)  # by the other one, while it goes on
+        assert (len(later.results), filler.results) == (1, [])
+        let_go.touch()
+        workers.work_through(filler)
+    assert filler.results == ["done"]
+
+
+@pytest.mark.slow
+def test_filling_work_of_a_killed_worker_comes_back_to_its_own_source(plan, tmp_path):
+    died = tmp_path / "died"
+    pieces = Pieces(Work(sweep_pieces.wait_for, died))
+    filler = Pieces(Work(sweep_pieces.die_the_first_time, died))
+    with started_workers(plan(2), in_process=False) as workers:
+        workers.work_through(pieces, filler=filler)
+        workers.work_through(filler)
+    assert (pieces.results, filler.results) == (["done"], ["done"])
+    assert (pieces.losses, len(filler.losses)) == ([], 1)
+
+
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_started_again_and_its_piece_comes_back_once(plan, tmp_path):
     victim = Work(sweep_pieces.die_the_first_time, tmp_path / "died")
