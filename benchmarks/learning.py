@@ -31,7 +31,7 @@ figures, the grid, and the exact name of the peer. Dropout and initialisation ar
 (notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are the paper's.
 
 Finished trainings are kept in --work: started again, an interrupted benchmark resumes with the first missing training.
-With its defaults it takes about an hour on two idle cores. With --examples, torch, Lightning and transformers (with
+With its defaults it takes one to two hours on two idle cores. With --examples, torch, Lightning and transformers (with
 accelerate and PyYAML) are enough; making data needs all of bertline. --keep writes the figures, with versions
 and commit, to benchmarks/results.
 """
