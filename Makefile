@@ -74,7 +74,7 @@ define install_into_venv
 	  cp constraints.txt $(VENV)/constraints.txt; \
 	fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint $(VENV)/constraints.txt --editable '$(1)'
-	@# pip would compile on one core, and bertline not at all. Packages hold templates that are no Python: -qq, || true.
+	@# pip would compile on one core, and bertline not at all. Packages hold templates that are not Python: -qq, || true.
 	@$(BIN)/python -m compileall -qq -j 0 "$$($(BIN)/python -c $(PLACE_OF_PACKAGES))" src pipelines || true
 endef
 

@@ -121,8 +121,9 @@ def _fewer(name: str) -> str:
 
 
 def _sweep() -> Mapping[str, Any]:
-    """The section that the committed run was configured by."""
-    return yaml.safe_load((ROOT / "params.yaml").read_text(encoding="utf-8"))["sweep"]
+    """The section that the sweeps of the committed run were configured by."""
+    stages = yaml.safe_load((ROOT / "dvc.lock").read_text(encoding="utf-8"))["stages"]
+    return next(stage["params"]["params.yaml"]["sweep"] for name, stage in stages.items() if name.startswith("sweep@"))
 
 
 def verdicts() -> str:

@@ -122,7 +122,7 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
 
 
 def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
-    """1 where the encoder wins beyond noise, 0 where that is not shown; one seed gives no verdict, so no figure."""
+    """1 where the encoder wins beyond noise, 0 where that is not shown; without a verdict there is no figure."""
     arms = ("random_weights", "reference_encoder")
     found = {f"beats_{_METRIC_NAMES.get(arm, arm)}": result["comparisons"].get(arm, {}) for arm in arms}
     found["beats_strongest"] = result["conclusion"].get("encoder", {})

@@ -95,7 +95,7 @@ def _reference(task: TaskFacts) -> str:
 
 
 def _is_known(found: dict[str, Any]) -> bool:
-    """Whether the noise of a comparison is known: one seed has none."""
+    """Whether the noise of a comparison is known."""
     return "p_value" in found
 
 

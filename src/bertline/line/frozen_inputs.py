@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def marks_of(inputs: Mapping[str, Path]) -> dict[str, str]:
 
 
 def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
-    """Paths of the inputs whose content is not the one that was frozen.
+    """Paths of the inputs whose content is not the one that was frozen; those that are missing have none.
 
     Args:
         frozen: Content of a run folder's config.yaml. Only inputs whose mark in `input_marks` is another now are read:
@@ -39,15 +40,28 @@ def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def missing_inputs(frozen: Mapping[str, Any]) -> list[str]:
+    """Paths of the inputs that are not there, as while the stage that makes them runs again; they may come back.
+
+    Args:
+        frozen: As for `changed_inputs`.
+    """
+    keys = frozen.get("made_of", {}).get("inputs", {})
+    return [path for path in (frozen["inputs"][key] for key in keys) if not Path(path).exists()]
+
+
 def _is_other(path: Path, digest: str) -> bool:
-    return not path.exists() or sha256_of_path(path) != digest
+    try:
+        return path.exists() and sha256_of_path(path) != digest
+    except FileNotFoundError:
+        return False  # it is being removed
 
 
 def _mark(path: Path) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     digest = hashlib.sha256()
     for file in files:
-        if file.exists():
+        with suppress(FileNotFoundError):
             status = file.stat()
             # The time of change, unlike that of modification, cannot be set back.
             digest.update(f"{file}\0{status.st_size}\0{status.st_ino}\0{status.st_ctime_ns}\n".encode())

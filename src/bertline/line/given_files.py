@@ -28,6 +28,7 @@ _BY_ENDING: dict[str, FileFormat] = {
     ".bio": "conll",
 }
 _SPLIT_NAMES: dict[SplitName, str] = {"train": "train(ing)?", "dev": "dev|valid(ation)?|val|eval", "test": "test"}
+_LAYOUT_LINES = 20_000
 _QUESTION = re.compile(r"[A-Z]+:\w+ \S")
 
 
@@ -125,7 +126,9 @@ def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str
         codecs.lookup(encoding)
     except LookupError as error:
         raise ConfigError(f"encoding is {encoding!r}, which Python does not know.") from error
-    lines = [line for line in beginning_of(path, encoding).lines if not line.startswith(("#", "-DOCSTART-"))]
+    lines = [
+        line for line in beginning_of(path, encoding).lines[:_LAYOUT_LINES] if not line.startswith(("#", "-DOCSTART-"))
+    ]
     full = [line for line in lines if line.strip()]
     try:
         tags = [line.split()[tag_column] if line.strip() else "O" for line in lines]

@@ -20,7 +20,7 @@ from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say
 from bertline.line.changed import shown
 from bertline.line.config import LineConfig, line_config
-from bertline.line.frozen_inputs import changed_inputs
+from bertline.line.frozen_inputs import changed_inputs, missing_inputs
 from bertline.line.last_words import COULD_NOT_WRITE, give_up_streams, say_last
 from bertline.line.status import (
     ALREADY_RUNNING,
@@ -58,27 +58,41 @@ def main(folder: Path) -> int:
             return _end(folder, FAILED, before)
         try:
             write_status(folder, Status(state="running", pid=os.getpid()))
-            if changed := changed_inputs(frozen):
+            if changed := changed_inputs(frozen) + missing_inputs(frozen):
                 raise ArtifactError(
                     f"what this run reads changed after it was opened: {shown(changed)}. Run the same command again: "
                     "it opens the run for what is there now."
                 )
-            metrics = _work(frozen, config, folder)
-            if changed := changed_inputs(frozen):
-                message = _of_both(folder, changed)
-                return _end(folder, FAILED, Status(state="failed", message=message, inputs_changed=True))
         except BertlineError as error:
-            return _end(folder, FAILED, Status(state="failed", message=str(error) or type(error).__name__))
-        except (KeyboardInterrupt, SystemExit) as error:
-            # A bare exit status, or nothing, says no more than that a signal came.
-            message = str(error) if str(error).strip("-0123456789") else "stopped by a signal"
-            return _end(folder, STOPPED, Status(state="stopped", message=message))
-        except Exception as error:
-            with suppress(OSError):
-                traceback.print_exc()
-            return _end(folder, FAILED, Status(state="failed", message=f"{type(error).__name__}: {error}"))
-        digest = sha256_of_path(folder / RESULT_NAME)
-        return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
+            return _end(folder, FAILED, Status(state="failed", message=str(error)))
+        return _end_of_work(frozen, config, folder)
+
+
+def _end_of_work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> int:
+    """Do the work; however it ends, what inputs that changed meanwhile may have spoiled is not used."""
+    metrics: dict[str, float] = {}
+    try:
+        metrics = _work(frozen, config, folder)
+        ending, message = FINISHED, ""
+    except BertlineError as error:
+        ending, message = FAILED, str(error) or type(error).__name__
+    except (KeyboardInterrupt, SystemExit) as error:
+        # A bare exit status, or nothing, says no more than that a signal came.
+        ending, message = STOPPED, str(error) if str(error).strip("-0123456789") else "stopped by a signal"
+    except Exception as error:
+        with suppress(OSError):
+            traceback.print_exc()
+        ending, message = FAILED, f"{type(error).__name__}: {error}"
+    if changed := changed_inputs(frozen):
+        said = " ".join(filter(None, (message, _of_both(folder, changed))))
+        return _end(folder, FAILED, Status(state="failed", message=said, inputs_changed=True))
+    if ending is FINISHED and (missing := missing_inputs(frozen)):
+        ending, message = FAILED, _of_nothing(missing)
+    if ending is not FINISHED:
+        state = "stopped" if ending is STOPPED else "failed"
+        return _end(folder, ending, Status(state=state, message=message))
+    digest = sha256_of_path(folder / RESULT_NAME)
+    return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
 
 
 def _end(folder: Path, ending: Ending, status: Status) -> int:
@@ -90,6 +104,14 @@ def _end(folder: Path, ending: Ending, status: Status) -> int:
         say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
         return COULD_NOT_WRITE
     return ending.exit_status
+
+
+def _of_nothing(missing: list[str]) -> str:
+    return (
+        f"what this run reads is gone: {shown(missing)}. Whether it was the same until the end cannot be told. Run the "
+        "same command again when it is back, as the stage that makes it does: if it is the same, the run goes on where "
+        "it was."
+    )
 
 
 def _of_both(folder: Path, changed: list[str]) -> str:

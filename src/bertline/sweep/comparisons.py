@@ -37,7 +37,7 @@ class Comparisons:
     measured: dict[str, Measured]
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """95 %, of a system's mean score; None where its noise is not known (one seed)."""
+        """95 %, of a system's mean score; None where its noise is not known (`NOISE_UNKNOWN`)."""
         return compared(self.measured[name]).interval
 
     def against(self, name: str, first: str = ENCODER) -> Difference:

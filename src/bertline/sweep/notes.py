@@ -53,7 +53,7 @@ def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]
         return []
     return [
         f"{_WORDS['random_weights'].capitalize()} did best with the most epochs that it was offered "
-        f"({max(epochs.values):.0f}); larger sweep.random_weights_epochs might bring it closer."
+        f"({max(epochs.values):.0f}); larger sweep.random_weights_epochs might raise its score."
     ]
 
 

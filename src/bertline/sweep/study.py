@@ -48,21 +48,29 @@ def plan_trials(store: StudyStore, study: optuna.Study, points: list[Params]) ->
 
 
 def take_trial(store: StudyStore, study: optuna.Study, owner: str) -> FrozenTrial | None:
-    """Make a waiting trial a running one of this owner, of those planned with most epochs the first; None where none
-    waits."""
+    """Make a waiting trial a running one of this owner; None where none waits.
+
+    Without a pruner, which judges trials by earlier ones, the longest are taken first, so that no worker is left alone
+    with one at the end; those that are tried again come after the others.
+    """
     if not has_trials(study, TrialState.WAITING):
         return None
     # SQLite alone needs the lock: it does not keep two processes from changing the state of one trial.
     with store.exclusive(study.study_name):
         waiting = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
-        # The longest first, so that no worker is left alone with it at the end.
-        for trial in sorted(waiting, key=lambda trial: -trial.user_attrs.get(_POINT, {}).get("num_epochs", 0)):
+        if isinstance(study.pruner, optuna.pruners.NopPruner):
+            waiting = sorted(waiting, key=_tries_and_length)
+        for trial in waiting:
             # Optuna has no public way to a trial's id; tests/contracts holds these names.
             if store.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
                 store.storage.record_heartbeat(trial._trial_id)
                 store.storage.set_trial_user_attr(trial._trial_id, _OWNER, owner)
                 return trial
     return None
+
+
+def _tries_and_length(trial: FrozenTrial) -> tuple[int, float]:
+    return trial.user_attrs.get(_TRIES, 0), -trial.user_attrs.get(_POINT, {}).get("num_epochs", 0)
 
 
 def try_again(

@@ -39,7 +39,8 @@ class Workers(Protocol):
         Args:
             source: Where work comes from.
             filler: Work for workers that would wait for others. It need not be finished at the end, and may not have
-                been begun: it is passed on to the next call, and to a last one as the source.
+                been begun (it is not, once a piece of it took its process with it): it is passed on to the next call,
+                and to a last one as the source.
         """
         ...
 
@@ -68,6 +69,7 @@ class WorkerProcesses:
     def __init__(self, plan: PlannedSweep) -> None:
         self._members = [_Member(plan, number) for number in range(plan.job.runtime.sweep_workers)]
         self._deaths = 0
+        self._filler_lost = False
 
     def work_through(self, source: Source, *, filler: Source | None = None) -> None:
         """See `Workers`.
@@ -77,10 +79,13 @@ class WorkerProcesses:
             Exception: What a piece of work raised.
         """
         while True:
-            self._hand_out(source, filler)
+            self._hand_out(source)
+            # A phase that is over is followed by a more urgent one, and a piece that was lost may want all memory.
+            if filler is not None and len(self._members) > 1 and not source.is_finished() and not self._filler_lost:
+                self._hand_out(filler)
             if not any(member.source is source for member in self._members) and source.is_finished():
                 return
-            self._listen()
+            self._listen(source)
 
     def close(self) -> None:
         """End all processes: the idle ones by themselves, the busy ones at once."""
@@ -89,13 +94,12 @@ class WorkerProcesses:
         for member in self._members:
             member.end()
 
-    def _hand_out(self, *sources: Source | None) -> None:
+    def _hand_out(self, source: Source) -> None:
         for member in self._members:
-            for source in sources:
-                if source is not None and member.work is None and (work := _next(source, member)) is not None:
-                    member.give(work, source)
+            if member.work is None and (work := _next(source, member)) is not None:
+                member.give(work, source)
 
-    def _listen(self) -> None:
+    def _listen(self, phase: Source) -> None:
         running = [member for member in self._members if member.process is not None]
         if not running:
             time.sleep(_LOOK_AGAIN_S)
@@ -103,14 +107,14 @@ class WorkerProcesses:
         for member in running:
             # What a dead worker had said before it died is heard first.
             if member.connection in ready or member.sentinel in ready:
-                self._hear(member)
+                self._hear(member, phase)
 
-    def _hear(self, member: _Member) -> None:
+    def _hear(self, member: _Member, phase: Source) -> None:
         answer = member.answer()
         match answer:
             case None:
                 if not member.alive:
-                    self._bury(member)
+                    self._bury(member, phase)
             case ("ready", _):
                 member.ready = True
             case ("done", result):
@@ -121,11 +125,12 @@ class WorkerProcesses:
             case (_, error):
                 raise error
 
-    def _bury(self, member: _Member) -> None:
+    def _bury(self, member: _Member, phase: Source) -> None:
         how = member.buried()
         work, source = member.taken_back()
         if work is not None and source is not None:
             source.lost(work)
+            self._filler_lost |= source is not phase
         self._deaths += 1
         if self._deaths >= MAX_DEATHS:
             raise MachineError(

@@ -130,8 +130,9 @@ def _field(content: str, names: tuple[str, ...]) -> str:
 
 
 def _text(content: str) -> str:
-    """The content of all elements of the first name of `_TEXTS` that there is, closed or not."""
-    for name in _TEXTS:
+    """The content of all elements of the first name of `_TEXTS` that there is: of closed ones before open ones."""
+    names = [name for name in _TEXTS if re.search(rf"</{name}>", content, re.IGNORECASE)]
+    for name in [*names, *(name for name in _TEXTS if name not in names)]:
         element = re.compile(
             rf"<{name}(?:\s[^<>]*)?>(?:(.*?)</{name}>|(?<!/>)(.*?)(?={_FIELD_BEGINS}|\Z))", re.IGNORECASE | re.DOTALL
         )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertline.foundation.verdicts import Measured, compared
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
 
 _BY_HAND = 'python pipelines/promote.py task_name=TASK version=N reason="WHY"'
 
@@ -88,8 +88,8 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     if found.interval is None or found.smallest_visible is None:
         return Verdict(
             False,
-            f"does not take the title: {found.difference:+.4f} on dev, and the noise is not known (one seed, or one "
-            f"source of rows). The alias {new.alias!r} stays where it is. To move it by hand: {_BY_HAND}",
+            f"does not take the title: {found.difference:+.4f} on dev, and {NOISE_UNKNOWN}. "
+            f"The alias {new.alias!r} stays where it is. To move it by hand: {_BY_HAND}",
         )
     low, high = found.interval
     details = f"{found.difference:+.4f} on dev, 95 % interval {low:+.4f} to {high:+.4f}; {shown}"

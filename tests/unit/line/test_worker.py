@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 import probing_inputs as language
+from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.metrics_log import read_metrics
 from bertline.line import frozen_inputs, worker
@@ -113,6 +115,33 @@ def test_a_result_of_inputs_that_changed_meanwhile_is_never_that_of_the_frozen_o
     assert worker.main(folder) == 1
     assert read_status(folder) == status
     assert (folder / "starts").read_text() == "x"
+
+
+@pytest.mark.parametrize("error", [DataError("row 3 has no text"), KeyboardInterrupt(), RuntimeError("torn")])
+def test_inputs_that_changed_before_the_work_broke_off_spoil_it_too(
+    opened: Callable[[Work], Path], rows: Path, error: BaseException
+) -> None:
+    def broken_off() -> None:
+        rows.write_bytes(b"new")
+        raise error
+
+    folder = opened(broken_off)
+    assert worker.main(folder) == 1
+    status = read_status(folder)
+    assert status.inputs_changed and f"changed while it ran: {rows.parent}" in status.message
+    assert (str(error) or "stopped by a signal") in status.message
+
+
+def test_a_run_whose_inputs_are_gone_goes_on_once_they_are_back(opened: Callable[[Work], Path], rows: Path) -> None:
+    """As while the stage that makes them runs again: DVC removes its output first."""
+    folder = opened(lambda: shutil.rmtree(rows.parent) if not (folder / "starts").exists() else None)
+    assert worker.main(folder) == 1
+    status = read_status(folder)
+    assert status.state == "failed" and not status.inputs_changed and f"is gone: {rows.parent}" in status.message
+    rows.parent.mkdir()
+    rows.write_bytes(b"old")
+    assert worker.main(folder) == 0
+    assert (folder / "starts").read_text() == "xx"
 
 
 def test_inputs_that_were_written_anew_with_the_same_content_are_the_same(

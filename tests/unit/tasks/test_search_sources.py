@@ -296,6 +296,7 @@ class TestTrec:
             "<DOC><DOCNO>5</DOCNO><TEXT />not read<ABSTRACT>short</ABSTRACT></DOC>\n"
             "<DOC><DOCNO>6</DOCNO><TEXT>all <TITLE>of</TITLE> it</TEXT><DATE>1999</DATE></DOC>\n"
             "<DOC><DOCNO>7</DOCNO><TITLE>Empty</TITLE><TEXT></TEXT><ABSTRACT>short</ABSTRACT></DOC>\n"
+            "<DOC><DOCNO>8</DOCNO><ABSTRACT>short <BODY>a <text> of its own</BODY></DOC>\n"
         )
         task = built(inputs.trec_source(self.write(tmp_path, documents=documents)), test_fraction=1.0)
         texts = dict(zip(task.collection.ids, task.collection.texts, strict=True))
@@ -307,8 +308,9 @@ class TestTrec:
             "5": "short",
             "6": "all of it",
             "7": "",
+            "8": "a of its own",
         }
-        assert task.collection.titles == ["", "Heat", "Parts", "", "", "of", "Empty"]
+        assert task.collection.titles == ["", "Heat", "Parts", "", "", "of", "Empty", ""]
 
     def test_queries_are_named_by_number_where_asked(self, tmp_path, built):
         self.write(tmp_path, "7 0 1 1\n9 0 1 1\n")
