@@ -89,8 +89,7 @@ def _end_of_work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> in
     if ending is FINISHED and (missing := missing_inputs(frozen)):
         ending, message = FAILED, _of_nothing(missing)
     if ending is not FINISHED:
-        state = "stopped" if ending is STOPPED else "failed"
-        return _end(folder, ending, Status(state=state, message=message))
+        return _end(folder, ending, Status(state="stopped" if ending is STOPPED else "failed", message=message))
     digest = sha256_of_path(folder / RESULT_NAME)
     return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
 
