@@ -20,6 +20,17 @@ _spec.loader.exec_module(smoke)
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one process make the finished line while the others run what does not need it; what does comes last."""
+    needs_line = [item for item in items if "smoke_line" in getattr(item, "fixturenames", ())]
+    of_line = set(needs_line)
+    others = [item for item in items if item not in of_line]
+    maker, waiting = needs_line[:1], needs_line[1:]
+    # The sections of the README take longest: begun before the others, none is left at the end for one process alone.
+    waiting.sort(key=lambda item: "test_readme" not in item.nodeid)
+    items[:] = [*maker, *others, *waiting]
+
+
 @pytest.fixture(scope="session")
 def smoke_line(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a clone in which `dvc repro` has run the smoke preset. Read only: take `line` to change things."""

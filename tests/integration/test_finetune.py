@@ -21,7 +21,7 @@ smoke: ModuleType = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(smoke)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("finetune")]
+pytestmark = pytest.mark.slow
 PYTHON = sys.executable
 QUICK = (
     "sweep.num_seeds=2",

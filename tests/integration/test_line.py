@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("line")]
+pytestmark = pytest.mark.slow
 PYTHON = sys.executable
 
 
