@@ -41,7 +41,7 @@ def environment(folder: Path, **extra: str) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "PYTEST_"))}
     quiet = {"DVC_NO_ANALYTICS": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1"}
-    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of processes start here, and each would compile the library anew
+    kept.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of dozens of processes recompiles the library
     return {**kept, **quiet, "PATH": path, "PYTHONPATH": str(folder / "src"), **extra}
 
 

@@ -188,7 +188,7 @@ def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: 
 def _context(
     begins: NDArray[np.int64], ends: NDArray[np.int64], start: int, room: int, num_pieces: int
 ) -> NDArray[np.int64]:
-    """How far each word's first piece is from the nearer edge of a window; -1 where it is outside of it.
+    """How far each word's first subword is from the nearer edge of a window; -1 where it is outside of it.
 
     A word that is whole in the window has more than any that is not: further by `num_pieces` + 1.
     """

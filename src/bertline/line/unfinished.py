@@ -140,8 +140,8 @@ def _take_over_asked(folder: Path, source: Path, made_of: Mapping[str, Any]) -> 
     found = _compared(source, made_of)
     if found is None:
         raise ConfigError(
-            f"go_on_with names {source}, which is not an unfinished pretraining: it has no checkpoints, is finished "
-            "(pretrain.extends goes on with a finished one), or its inputs changed while it ran."
+            f"go_on_with names {source}, which is not an unfinished pretraining: it has no checkpoints, it is finished "
+            "(pretrain.extends continues a finished one), or its inputs changed while it ran."
         )
     if found.keys or found.inputs:
         raise ConfigError(

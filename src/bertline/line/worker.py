@@ -1,7 +1,7 @@
 """The process that does a stage's long work: `python -m bertline.line.worker runs/pretrain/FINGERPRINT`.
 
 It is re-entrant and reads nothing but its run folder and the inputs named there. A queued or resumed job therefore
-never sees a later configuration, and a killed one goes on where it was. Inputs with other content than the frozen one,
+never sees a later configuration, and a killed one is resumed. Inputs with other content than the frozen one,
 before the work or after it, are an error.
 """
 
@@ -69,7 +69,7 @@ def main(folder: Path) -> int:
 
 
 def _end_of_work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> int:
-    """Do the work; however it ends, what inputs that changed meanwhile may have spoiled is not used."""
+    """Do the work; if the inputs changed during it, the result is not used, whether the work finished or failed."""
     metrics: dict[str, float] = {}
     try:
         metrics = _work(frozen, config, folder)
@@ -108,8 +108,7 @@ def _end(folder: Path, ending: Ending, status: Status) -> int:
 def _of_nothing(missing: list[str]) -> str:
     return (
         f"what this run reads is gone: {shown(missing)}. Whether it was the same until the end cannot be told. Run the "
-        "same command again when it is back, as the stage that makes it does: if it is the same, the run goes on where "
-        "it was."
+        "same command again once the inputs are there: if their content is the same, the run is resumed."
     )
 
 

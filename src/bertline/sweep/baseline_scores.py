@@ -42,7 +42,7 @@ class ScoredBaseline:
 
 
 def baselines_to_score(plan: PlannedSweep) -> list[Work]:
-    """The baselines as one piece of work; none where an earlier run of the sweep has scored them."""
+    """The baselines as one unit of work; none if they are scored already."""
     return [] if (_folder(plan.job) / _SCORES).exists() else [Work(_score, None)]
 
 
@@ -65,7 +65,7 @@ def _folder(job: SweepJob) -> Path:
 
 
 def _score(bench: Bench, nothing: None) -> str:
-    """Fit and score the baselines; returns what there is to say."""
+    """Fit and score the baselines; returns the progress message."""
     started = time.monotonic()
     plan = bench.plan
     start = plan.starts["encoder"]

@@ -1,4 +1,4 @@
-"""The work of a sweep, in pieces that the supervisor hands out one at a time."""
+"""Units of work of a sweep, which the supervisor assigns to worker processes one at a time."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from bertline.sweep.job import SweepJob
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A piece of work: a function of a module, which is called with the bench and the argument."""
+    """A unit of work: a module-level function, called with the bench and the argument."""
 
     function: Callable[[Bench, Any], Any]
     argument: Any
 
 
 class Source(Protocol):
-    """Where work comes from, and where it goes when it is done or lost. Called by the supervisor only."""
+    """Provides work and is notified when it is finished or lost. Called by the supervisor only."""
 
     def take(self) -> Work | None:
-        """The next piece of work; None where there is none now."""
+        """The next unit of work; None if none is available now."""
         ...
 
     def is_finished(self) -> bool:
-        """Whether none will come any more."""
+        """Whether all work is done."""
         ...
 
     def done(self, work: Work, result: Any) -> None:
-        """A piece of work came to its end."""
+        """Called when a unit is finished."""
         ...
 
     def lost(self, work: Work) -> None:
-        """The process that was at a piece of work is gone."""
+        """Called when the worker process died before the unit was finished."""
         ...
 
 
 class KnownWork:
-    """Work that is known beforehand; a piece whose worker died is put back behind the others.
+    """A fixed list of units; one whose worker died is retried after the others.
 
     Args:
         job: The sweep.
-        pieces: Functions that return what there is to say.
+        pieces: Units whose functions return the progress message.
     """
 
     def __init__(self, job: SweepJob, pieces: Sequence[Work]) -> None:
@@ -72,14 +72,14 @@ class KnownWork:
         """See `Source`.
 
         Raises:
-            MachineError: The piece has been lost too often.
+            MachineError: The unit has been lost more than `sweep.max_retries` times.
         """
         self._losses[id(work)] += 1
         if self._losses[id(work)] > self._job.sweep.max_retries:
             raise MachineError(
-                f"{self._job.task_name}: a run of one of the best configurations, or the baselines, took its process "
-                f"with it {self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with "
-                "fewer workers (runtime.sweep_workers) or on a larger machine: it goes on where it was."
+                f"{self._job.task_name}: a run of one of the best configurations, or the baselines, lost its process "
+                f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
+                "workers (runtime.sweep_workers) or on a larger machine: it is resumed."
             )
         # At the end: were it at fault, it would take its next process from work that can be done.
         self._waiting.append(work)

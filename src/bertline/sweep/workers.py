@@ -38,9 +38,8 @@ class Workers(Protocol):
 
         Args:
             source: Where work comes from.
-            filler: Work for workers that would wait for others. It need not be finished at the end, and may not have
-                been begun (it is not, once a piece of it took its process with it): it is passed on to the next call,
-                and to a last one as the source.
+            filler: Work for workers that would be idle. It may be unfinished, or not started, on return, and after a
+                worker died at it no more of it is assigned: pass it to the next call again, and finally as the source.
         """
         ...
 
@@ -80,7 +79,7 @@ class WorkerProcesses:
         """
         while True:
             self._hand_out(source)
-            # A phase that is over is followed by a more urgent one, and a piece that was lost may want all memory.
+            # Not at the end of a source: the next source has priority. Not after a loss: it may need all the memory.
             if filler is not None and len(self._members) > 1 and not source.is_finished() and not self._filler_lost:
                 self._hand_out(filler)
             if not any(member.source is source for member in self._members) and source.is_finished():
@@ -150,7 +149,7 @@ class _Member:
         self.process: SpawnProcess | None = None
         self.work: Work | None = None
         self.source: Source | None = None
-        """Where the work came from."""
+        """Source of the work."""
         self.ready = False
         self._plan = plan
         self._connection: Connection | None = None
@@ -190,7 +189,7 @@ class _Member:
             self.connection.send(work)
 
     def taken_back(self) -> tuple[Work | None, Source | None]:
-        """The piece of work that it no longer has, and its source."""
+        """Clear the unit of work; returns it and its source."""
         had = self.work, self.source
         self.work = self.source = None
         return had

@@ -148,7 +148,7 @@ class Outbox:
         try:
             task()
         except LeftError:
-            # A silent server's deadline would begin anew: the stage would wait once for this, once for what follows.
+            # Counted as no answer: an answer restarts the deadline, and the stage would wait for a silent server twice.
             return
         except RefusedError as error:
             warn(f"{self._target} refused a record: {_first_line(error)}")

@@ -121,9 +121,9 @@ CONTENTS = {
 }
 
 
-@pytest.mark.parametrize("name", CONTENTS)
-def test_files_on_the_command_line_and_those_of_a_source_are_judged_alike(tmp_path: Path, name: str) -> None:
-    (tmp_path / "rows").write_text(CONTENTS[name])
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+def test_the_command_line_and_a_source_detect_the_same_format(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rows").write_text(content)
     guessed = guesses(beginning_of(tmp_path / "rows", "utf-8"))
     if len(guessed) == 1:
         assert format_of(tmp_path / "rows") == guessed[0]

@@ -24,5 +24,5 @@ def test_a_lost_piece_is_tried_again_after_the_others_and_not_for_ever(job):
     taken = known.take()
     known.lost(taken)
     assert [known.take(), known.take(), known.take()] == [second, first, None]
-    with pytest.raises(MachineError, match="took its process with it 2 times"):
+    with pytest.raises(MachineError, match="lost its process 2 times"):
         known.lost(first)

@@ -66,7 +66,7 @@ def test_a_worker_that_would_wait_does_filling_work_which_may_outlast_the_other(
         workers.work_through(pieces, filler=filler)
         assert (pieces.results, filler.results) == (["done"], [])
         later = Pieces(Work(sweep_pieces.say_who, "later"))
-        workers.work_through(later, filler=filler)  # by the other one, while it goes on
+        workers.work_through(later, filler=filler)  # by the other worker, while the filler runs
         assert (len(later.results), filler.results) == (1, [])
         let_go.touch()
         workers.work_through(filler)
@@ -74,12 +74,14 @@ def test_a_worker_that_would_wait_does_filling_work_which_may_outlast_the_other(
 
 
 @pytest.mark.slow
-def test_filling_work_of_a_killed_worker_comes_back_to_its_own_source(plan, tmp_path):
+def test_a_filler_whose_worker_died_is_retried_only_as_the_source(plan, tmp_path):
     died = tmp_path / "died"
-    pieces = Pieces(Work(sweep_pieces.wait_for, died))
+    # After the death the other worker is busy for longer than the dead one takes to restart and to be idle.
+    pieces = Pieces(Work(sweep_pieces.wait_for_and_sleep, (died, 15.0)))
     filler = Pieces(Work(sweep_pieces.die_the_first_time, died))
     with started_workers(plan(2), in_process=False) as workers:
         workers.work_through(pieces, filler=filler)
+        assert filler.results == []
         workers.work_through(filler)
     assert (pieces.results, filler.results) == (["done"], ["done"])
     assert (pieces.losses, len(filler.losses)) == ([], 1)
