@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import ast
 import gc
+import hashlib
 import importlib.util
 import inspect
 import sys
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.docstring_prose import Prose, prose_paragraphs
 from bertline.corpus.storage import KIND
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import kept_json, read_json
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.seeds import unit_interval
 
-__all__ = ["Docstring", "ModuleDocs", "Prose", "package_versions", "read_modules"]
+__all__ = ["Docstring", "ModuleDocs", "Prose", "docstrings_kept_in", "package_versions", "read_modules"]
 
 STANDARD_LIBRARY = "python"
 _NOT_OF_THE_LIBRARY = {"site-packages", "dist-packages"}
@@ -80,9 +83,37 @@ class _ModuleFile:
 
 @dataclass(frozen=True, slots=True)
 class _ReadFile:
-    file: _ModuleFile
     docstrings: tuple[Docstring, ...]
     problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    files: list[_ModuleFile]
+    kept: Path | None
+    """Where its docstrings are kept; None: nowhere."""
+    reader: str
+
+
+_KEPT_IN: ContextVar[tuple[Path, str] | None] = ContextVar("kept_in", default=None)
+
+
+@contextmanager
+def docstrings_kept_in(folder: Path, *, reader: str) -> Iterator[None]:
+    """In this block `read_modules` keeps the documentation strings that it finds, and does not parse a file twice.
+
+    Five stages of the default pipeline read the same packages, and parsing takes longer than all else that most of them
+    do. What is kept counts only for files with the same bytes, the same Python and the same reader.
+
+    Args:
+        folder: Where they are kept: some 60 MB for the default packages.
+        reader: Fingerprint of the code that finds docstrings and their prose.
+    """
+    token = _KEPT_IN.set((folder, f"{reader} {sys.version}"))
+    try:
+        yield
+    finally:
+        _KEPT_IN.reset(token)
 
 
 def read_modules(
@@ -104,13 +135,18 @@ def read_modules(
     dropped = Counter() if dropped is None else dropped
     roots = {package.module: _locate(package) for package in config.packages}
     files = [file for module, root in roots.items() for file in _module_files(module, root, dropped)]
-    batches = [files[start : start + _FILES_A_BATCH] for start in range(0, len(files), _FILES_A_BATCH)]
-    for batch in ordered_map(_read_files, batches, num_workers=num_workers):
-        for read in batch:
+    folder, reader = _KEPT_IN.get() or (None, "")
+    batches = [
+        _Batch(files[start : start + _FILES_A_BATCH], folder and folder / f"{start:06d}.json", reader)
+        for start in range(0, len(files), _FILES_A_BATCH)
+    ]
+    read_batches = ordered_map(_read_batch, batches, num_workers=num_workers)
+    for batch, read_files in zip(batches, read_batches, strict=True):
+        for file, read in zip(batch.files, read_files, strict=True):
             if not read.docstrings:
                 dropped[read.problem or "no_docstring"] += 1
                 continue
-            package, name = read.file.package, read.file.name
+            package, name = file.package, file.name
             group = group_of(name, package=package)
             held_out = is_held_out(group, package=package, fraction=config.held_out_fraction, seed=config.split_seed)
             yield ModuleDocs(package, name, group, held_out, read.docstrings)
@@ -228,29 +264,60 @@ def _module_files(package: str, root: Path, dropped: Counter[str]) -> list[_Modu
     return [_ModuleFile(package, name, found[name]) for name in sorted(found) if name]
 
 
-def _read_files(files: list[_ModuleFile]) -> list[_ReadFile]:
+def _read_batch(batch: _Batch) -> list[_ReadFile]:
+    sources = [file.path.read_bytes() for file in batch.files]
+    if batch.kept is None:
+        return _read_sources(sources)
+    made_of = hashlib.sha256(batch.reader.encode())
+    for source in sources:
+        made_of.update(hashlib.sha256(source).digest())
+    kept = kept_json(batch.kept, made_of.hexdigest(), lambda: list(map(_plain, _read_sources(sources))))
+    return list(map(_from_plain, kept))
+
+
+def _read_sources(sources: Sequence[bytes]) -> list[_ReadFile]:
     # A syntax tree has no cycles, but makes the collector look for some again and again: half the time of `ast.parse`.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return [_read_file(file) for file in files]
+        return [_read_source(source) for source in sources]
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _read_file(file: _ModuleFile) -> _ReadFile:
+def _read_source(content: bytes) -> _ReadFile:
     try:
-        source = importlib.util.decode_source(file.path.read_bytes())
+        source = importlib.util.decode_source(content)
     except (UnicodeDecodeError, SyntaxError):  # the latter where the declared encoding is unknown or wrong
-        return _ReadFile(file, (), "undecodable")
+        return _ReadFile((), "undecodable")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about escapes in other people's source
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return _ReadFile(file, (), "unparsable")
-    return _ReadFile(file, tuple(_docstrings(tree, "")), None)
+        return _ReadFile((), "unparsable")
+    return _ReadFile(tuple(_docstrings(tree, "")), None)
+
+
+def _plain(read: _ReadFile) -> list[Any]:
+    return [
+        read.problem,
+        [
+            [each.name, each.kind, each.parameters, each.text, each.prose.paragraphs, each.prose.dropped]
+            for each in read.docstrings
+        ],
+    ]
+
+
+def _from_plain(plain: list[Any]) -> _ReadFile:
+    problem, found = plain
+    docstrings: list[Docstring] = []
+    for name, kind, parameters, text, paragraphs, dropped in found:
+        docstring = Docstring(name, kind, tuple(parameters), text)
+        docstring.__dict__["prose"] = Prose(tuple(paragraphs), dropped)  # as the cached property keeps it
+        docstrings.append(docstring)
+    return _ReadFile(tuple(docstrings), problem)
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[Docstring]:

@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -80,6 +80,26 @@ def read_json(path: Path) -> Any:
         raise ArtifactError(f"{path} is missing. Run the stage that writes it (dvc repro).") from error
     except ValueError as error:
         raise ArtifactError(f"{path} is not valid JSON ({error}). Delete it and run its stage again.") from error
+
+
+def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
+    """A JSON value that an earlier call kept in a file, or else a new one, which is kept for later calls.
+
+    Args:
+        path: The file. One that was made of something else, is torn or has changed is written again; one that cannot be
+            written is done without.
+        made_of: Digest of all that the value depends on.
+        make: Makes the value, in lists, dictionaries, strings and numbers.
+    """
+    with suppress(OSError, ValueError):
+        first, _, payload = path.read_bytes().partition(b"\n")
+        if first.decode() == f"{made_of} {hashlib.sha256(payload).hexdigest()}":
+            return json.loads(payload)
+    value = make()
+    payload = json.dumps(value).encode()
+    with suppress(MachineError):
+        write_atomically(path, f"{made_of} {hashlib.sha256(payload).hexdigest()}\n".encode() + payload)
+    return value
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 from bertline.foundation.files import sha256_of_file
 from bertline.line.stages import Stage
 
+_SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
 _RECIPES = "pipelines"
@@ -51,11 +53,18 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
         Name of a module, or path of a recipe, to digest, sorted by name. Names are part of it, so that a person sees
         what changed.
     """
-    root = source or Path(__file__).resolve().parents[2]
+    return _closure([stage.name, *stage.modules], source or _SOURCE)
+
+
+def reader_fingerprint() -> str:
+    """Digest of the code that reads documentation strings."""
+    return hashlib.sha256(json.dumps(_closure(["bertline.corpus.python_docs"], _SOURCE)).encode()).hexdigest()
+
+
+def _closure(waiting: list[str], root: Path) -> dict[str, str]:
     # An installed wheel has no recipes next to it: they are those of the folder that the stage runs in.
     recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
-    waiting = [stage.name, *stage.modules]
     while waiting:
         module = waiting.pop()
         if module in _WITHOUT_MEANING or module.startswith(_RECORDS):

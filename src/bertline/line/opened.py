@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertline.corpus.python_docs import docstrings_kept_in
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
@@ -38,7 +39,7 @@ from bertline.line.changed import changed_code, changed_sections, refuse_changes
 from bertline.line.choices import ABSENT, differences
 from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
 from bertline.line.encoder_pointers import uses_pretrained
-from bertline.line.fingerprints import code_fingerprint
+from bertline.line.fingerprints import code_fingerprint, reader_fingerprint
 from bertline.line.frozen_inputs import marks_of
 from bertline.line.launching import run_in_worker
 from bertline.line.provenance import content_digest, experiment_name, git_commit, running_under_dvc
@@ -54,6 +55,7 @@ from bertline.training.nodes import this_node
 
 # These two change speed or place, never results: they are in no fingerprint.
 UNTRACKED_SECTIONS = ("runtime", "tracking")
+_DOCSTRINGS = "docstrings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,6 +161,7 @@ def open_stage(
     before = _freeze(folder, stage, task, config, inputs, marks, made_of)
     with (
         mark_open(folder),
+        docstrings_kept_in(Path(config.runtime.runs_folder) / _DOCSTRINGS, reader=reader_fingerprint()),
         _tracker_of(config, stage) as tracker,
         tracker.stage(
             full_name(stage, task),

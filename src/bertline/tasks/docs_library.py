@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from bertline.corpus.python_docs import ModuleDocs
 from bertline.tasks.docs_rows import balanced_order, held_out_sides
@@ -30,19 +31,19 @@ def docs_library_rows(
         seed: `split_seed` of the task.
     """
     modules = list(modules)
-    names = LibraryNames({module.package for module in modules})
+    without_names = cache(LibraryNames({module.package for module in modules}).removed_from)
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
     train: list[LabelledRow] = []
     held_out: dict[str, list[LabelledRow]] = {}
     # Train modules first: of a passage that stands on both sides it is the held-out copy that goes.
     for module in sorted(modules, key=lambda module: module.held_out):
-        rows = list(_passages(module, config, names, seen, dropped))
+        rows = list(_passages(module, config, without_names, seen, dropped))
         if module.held_out:
             held_out[module.name] = rows
         else:
             train += rows
-    held_out = without_pretrained(held_out, modules, lambda row: (row.text,), dropped, also_as=names.removed_from)
+    held_out = without_pretrained(held_out, modules, lambda row: (row.text,), dropped, also_as=without_names)
     sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
     return SourceRows(
         balanced_order(train, seed=seed, name="train")[:num_train_rows],
@@ -55,7 +56,7 @@ def docs_library_rows(
 def _passages(
     module: ModuleDocs,
     config: DocsLibrarySourceConfig,
-    names: LibraryNames,
+    without_names: Callable[[str], str],
     seen: set[str],
     dropped: Counter[str],
 ) -> Iterator[LabelledRow]:
@@ -63,7 +64,7 @@ def _passages(
         for number, paragraph in enumerate(docstring.prose.paragraphs):
             # Names can only make a passage shorter; most paragraphs are too short from the start.
             long_enough = len(paragraph.split()) >= config.min_words
-            words = names.removed_from(paragraph).split()[: config.max_words] if long_enough else []
+            words = without_names(paragraph).split()[: config.max_words] if long_enough else []
             row = LabelledRow(f"{module.name}#{docstring.name}:{number}", " ".join(words), None, module.package)
             if len(words) < config.min_words:
                 dropped["too_few_words"] += 1

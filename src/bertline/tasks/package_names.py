@@ -48,18 +48,20 @@ class LibraryNames:
 
     def __init__(self, modules: Iterable[str]) -> None:
         modules = tuple(modules)
-        stems = {stem for module in modules for stem in (module, *_STEMS.get(module, ()))}
+        stems = {stem for module in modules for stem in (module.lower(), *_STEMS.get(module, ()))}
         aliases = {alias for module in modules for alias in _ALIASES.get(module, ())}
         # A name goes with the whole dotted path or compound that it stands in: `torch.nn.Linear`, `scikit-learn's`.
         word = r"[\w.\-/]*"
         stem = "|".join(sorted(map(re.escape, stems)))
         parts, hints = [rf"{word}(?:{stem}){word}"], [stem]
         if aliases:
-            hints.append(rf"(?<![\w.\-])(?:{'|'.join(sorted(map(re.escape, aliases)))})(?![\w\-])")
-            parts.append(rf"(?<![\w.\-])(?:{'|'.join(sorted(map(re.escape, aliases)))})(?:\.\w+)*(?![\w\-])")
+            alias = rf"(?<![\w.\-])(?:{'|'.join(sorted(map(re.escape, aliases)))})"
+            hints.append(rf"{alias}(?![\w\-])")
+            parts.append(rf"{alias}(?:\.\w+)*(?![\w\-])")
         self._pattern = re.compile(rf"(?:{'|'.join(parts)})(?:['’]s\b)?", re.IGNORECASE)
-        # Where this finds nothing the pattern would not either; it is ten times as fast, and most texts have no name.
-        self._hint = re.compile("|".join(hints), re.IGNORECASE)
+        # Where these find nothing in the text in lower case the pattern would not either. Most texts have no name, and
+        # two literal patterns take a thirtieth of the time of one that ignores case.
+        self._hints = tuple(map(re.compile, hints))
 
     def removed_from(self, text: str) -> str:
         """The text without the names.
@@ -74,7 +76,8 @@ class LibraryNames:
             # The path swallows the full stop of a sentence that ends with a name; the sentence keeps it.
             return "." if match.group().endswith(".") else ""
 
-        if self._hint.search(text):
+        # Ignoring case, a few letters outside ASCII equal an ASCII one that is not their lower case.
+        if not text.isascii() or any(hint.search(text.lower()) for hint in self._hints):
             text = self._pattern.sub(without, text)
         text = _EMPTY_BRACKETS.sub("", text)
         return _SPACE_BEFORE_MARK.sub(r"\1", " ".join(text.split()))

@@ -1,18 +1,22 @@
 from __future__ import annotations
 
+import ast
 import dataclasses
 import sys
 import sysconfig
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
+from bertline.corpus import python_docs
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.python_docs import (
     _locate,
     _module_files,
+    docstrings_kept_in,
     group_of,
     is_held_out,
     package_versions,
@@ -46,6 +50,84 @@ def test_what_is_left_out_is_counted(pretend_package: PythonDocsConfig) -> None:
 
 def test_workers_change_nothing(pretend_package: PythonDocsConfig) -> None:
     assert list(read_modules(pretend_package, num_workers=2)) == list(read_modules(pretend_package))
+
+
+def test_kept_docstrings_are_those_that_would_be_read(
+    pretend_package: PythonDocsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts, without = Counter[str](), Counter[str]()
+    expected = list(read_modules(pretend_package, dropped=without))
+
+    with docstrings_kept_in(tmp_path / "kept", reader="one"):
+        list(read_modules(pretend_package, num_workers=2))
+        monkeypatch.delattr(python_docs.ast, "parse")  # nothing is parsed any more
+        found = list(read_modules(pretend_package, dropped=counts))
+
+    assert found == expected
+    assert [each.prose for module in found for each in module.docstrings] == [
+        each.prose for module in expected for each in module.docstrings
+    ]
+    assert counts == without
+
+
+def test_a_lone_surrogate_is_kept_as_it_was_read(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
+    (_locate(pretend_package.packages[0]) / "odd.py").write_text('"""Half of a pair, \\ud800, is in this text."""\n')
+
+    with docstrings_kept_in(tmp_path / "kept", reader="one"):
+        first, again = (list(read_modules(pretend_package)) for _ in range(2))
+
+    assert again == first
+    assert any("\ud800" in each.text for module in again for each in module.docstrings)
+
+
+def _edit_source(root: Path, kept: Path) -> None:
+    path = root / "part3" / "work.py"
+    path.write_text(path.read_text().replace("Holds 3 things", "Holds 5 things"))
+
+
+def _tear(root: Path, kept: Path) -> None:
+    for path in kept.iterdir():
+        path.write_bytes(path.read_bytes()[:-9])
+
+
+def _change_what_is_kept(root: Path, kept: Path) -> None:
+    for path in kept.iterdir():
+        path.write_text(path.read_text().replace("Holds 3 things", "Holds 5 things"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "text"),
+    [(_edit_source, "Holds 5 things"), (_tear, "Holds 3 things"), (_change_what_is_kept, "Holds 3 things")],
+)
+def test_docstrings_are_read_again_when_their_source_or_what_is_kept_has_changed(
+    pretend_package: PythonDocsConfig, tmp_path: Path, happens: Callable[[Path, Path], None], text: str
+) -> None:
+    with docstrings_kept_in(tmp_path / "kept", reader="one"):
+        list(read_modules(pretend_package))
+        happens(_locate(pretend_package.packages[0]), tmp_path / "kept")
+        found = {module.name: module for module in read_modules(pretend_package)}
+
+    assert found["pretend.part3.work"].docstrings[1].text.startswith(text)
+
+
+def test_another_reader_reads_again(
+    pretend_package: PythonDocsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with docstrings_kept_in(tmp_path / "kept", reader="one"):
+        list(read_modules(pretend_package))
+    monkeypatch.setattr(python_docs.ast, "parse", lambda source: ast.Module([], []))
+
+    with docstrings_kept_in(tmp_path / "kept", reader="two"):
+        assert list(read_modules(pretend_package)) == []
+
+
+def test_docstrings_are_read_where_none_can_be_kept(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with docstrings_kept_in(tmp_path / "file" / "kept", reader="one"):
+        found = list(read_modules(pretend_package))
+
+    assert found == list(read_modules(pretend_package))
 
 
 def test_a_subpackage_is_held_out_as_a_whole(pretend_package: PythonDocsConfig) -> None:
