@@ -41,7 +41,9 @@ def masked_batch(
         "attention_mask": attention_mask.astype(np.int64),
         "masked_positions": rows.masked_positions,
         "masked_labels": rows.masked_labels,
-        "next_sentence_labels": examples.next_sentence_labels,
+        # In the store they are a column of records. A step at the end of an epoch joins two batches, which copies them:
+        # without the copy here its strides would be others, and a compiled model would be compiled again for it.
+        "next_sentence_labels": np.ascontiguousarray(examples.next_sentence_labels),
     }
 
 

@@ -73,6 +73,17 @@ def test_a_step_across_the_end_of_an_epoch_takes_from_both(inputs):
     assert counts.tolist() == [2 * labels.count(0), 2 * labels.count(1)]
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_all_steps_have_one_memory_layout_so_that_a_compiled_model_is_compiled_once(inputs, packed):
+    steps = dataset(inputs, batch=20, packed=packed, rows=4 if packed else None)  # step 2 joins two epochs
+    layouts = [
+        {name: (values.shape, values.stride(), values.dtype) for name, values in micro.items()}
+        for step in range(5)
+        for micro in steps[step]["micro_batches"]
+    ]
+    assert all(layout == layouts[0] for layout in layouts)
+
+
 def test_masks_change_from_epoch_to_epoch(inputs):
     examples = MaskedExamples(inputs / "examples", "train", 16)
     first, again, second = (examples.batch(np.arange(20), epoch=epoch) for epoch in (0, 0, 1))
