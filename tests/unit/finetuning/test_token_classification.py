@@ -13,7 +13,9 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds import token_classification
 from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.tags import tagging_baselines
+from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
 from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -381,6 +383,44 @@ class TestWindowTagger:
             statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
             found[baseline.name] = tagging.scores(statistics)["entity_f1"]
         assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
+
+    @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
+    def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
+        """Each word's vector is one of its own; a window of 16 tokens holds no whole row."""
+        tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (300, 80, 90)]
+        machine = tiny.machine()
+
+        def made():
+            frozen = FrozenEncoder(encoder, machine, max_length=16)
+            (baseline,) = tagging_baseline(name, frozen, tagging, splits[0], splits[1], {"test": splits[2]})
+            return baseline.predictions["test"]
+
+        found = made()
+        (most_frequent,) = tagging_baselines(tagging, splits[0], splits[1], {"test": splits[2]})
+        scores = [
+            tagging.scores(tagging.statistics(splits[2], predictions, {}))["entity_f1"]
+            for predictions in (found, most_frequent.predictions["test"])
+        ]
+        assert scores[0] > scores[1] - 0.05 and scores[0] > 0.3
+        again = made()
+        assert all(np.array_equal(one, other) for one, other in zip(found.labels, again.labels, strict=True))
+
+    def test_static_vectors_of_words_come_with_their_neighbours_of_the_same_row(self):
+        found = _with_neighbours(np.array([[1.0], [2.0], [3.0], [4.0]], dtype=np.float32), [2, 0, 1, 1])
+        assert found.tolist() == [[0, 1, 2], [1, 2, 0], [0, 3, 0], [0, 4, 0]]
+        assert _with_neighbours(np.zeros((0, 1), dtype=np.float32), [0]).shape == (0, 3)
+
+    def test_a_words_vector_is_the_mean_of_its_tokens_in_the_window_it_is_tagged_from(self, encoder):
+        tagging = kind(max_length=16, window_overlap=4)
+        frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
+        long, short = TaggedRows(["a"], ["a"], [[f"word{n}" for n in range(30)]], [["O"] * 30]), rows(1, longest=4)
+        together = TaggedRows(["a", "b"], ["a", "b"], [*long.words, *short.words, []][:2], [*long.tags, *short.tags])
+        vectors = frozen.of_words(together, tagging)
+        assert vectors.shape[0] == 30 + len(short.words[0])
+        assert vectors[30:] == pytest.approx(frozen.of_words(short, tagging), abs=1e-5)
+        # The first window begins with the row: its first words are read as in a shorter row that ends there.
+        first = TaggedRows(["a"], ["a"], [long.words[0][:14]], [["O"] * 14])
+        assert vectors[:10] == pytest.approx(frozen.of_words(first, tagging)[:10], abs=1e-5)
 
     def test_words_that_train_does_not_have_are_known_by_their_shape(self):
         random = np.random.default_rng(0)

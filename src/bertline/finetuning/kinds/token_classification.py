@@ -242,11 +242,21 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         if self.config.word_logits == "first":
             places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
             return logits.gather(1, places).float()
-        columns = torch.arange(batch["word_places"].shape[1], device=logits.device)
-        is_of_word = (batch["words_of_tokens"][:, None, :] == columns[:, None]).float()  # [B, W, S]
-        # A product, not a scatter: its gradient is deterministic on a GPU. Under autocast it would be made in bf16.
-        with torch.autocast(logits.device.type, enabled=False):
-            return is_of_word @ logits.float() / is_of_word.sum(2, keepdim=True).clamp(min=1)
+        return word_means(logits, batch)
+
+
+def word_means(values: Tensor, batch: Batch) -> Tensor:
+    """Means of the values of words' tokens, [B, S, K] to [B, W, K], fp32.
+
+    Args:
+        values: Of positions.
+        batch: From `EncodedWords.batch`.
+    """
+    columns = torch.arange(batch["word_places"].shape[1], device=values.device)
+    is_of_word = (batch["words_of_tokens"].to(values.device)[:, None, :] == columns[:, None]).float()  # [B, W, S]
+    # A product, not a scatter: its gradient is deterministic on a GPU. Under autocast it would be made in bf16.
+    with torch.autocast(values.device.type, enabled=False):
+        return is_of_word @ values.float() / is_of_word.sum(2, keepdim=True).clamp(min=1)
 
 
 def decided(predictions: TagPredictions, calibration: Mapping[str, float]) -> TagPredictions:

@@ -27,7 +27,13 @@ from bertline.sweep.baselines.search import candidate_overlap, first_stage, tune
 from bertline.sweep.baselines.summaries import summary_baselines
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.text import majority, ngram_baseline, pair_baseline
-from bertline.sweep.baselines.vectors import Name, candidates_baseline, linear_baseline, search_baseline
+from bertline.sweep.baselines.vectors import (
+    Name,
+    candidates_baseline,
+    linear_baseline,
+    search_baseline,
+    tagging_baseline,
+)
 from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.storage import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
@@ -103,7 +109,7 @@ def baselines_of(
 
 
 def _of_vectors(given: Given) -> list[Baseline]:
-    """Baselines that read the encoder's vectors, of the kinds that have one for a text."""
+    """Baselines that read the encoder's vectors, of the kinds that have one for a text or a word."""
     names: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
     rows = given.train, given.dev, given.tests
     if given.encoder is None:
@@ -115,6 +121,8 @@ def _of_vectors(given: Given) -> list[Baseline]:
             return [search_baseline(name, given.encoder, given.kind, *rows) for name in names]
         case Reranking():
             return [candidates_baseline(name, given.encoder, given.kind, *rows) for name in names]
+        case TokenClassification():
+            return [made for name in names for made in tagging_baseline(name, given.encoder, given.kind, *rows)]
         case _:
             return []
 

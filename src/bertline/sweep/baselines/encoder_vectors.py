@@ -1,4 +1,4 @@
-"""What an encoder gives for texts without any more training: vectors of whole texts, or of their tokens alone."""
+"""What an encoder gives without any more training: vectors of texts and of words, read whole or token by token."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
+from bertline.finetuning.kinds.token_classification import TokenClassification, word_means
+from bertline.finetuning.word_windows import encode_words
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.linear import one_thread
+from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
@@ -57,6 +60,33 @@ class FrozenEncoder:
             np.add.at(counts, ids, 1)
         weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
         return {name: partial(self._static_mean, weights=weight) for name, weight in weights.items()}
+
+    def of_words(self, rows: TaggedRows, kind: TokenClassification) -> Vectors:
+        """[T, H] of the T words of some rows, each in the window that the encoder would be asked for its tag: the mean
+        of its tokens; 0 for a word that has none."""
+        encoded = encode_words(
+            rows, kind.labels, self.tokenizer, max_length=self._max_length, overlap=kind.config.window_overlap
+        )
+        found: Vectors = np.zeros((len(encoded.readable), self._model.config.hidden_size), dtype=np.float32)
+        with evaluating(self._model, self._machine) as forward:
+            for indices, _ in scoring_batches(encoded.sequences):
+                batch = encoded.batch(indices)
+                states = forward(*(batch[name].to(self._machine.device) for name in _INPUTS)).hidden_states
+                vectors = word_means(states, batch).cpu().numpy()
+                taken = encoded.taken[indices, : vectors.shape[1]]
+                found[encoded.words[indices, : vectors.shape[1]][taken]] = vectors[taken]
+        return found
+
+    def static_of_words(self, rows: TaggedRows) -> Vectors:
+        """[T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
+        different = sorted({word for words in rows.words for word in words})
+        ids = self.tokenizer.encode_literally(different)
+        vectors = np.zeros((len(different) + 1, self._static.shape[1]), dtype=np.float32)
+        for number, tokens in enumerate(ids):
+            if tokens:
+                vectors[number] = self._static[tokens].mean(axis=0)
+        numbers = {word: number for number, word in enumerate(different)}
+        return vectors[[numbers[word] for words in rows.words for word in words]]
 
     def _static_mean(self, texts: Sequence[str], weights: NDArray[np.float64]) -> Vectors:
         found = np.zeros((len(texts), self._static.shape[1]), dtype=np.float32)

@@ -11,14 +11,16 @@ from numpy.typing import NDArray
 from bertline.finetuning.kinds.regression import Regression
 from bertline.finetuning.kinds.reranking import Reranking
 from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
+from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label, one_thread
+from bertline.sweep.baselines.linear_tagger import first_words, linear_tagger
 from bertline.sweep.baselines.ngrams import TextsRows, columns
 from bertline.sweep.baselines.numbers import ridge
 from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import CandidateRows, MultiLabelRows, QueryRows
+from bertline.tasks.stored_rows import CandidateRows, MultiLabelRows, QueryRows, TaggedRows
 
 Name = Literal["frozen_encoder", "static_embeddings"]
 _TITLES: dict[Name, tuple[str, str, str]] = {
@@ -27,6 +29,8 @@ _TITLES: dict[Name, tuple[str, str, str]] = {
 }
 MOST_ROWS: dict[Name, int] = {"frozen_encoder": 20_000, "static_embeddings": 20_000}
 """Rows of train that are read, from the first on; the encoder has to read each of them."""
+MOST_WORDS = 100_000
+"""Of tagged rows that are read, in whole sentences from the first on."""
 _MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
 
 
@@ -36,7 +40,9 @@ def linear_baseline(
     """Logistic or ridge regression over vectors of texts; of a pair, of both, their difference and their product."""
     read = train.first(MOST_ROWS[name])
     what, title, _ = _TITLES[name]
-    features = {option: _Standardised(vectors, read) for option, vectors in _choices(name, encoder, read).items()}
+    features = {
+        option: _Standardised(_of_texts(vectors), read) for option, vectors in _choices(name, encoder, read).items()
+    }
     if isinstance(kind, Regression):
         return ridge(kind, name, f"{title}, ridge regression", read, dev, tests, features)
     fitted = {}
@@ -56,6 +62,27 @@ def linear_baseline(
         predictions=predictions_of(lambda rows: fitted[best](features[best[0]](rows)), dev, tests),
         settings={what: best[0], **best[1].settings()},
     )
+
+
+def tagging_baseline(
+    name: Name,
+    encoder: FrozenEncoder,
+    kind: TokenClassification,
+    train: TaggedRows,
+    dev: TaggedRows,
+    tests: Mapping[SplitName, TaggedRows],
+) -> list[Baseline]:
+    """Logistic regression over each word's vector; a static one knows no context, so those of its neighbours join it."""
+    read = first_words(train, MOST_WORDS)
+
+    def vectors(rows: TaggedRows) -> Vectors:
+        if name == "frozen_encoder":
+            return encoder.of_words(rows, kind)
+        return _with_neighbours(encoder.static_of_words(rows), [len(words) for words in rows.words])
+
+    title = f"{_TITLES[name][1]}, logistic regression"
+    features = _Standardised(vectors, read)
+    return linear_tagger(kind, read, dev, tests, features=features, models=_MODELS, name=name, title=title)
 
 
 def search_baseline(
@@ -123,21 +150,40 @@ def _choices(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, TextVe
 class _Standardised:
     """Features of rows, each column with mean 0 and deviation 1 on train."""
 
-    def __init__(self, vectors: TextVectors, train: TextsRows) -> None:
-        self._vectors = vectors
-        found = self._features(train)
+    def __init__(self, features: Callable[[Any], Vectors], train: Any) -> None:
+        self._features = features
+        found = features(train)
         self._mean, deviation = found.mean(axis=0), found.std(axis=0)
         self._scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
 
     def __call__(self, rows: Any) -> Vectors:
         return (self._features(rows) - self._mean) * self._scale
 
-    def _features(self, rows: TextsRows) -> Vectors:
-        found = [self._vectors(texts) for texts in columns(rows)]
+
+def _of_texts(vectors: TextVectors) -> Callable[[TextsRows], Vectors]:
+    def features(rows: TextsRows) -> Vectors:
+        found = [vectors(texts) for texts in columns(rows)]
         if len(found) == 2:
             first, second = found
             found += [np.abs(first - second), first * second]
         return np.concatenate(found, axis=1)
+
+    return features
+
+
+def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:
+    """[T, 3 D]: the vector before, the own and the one after; 0 beyond the ends of a row.
+
+    Args:
+        vectors: [T, D], rows one after the other.
+        lengths: Words of each row.
+    """
+    row_of = np.repeat(np.arange(len(lengths)), lengths)
+    same_row = (row_of[1:] == row_of[:-1])[:, None]
+    before, after = np.zeros_like(vectors), np.zeros_like(vectors)
+    before[1:] = vectors[:-1] * same_row
+    after[:-1] = vectors[1:] * same_row
+    return np.concatenate([before, vectors, after], axis=1)
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -6,22 +6,19 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.special import softmax
 from sklearn.feature_extraction import FeatureHasher
 
-from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
-from bertline.sweep.baselines.base import Baseline, dev_score
-from bertline.sweep.baselines.linear import LinearModel, margins_of
+from bertline.finetuning.kinds.token_classification import TokenClassification
+from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.linear import LinearModel
+from bertline.sweep.baselines.linear_tagger import first_words, linear_tagger
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 
 MOST_WORDS = 400_000
 """Words of train that are read, in whole sentences from the first on."""
-_STRENGTHS = (0.01, 0.03, 0.1, 0.3)
-# What is taken from the margin of O: above 0, more entities are given.
-_THRESHOLDS = tuple(sorted((step / 20 for step in range(-12, 25)), key=lambda value: (abs(value), value)))
+_MODELS = tuple(LinearModel("linear_svm", c) for c in (0.01, 0.03, 0.1, 0.3))
 _BUCKETS = 2**20
 _REACH = 2
 _LONGEST_AFFIX = 4
@@ -30,42 +27,22 @@ _LONGEST_AFFIX = 4
 def window_tagger(
     kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
 ) -> list[Baseline]:
-    """The word, its affixes and shape, its neighbours and facts of the sentence, under linear support vector machines.
-
-    Dev chooses the strength of the penalty and how much surer of O than of a tag the tagger has to be. None where all
-    words of train have one tag.
-    """
-    read = train.first(_num_rows_read(train))
-    numbers = {label: number for number, label in enumerate(kind.labels)}
-    gold = np.array([numbers[tag] for tags in read.tags for tag in tags], dtype=np.int64)
-    if len(np.unique(gold)) < 2:
-        return []
+    """The word, its affixes and shape, its neighbours and facts of the sentence under a linear support vector machine."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
 
     def features(rows: TaggedRows) -> csr_matrix:
         return hasher.transform(of_word for words in rows.words for of_word in word_features(words))
 
-    train_features, dev_features = features(read), features(dev)
-    best, best_score = None, -np.inf
-    for strength in _STRENGTHS:
-        margins = margins_of(LinearModel("linear_svm", strength), train_features, gold, len(kind.labels))
-        on_dev = margins(dev_features)
-        for threshold in _THRESHOLDS:
-            score = dev_score(kind, dev, _tags(dev, on_dev, threshold))
-            if score > best_score:
-                best, best_score = (strength, threshold, margins), score
-    assert best is not None
-    strength, threshold, margins = best
-    return [
-        Baseline(
-            name="window_tagger",
-            title="linear tagger over a window of words",
-            predictions={
-                split: _tags(rows, margins(features(rows)), threshold) for split, rows in {"dev": dev, **tests}.items()
-            },
-            settings={"c": strength, "threshold": threshold},
-        )
-    ]
+    return linear_tagger(
+        kind,
+        first_words(train, MOST_WORDS),
+        dev,
+        tests,
+        features=features,
+        models=_MODELS,
+        name="window_tagger",
+        title="linear tagger over a window of words",
+    )
 
 
 def word_features(words: Sequence[str]) -> Iterator[list[str]]:
@@ -122,19 +99,3 @@ def shape_of(word: str) -> str:
         if not shape.endswith(mark):
             shape += mark
     return f"{shape}." if len(word) == 1 else shape
-
-
-def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:
-    """From margins of all words, [W, L]; the first label is O."""
-    shifted = margins.copy()
-    shifted[:, 0] -= threshold
-    labels = shifted.argmax(axis=1)
-    of_words = softmax(2 * shifted, axis=1)[np.arange(len(labels)), labels]
-    ends = np.cumsum([len(words) for words in rows.words])
-    by_row, sure = np.split(labels, ends)[: len(rows)], np.split(of_words, ends)[: len(rows)]
-    return TagPredictions(by_row, np.array([float(np.prod(one)) for one in sure]), sure)
-
-
-def _num_rows_read(train: TaggedRows) -> int:
-    reached = np.cumsum([len(words) for words in train.words])
-    return max(1, int(np.searchsorted(reached, MOST_WORDS, side="right")))
