@@ -18,9 +18,36 @@ from bertline.sweep.baselines.search import bm25_of, found_by
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
+from bertline.tasks.storage import SplitName
 
 _CONSTANTS = (5, 20, 60)
 _WEIGHTS = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the documents of two rankings stand in them; M for each of N queries, ascending."""
+
+    documents: NDArray[np.int64]
+    """[N, M], each once; -1 where there is none."""
+    encoder: NDArray[np.float64]
+    """[N, M], from 0; infinite for a document that the ranking does not have."""
+    bm25: NDArray[np.float64]
+    """The same."""
+
+    @classmethod
+    def of(cls, encoder: NDArray[np.int64], bm25: NDArray[np.int64]) -> Places:
+        """From rankings [N, K] and [N, L], -1 behind the last document found."""
+        both = np.concatenate([encoder, bm25], axis=1)
+        order = np.argsort(both, axis=1, kind="stable")  # the encoder's place of a document stands before BM25's
+        documents = np.take_along_axis(both, order, axis=1)
+        of_encoder = order < encoder.shape[1]
+        places = np.where(of_encoder, order, order - encoder.shape[1]).astype(np.float64)
+        in_encoder, in_bm25 = np.where(of_encoder, places, np.inf), np.where(of_encoder, np.inf, places)
+        again = documents[:, 1:] == documents[:, :-1]
+        in_bm25[:, :-1] = np.where(again, in_bm25[:, 1:], in_bm25[:, :-1])
+        documents[:, 1:][again] = -1
+        return cls(documents, in_encoder, in_bm25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +59,23 @@ class Fusion:
     weight: float
     """Weight of the encoder's ranking, 0 to 1; BM25's is one minus it."""
 
-    def __call__(self, encoder: NDArray[np.int64], bm25: NDArray[np.int64], num_documents: int) -> Found:
-        """From rankings [N, K] and [N, L], -1 behind the last document found, to one of both.
+    def __call__(self, places: Places, num_documents: int) -> Found:
+        """One ranking of two, of as many documents as a search gives.
 
         A document gets weight / (k + rank) from each ranking that has it (Cormack et al. 2009, "Reciprocal Rank Fusion
         outperforms Condorcet and individual Rank Learning Methods", section 2); of equals the earlier one comes first.
 
-        >>> Fusion(k=1, weight=0.5)(np.array([[2, 0]]), np.array([[0, -1]]), 3).documents.tolist()
+        >>> Fusion(k=1, weight=0.5)(Places.of(np.array([[2, 0]]), np.array([[0, -1]])), 3).documents.tolist()
         [[0, 2, -1]]
         """
-        scores = np.zeros((len(encoder), num_documents))
-        for ranking, weight in ((encoder, self.weight), (bm25, 1 - self.weight)):
-            rows, places = np.nonzero(ranking >= 0)
-            scores[rows, ranking[rows, places]] += weight / (self.k + places + 1)
-        documents = np.argsort(-scores, axis=1, kind="stable")[:, :DEPTH]
-        sorted_scores = np.take_along_axis(scores, documents, axis=1)
-        none = sorted_scores <= 0
-        return Found(np.where(none, -1, documents), np.where(none, -np.inf, sorted_scores).astype(np.float32))
+        scores = self.weight / (self.k + places.encoder + 1) + (1 - self.weight) / (self.k + places.bm25 + 1)
+        scores[places.documents < 0] = 0.0
+        width = min(DEPTH, num_documents)
+        order = np.argsort(-scores, axis=1, kind="stable")[:, :width]
+        short = ((0, 0), (0, width - order.shape[1]))
+        documents = np.pad(np.take_along_axis(places.documents, order, axis=1), short)
+        best = np.pad(np.take_along_axis(scores, order, axis=1), short)
+        return Found(np.where(best > 0, documents, -1), np.where(best > 0, best, -np.inf).astype(np.float32))
 
 
 def combined_seeds(
@@ -62,21 +89,26 @@ def combined_seeds(
     bm25 = next((one for one in baselines if one.name == "bm25"), None)
     if not isinstance(kind, Retrieval) or bm25 is None:
         return []
-    rows = {split: kind.read(plan.job.task_folder, split) for split in ("dev", *test_splits(plan.job))}
+    splits: list[SplitName] = ["dev", *test_splits(plan.job)]
+    rows = {split: kind.read(plan.job.task_folder, split) for split in splits}
     index = bm25_of(kind, bm25.settings)
     by_words = {split: found_by(index, of_split).documents for split, of_split in rows.items()}
 
-    def read(fusion: Fusion, seed: Repetition, split: str) -> NDArray[np.float64]:
-        found = fusion(seed.ranking(plan.job, split), by_words[split], len(kind.collection))
-        return kind.statistics(rows[split], found, {})
+    def places(seed: Repetition, split: SplitName) -> Places:
+        return Places.of(seed.ranking(plan.job, split), by_words[split])
+
+    def read(fusion: Fusion, found: Places, split: SplitName) -> NDArray[np.float64]:
+        return kind.statistics(rows[split], fusion(found, len(kind.collection)), {})
+
+    of_dev = [places(seed, "dev") for seed in seeds]
 
     def on_dev(fusion: Fusion) -> float:
-        return statistics.fmean(kind.scores(read(fusion, seed, "dev"))[kind.config.metric] for seed in seeds)
+        return statistics.fmean(kind.scores(read(fusion, found, "dev"))[kind.config.metric] for found in of_dev)
 
     best = max(itertools.starmap(Fusion, itertools.product(_CONSTANTS, _WEIGHTS)), key=on_dev)
     combined = []
     for seed in seeds:
-        found = {split: read(best, seed, split) for split in rows}
+        found = {split: read(best, places(seed, split), split) for split in rows}
         combined.append(replace(seed, arm="combined"))
         _write(plan, kind, combined[-1], seed.outcome(plan.job), found, {"k": best.k, "weight": best.weight})
     return combined

@@ -64,6 +64,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         super().__init__(config, labels)
         self._collection: Documents | None = None
         self._numbers: dict[str, int] = {}
+        self._places: NDArray[np.int64] | None = None
         self._encoded: tuple[Tokenizer, Sequences] | None = None
         self._bm25: Bm25 | None = None
         self._indexed: tuple[object, str, VectorIndex] | None = None
@@ -78,7 +79,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         """Search these documents from now on."""
         self._collection = documents
         self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
-        self._encoded = self._bm25 = self._indexed = None
+        self._encoded = self._bm25 = self._indexed = self._places = None
 
     @property
     def collection(self) -> Documents:
@@ -205,9 +206,12 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def statistics(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> NDArray[np.float64]:
         """[N, 4]: nDCG@10, MRR@10, recall@100 and average precision of each query."""
         values = np.zeros((len(rows), len(_SCORES)))
-        for row, judged in enumerate(_judged(rows)):
-            relevances = dict(judged)
-            ranked = [relevances.get(identity, 0) for identity in self._ranked_ids(predictions, row)]
+        relevance_of = np.zeros(len(self.collection) + 1, dtype=np.int64)
+        for row, ids in enumerate(rows.document_ids):
+            judged = [self._numbers.get(identity, -1) for identity in ids]  # the last place is that of unknown ids
+            relevance_of[judged] = rows.relevances[row]
+            ranked = relevance_of[self._ranked(predictions, row)].tolist()
+            relevance_of[judged] = 0
             num_relevant = ranking.num_relevant(rows.relevances[row])
             values[row] = (
                 ranking.ndcg(ranked, rows.relevances[row], 10),
@@ -223,7 +227,10 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def table(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric."""
-        ranked = [self._ranked_ids(predictions, row) for row in range(len(rows))]
+        ranked = [
+            [self.collection.ids[number] for number in self._ranked(predictions, row).tolist()]
+            for row in range(len(rows))
+        ]
         texts = self.collection.texts_read()
         column = _SCORES.index(self.config.metric)
         return pa.table(
@@ -259,10 +266,20 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def _comparable(self, vectors: Tensor) -> Tensor:
         return F.normalize(vectors, dim=-1) if self.config.similarity == "cosine" else vectors
 
-    def _ranked_ids(self, predictions: Found, row: int) -> list[str]:
+    def _ranked(self, predictions: Found, row: int) -> NDArray[np.int64]:
+        """Numbers of the documents found for a query, as `ranking.trec_order` orders them."""
         found = predictions.documents[row] >= 0
-        ids = [self.collection.ids[number] for number in predictions.documents[row][found]]
-        return [ids[place] for place in ranking.trec_order(ids, predictions.scores[row][found])]
+        numbers, scores = predictions.documents[row][found], predictions.scores[row][found].astype(np.float32)
+        return numbers[np.lexsort((-self._places_of_ids[numbers], -scores))]
+
+    @property
+    def _places_of_ids(self) -> NDArray[np.int64]:
+        """[documents], the place of each one's id among all in ascending order."""
+        if self._places is None:
+            ids = self.collection.ids
+            self._places = np.empty(len(ids), dtype=np.int64)
+            self._places[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+        return self._places
 
 
 def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:

@@ -72,7 +72,7 @@ def tagging_baseline(
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],
 ) -> list[Baseline]:
-    """Logistic regression over each word's vector; a static one knows no context, so those of its neighbours join it."""
+    """Logistic regression over each word's vector; a static one knows no context, so its neighbours' are added."""
     read = first_words(train, MOST_WORDS)
 
     def vectors(rows: TaggedRows) -> Vectors:

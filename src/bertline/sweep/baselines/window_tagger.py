@@ -27,7 +27,7 @@ _LONGEST_AFFIX = 4
 def window_tagger(
     kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
 ) -> list[Baseline]:
-    """The word, its affixes and shape, its neighbours and facts of the sentence under a linear support vector machine."""
+    """The word, its affixes and shape, its neighbours and facts of the sentence under a linear SVM."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
 
     def features(rows: TaggedRows) -> csr_matrix:
