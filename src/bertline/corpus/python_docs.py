@@ -137,7 +137,7 @@ def read_modules(
     files = [file for module, root in roots.items() for file in _module_files(module, root, dropped)]
     folder, reader = _KEPT_IN.get() or (None, "")
     batches = [
-        _Batch(files[start : start + _FILES_A_BATCH], folder and folder / f"{start:06d}.json", reader)
+        _Batch(files[start : start + _FILES_A_BATCH], folder / f"{start:06d}.json" if folder else None, reader)
         for start in range(0, len(files), _FILES_A_BATCH)
     ]
     read_batches = ordered_map(_read_batch, batches, num_workers=num_workers)
