@@ -56,15 +56,16 @@ def random_levels(like: Tensor, site: int, places: Tensor | None = None) -> Tens
         places = torch.arange(site, site + like.numel(), dtype=torch.int32).view(like.shape)
     else:
         places = places + site
-    mixed = places * (factor | 1) + summand
-    mixed = (mixed ^ _shifted(mixed, 16)) * 0x7FEB352D
-    mixed = (mixed ^ _shifted(mixed, 15)) * (0x846CA68B - _LEVELS)  # the same 32 bits as a signed number
-    return mixed ^ _shifted(mixed, 16)
+    # In place: compiled code is the same, uncompiled code takes two thirds of the time.
+    mixed = places.mul_(factor | 1).add_(summand)
+    mixed.bitwise_xor_(_shifted(mixed, 16)).mul_(0x7FEB352D)
+    mixed.bitwise_xor_(_shifted(mixed, 15)).mul_(0x846CA68B - _LEVELS)  # the same 32 bits as a signed number
+    return mixed.bitwise_xor_(_shifted(mixed, 16))
 
 
 def _shifted(words: Tensor, bits: int) -> Tensor:
     """To the right, with zeros from the left: the shift of signed numbers repeats their sign."""
-    return (words >> bits) & ((1 << (32 - bits)) - 1)
+    return (words >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
 # An opaque operator, so that compiled and uncompiled code draw the same numbers. `torch.library.custom_op` would add
