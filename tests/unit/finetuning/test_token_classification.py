@@ -449,6 +449,17 @@ class TestWindowTagger:
         assert tagger.settings["threshold"] > 0
         assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
 
+    @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
+    def test_vectors_of_rows_without_words_and_one_tag_for_all_do_no_harm(self, encoder, name):
+        frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
+        plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
+        assert tagging_baseline(name, frozen, kind(max_length=16, window_overlap=4), plain, plain, {}) == []
+        some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["\x00", "word1"], []], [[], ["O", "B-PER"], []])
+        none = TaggedRows(["a"], ["a"], [[]], [[]])
+        made = tagging_baseline(name, frozen, kind(max_length=16, window_overlap=4), some, some, {"test": none})
+        assert [len(labels) for labels in made[0].predictions["dev"].labels] == [0, 2, 0]
+        assert [len(labels) for labels in made[0].predictions["test"].labels] == [0]
+
     def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
         assert window_tagger(kind(), plain, plain, {}) == []

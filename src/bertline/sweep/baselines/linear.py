@@ -74,6 +74,8 @@ def margins_of(
 
     def margins(found: Features) -> NDArray[np.float64]:
         given = np.full((found.shape[0], num_labels), _NEVER)
+        if not len(given):
+            return given
         with one_thread():
             known = fitted.decision_function(found)
         given[:, fitted.classes_] = np.stack([-known, known], axis=1) if known.ndim == 1 else known
