@@ -100,10 +100,11 @@ _KEPT_IN: ContextVar[tuple[Path, str] | None] = ContextVar("kept_in", default=No
 
 @contextmanager
 def docstrings_kept_in(folder: Path, *, reader: str) -> Iterator[None]:
-    """In this block `read_modules` keeps the documentation strings that it finds, and does not parse a file twice.
+    """In this block `read_modules` keeps the documentation strings that it finds, and takes what is kept.
 
     Five stages of the default pipeline read the same packages, and parsing takes longer than all else that most of them
-    do. What is kept counts only for files with the same bytes, the same Python and the same reader.
+    do. What is kept counts only for files with the same bytes, the same Python and the same reader; it is kept by
+    batches of a package's files, and a batch in which one has changed is read again.
 
     Args:
         folder: Where they are kept: some 60 MB for the default packages.
@@ -134,12 +135,13 @@ def read_modules(
     """
     dropped = Counter() if dropped is None else dropped
     roots = {package.module: _locate(package) for package in config.packages}
-    files = [file for module, root in roots.items() for file in _module_files(module, root, dropped)]
     folder, reader = _KEPT_IN.get() or (None, "")
-    batches = [
-        _Batch(files[start : start + _FILES_A_BATCH], folder / f"{start:06d}.json" if folder else None, reader)
-        for start in range(0, len(files), _FILES_A_BATCH)
-    ]
+    batches: list[_Batch] = []
+    for module, root in roots.items():
+        files = _module_files(module, root, dropped)
+        for start in range(0, len(files), _FILES_A_BATCH):
+            kept = folder / f"{module}-{start:05d}.json" if folder else None
+            batches.append(_Batch(files[start : start + _FILES_A_BATCH], kept, reader))
     read_batches = ordered_map(_read_batch, batches, num_workers=num_workers)
     for batch, read_files in zip(batches, read_batches, strict=True):
         for file, read in zip(batch.files, read_files, strict=True):

@@ -94,9 +94,10 @@ def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
     with suppress(OSError, ValueError):
         first, _, payload = path.read_bytes().partition(b"\n")
         if first.decode() == f"{made_of} {hashlib.sha256(payload).hexdigest()}":
-            return json.loads(payload)
+            return json.loads(payload.decode("utf-8", "surrogatepass"))
     value = make()
-    payload = json.dumps(value).encode()
+    # As escapes, two lone surrogates would come back as one character.
+    payload = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     with suppress(MachineError):
         write_atomically(path, f"{made_of} {hashlib.sha256(payload).hexdigest()}\n".encode() + payload)
     return value

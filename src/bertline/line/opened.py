@@ -161,7 +161,7 @@ def open_stage(
     before = _freeze(folder, stage, task, config, inputs, marks, made_of)
     with (
         mark_open(folder),
-        docstrings_kept_in(Path(config.runtime.runs_folder) / _DOCSTRINGS, reader=reader_fingerprint()),
+        _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
         _tracker_of(config, stage) as tracker,
         tracker.stage(
             full_name(stage, task),
@@ -183,6 +183,18 @@ def open_stage(
             tracker=tracker,
             record=record,
         )
+
+
+@contextmanager
+def _docstrings_kept(folder: Path) -> Iterator[None]:
+    """`docstrings_kept_in` a folder, which is removed if the reader's code changed: other processes load it later."""
+    reader = reader_fingerprint()
+    try:
+        with docstrings_kept_in(folder, reader=reader):
+            yield
+    finally:
+        if reader_fingerprint() != reader:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tidy_artifacts(stage: Stage, task: str | None) -> None:

@@ -26,10 +26,10 @@ _WEIGHTS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the documents of two rankings stand in them; M for each of N queries, ascending."""
+    """Where the documents of two rankings stand in them; M for each of N queries."""
 
     documents: NDArray[np.int64]
-    """[N, M], each once; -1 where there is none."""
+    """[N, M], each once and ascending, apart from -1 where there is none."""
     encoder: NDArray[np.float64]
     """[N, M], from 0; infinite for a document that the ranking does not have."""
     bm25: NDArray[np.float64]
@@ -100,12 +100,13 @@ def combined_seeds(
     def read(fusion: Fusion, found: Places, split: SplitName) -> NDArray[np.float64]:
         return kind.statistics(rows[split], fusion(found, len(kind.collection)), {})
 
-    of_dev = [places(seed, "dev") for seed in seeds]
-
-    def on_dev(fusion: Fusion) -> float:
-        return statistics.fmean(kind.scores(read(fusion, found, "dev"))[kind.config.metric] for found in of_dev)
-
-    best = max(itertools.starmap(Fusion, itertools.product(_CONSTANTS, _WEIGHTS)), key=on_dev)
+    # One seed at a time: the places of thousands of queries take hundreds of megabytes.
+    on_dev: dict[Fusion, list[float]] = {Fusion(*one): [] for one in itertools.product(_CONSTANTS, _WEIGHTS)}
+    for seed in seeds:
+        of_dev = places(seed, "dev")
+        for fusion, scores in on_dev.items():
+            scores.append(kind.scores(read(fusion, of_dev, "dev"))[kind.config.metric])
+    best = max(on_dev, key=lambda fusion: statistics.fmean(on_dev[fusion]))
     combined = []
     for seed in seeds:
         found = {split: read(best, places(seed, split), split) for split in rows}

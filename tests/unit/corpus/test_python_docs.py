@@ -70,14 +70,15 @@ def test_kept_docstrings_are_those_that_would_be_read(
     assert counts == without
 
 
-def test_a_lone_surrogate_is_kept_as_it_was_read(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
-    (_locate(pretend_package.packages[0]) / "odd.py").write_text('"""Half of a pair, \\ud800, is in this text."""\n')
+def test_lone_surrogates_are_kept_as_they_were_read(pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
+    odd = _locate(pretend_package.packages[0]) / "odd.py"
+    odd.write_text('"""Half of a pair, \\ud800, and both halves, \\ud83d\\ude00, are in this text."""\n')
 
     with docstrings_kept_in(tmp_path / "kept", reader="one"):
         first, again = (list(read_modules(pretend_package)) for _ in range(2))
 
     assert again == first
-    assert any("\ud800" in each.text for module in again for each in module.docstrings)
+    assert any("\ud800" in each.text and "\ud83d\ude00" in each.text for module in again for each in module.docstrings)
 
 
 def _edit_source(root: Path, kept: Path) -> None:

@@ -13,6 +13,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.kinds import token_classification
 from bertline.finetuning.kinds.base import HeadSettings, LossOptions
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
@@ -373,7 +374,7 @@ class TestMostFrequentTag:
         assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]
 
 
-class TestWindowTagger:
+class TestLinearTaggers:
     def test_what_a_word_continues_is_read_from_its_neighbours(self):
         """A word's own tag is not enough here: continuations continue whatever precedes them."""
         tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
@@ -386,7 +387,7 @@ class TestWindowTagger:
 
     @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
     def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
-        """Each word's vector is one of its own; a window of 16 tokens holds no whole row."""
+        """Each word's vector is one of its own; a window of 16 tokens does not hold the longer rows."""
         tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (300, 80, 90)]
         machine = tiny.machine()
 
@@ -410,17 +411,28 @@ class TestWindowTagger:
         assert found.tolist() == [[0, 1, 2], [1, 2, 0], [0, 3, 0], [0, 4, 0]]
         assert _with_neighbours(np.zeros((0, 1), dtype=np.float32), [0]).shape == (0, 3)
 
-    def test_a_words_vector_is_the_mean_of_its_tokens_in_the_window_it_is_tagged_from(self, encoder):
-        tagging = kind(max_length=16, window_overlap=4)
-        frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
-        long, short = TaggedRows(["a"], ["a"], [[f"word{n}" for n in range(30)]], [["O"] * 30]), rows(1, longest=4)
-        together = TaggedRows(["a", "b"], ["a", "b"], [*long.words, *short.words, []][:2], [*long.tags, *short.tags])
-        vectors = frozen.of_words(together, tagging)
-        assert vectors.shape[0] == 30 + len(short.words[0])
-        assert vectors[30:] == pytest.approx(frozen.of_words(short, tagging), abs=1e-5)
-        # The first window begins with the row: its first words are read as in a shorter row that ends there.
-        first = TaggedRows(["a"], ["a"], [long.words[0][:14]], [["O"] * 14])
-        assert vectors[:10] == pytest.approx(frozen.of_words(first, tagging)[:10], abs=1e-5)
+    def test_a_words_vector_is_the_mean_of_its_tokens(self, encoder, tokenizer):
+        words = ["word1", "word2-word3", "word4"]
+        ids = [tokenizer.cls_id, *(i for found in tokenizer.encode_literally(words) for i in found), tokenizer.sep_id]
+        assert len(ids) == 7  # the hyphen is a token of its own
+        one_row = TaggedRows(["a"], ["a"], [words], [["O"] * 3])
+        tokens, zeros, ones = torch.tensor([ids]), torch.zeros(1, 7).long(), torch.ones(1, 7).long()
+        with torch.no_grad():
+            states = load_encoder(encoder).eval()(tokens, zeros, ones).hidden_states[0]
+        expected = torch.stack([states[1], states[2:5].mean(0), states[5]])
+        found = FrozenEncoder(encoder, tiny.machine(), max_length=16).of_words(one_row, kind())
+        assert found == pytest.approx(expected.numpy(), abs=1e-5)
+
+    def test_a_words_vector_is_of_the_window_that_it_is_tagged_from(self, encoder):
+        tagging, frozen = kind(max_length=16, window_overlap=4), FrozenEncoder(encoder, tiny.machine(), max_length=16)
+        words = [f"word{number}" for number in range(30)]
+        short = TaggedRows(["b"], ["b"], [["word7"]], [["O"]])
+        together = TaggedRows(["a", "b"], ["a", "b"], [words, ["word7"]], [["O"] * 30, ["O"]])
+        found = frozen.of_words(together, tagging)
+        assert found[30:] == pytest.approx(frozen.of_words(short, tagging), abs=1e-5)
+        # The first window ends after 14 words; in a row that ends there they are read alike.
+        begins = TaggedRows(["a"], ["a"], [words[:14]], [["O"] * 14])
+        assert found[:10] == pytest.approx(frozen.of_words(begins, tagging)[:10], abs=1e-5)
 
     def test_words_that_train_does_not_have_are_known_by_their_shape(self):
         random = np.random.default_rng(0)
@@ -466,4 +478,3 @@ class TestWindowTagger:
         some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["x", "y"], []], [[], ["B-PER", "O"], []])
         (tagger,) = window_tagger(kind(), some, some, {"test": some})
         assert [len(labels) for labels in tagger.predictions["test"].labels] == [0, 2, 0]
-        assert tagger.predictions["test"].confidences[0] == 1.0

@@ -31,7 +31,7 @@ _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 class FrozenEncoder:
-    """Vectors of texts from the weights of a folder, each text and each token read once.
+    """Vectors of texts and words from the weights of a folder; each text and each token is read once.
 
     Args:
         folder: Any BERT folder with a tokenizer.
@@ -81,7 +81,7 @@ class FrozenEncoder:
         """[T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
         different = sorted({word for words in rows.words for word in words})
         ids = self.tokenizer.encode_literally(different)
-        vectors = np.zeros((len(different) + 1, self._static.shape[1]), dtype=np.float32)
+        vectors = np.zeros((len(different), self._static.shape[1]), dtype=np.float32)
         for number, tokens in enumerate(ids):
             if tokens:
                 vectors[number] = self._static[tokens].mean(axis=0)

@@ -6,16 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
 from bertline.sweep.baselines.base import Baseline, dev_score
 from bertline.sweep.baselines.linear import Features, LinearModel, margins_of
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
-
-# What is taken from the margin of O: above 0, more entities are given.
-_THRESHOLDS = tuple(sorted((step / 20 for step in range(-12, 91)), key=lambda value: (abs(value), value)))
 
 
 def linear_tagger(
@@ -24,8 +20,9 @@ def linear_tagger(
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],
     *,
-    features: Callable[[TaggedRows], Features],
+    features: Callable[[Sequence[TaggedRows]], Sequence[Features]],
     models: Sequence[LinearModel],
+    thresholds: Sequence[float],
     name: str,
     title: str,
 ) -> list[Baseline]:
@@ -36,39 +33,37 @@ def linear_tagger(
         train: The rows that are read.
         dev: Chooses.
         tests: Scored.
-        features: Those of all words of some rows, [W, F].
+        features: From train, dev and the tests, in this order, to those of all their words, [W, F] each.
         models: To choose from; of equals the first.
+        thresholds: What may be taken from the margin of O: above 0, more entities are given. Of equals the one nearest
+            to 0.
         name: See `Baseline`.
         title: See `Baseline`.
 
     Returns:
-        None where all words of train have one tag.
+        One baseline; an empty list where all words of train have one tag.
     """
     numbers = {label: number for number, label in enumerate(kind.labels)}
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
     if len(np.unique(gold)) < 2:
         return []
-    of_train, of_dev = features(train), features(dev)
+    of_train, of_dev, *of_tests = features([train, dev, *tests.values()])
+    nearest_first = sorted(thresholds, key=lambda value: (abs(value), value))
     best, best_score = None, -np.inf
     for model in models:
         margins = margins_of(model, of_train, gold, len(kind.labels))
         on_dev = margins(of_dev)
-        for threshold in _THRESHOLDS:
+        for threshold in nearest_first:
             score = dev_score(kind, dev, _tags(dev, on_dev, threshold))
             if score > best_score:
                 best, best_score = (model, threshold, margins), score
     assert best is not None
     model, threshold, margins = best
-    return [
-        Baseline(
-            name=name,
-            title=title,
-            predictions={
-                split: _tags(rows, margins(features(rows)), threshold) for split, rows in {"dev": dev, **tests}.items()
-            },
-            settings={**model.settings(), "threshold": threshold},
-        )
-    ]
+    predictions: dict[SplitName, TagPredictions] = {"dev": _tags(dev, margins(of_dev), threshold)}
+    for (split, rows), found in zip(tests.items(), of_tests, strict=True):
+        predictions[split] = _tags(rows, margins(found), threshold)
+    settings = {**model.settings(), "threshold": threshold}
+    return [Baseline(name=name, title=title, predictions=predictions, settings=settings)]
 
 
 def first_words(rows: TaggedRows, most: int) -> TaggedRows:
@@ -78,11 +73,8 @@ def first_words(rows: TaggedRows, most: int) -> TaggedRows:
 
 
 def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:
-    """From margins of all words, [W, L]; the first label is O."""
+    """From margins of all words, [W, L]; the first label is O. How sure a baseline is, nobody asks."""
     shifted = margins.copy()
     shifted[:, 0] -= threshold
-    labels = shifted.argmax(axis=1)
-    of_words = softmax(2 * shifted, axis=1)[np.arange(len(labels)), labels]
     ends = np.cumsum([len(words) for words in rows.words])
-    by_row, sure = np.split(labels, ends)[: len(rows)], np.split(of_words, ends)[: len(rows)]
-    return TagPredictions(by_row, np.array([float(np.prod(one)) for one in sure]), sure)
+    return TagPredictions(np.split(shifted.argmax(axis=1), ends)[: len(rows)], np.ones(len(rows)))

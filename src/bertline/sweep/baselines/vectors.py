@@ -31,6 +31,8 @@ MOST_ROWS: dict[Name, int] = {"frozen_encoder": 20_000, "static_embeddings": 20_
 """Rows of train that are read, from the first on; the encoder has to read each of them."""
 MOST_WORDS = 100_000
 """Of tagged rows that are read, in whole sentences from the first on."""
+_THRESHOLDS = tuple(step / 4 for step in range(-2, 19))
+"""Of tagging: logistic regression over few features is readily sure of O."""
 _MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
 
 
@@ -73,16 +75,31 @@ def tagging_baseline(
     tests: Mapping[SplitName, TaggedRows],
 ) -> list[Baseline]:
     """Logistic regression over each word's vector; a static one knows no context, so its neighbours' are added."""
-    read = first_words(train, MOST_WORDS)
 
     def vectors(rows: TaggedRows) -> Vectors:
         if name == "frozen_encoder":
             return encoder.of_words(rows, kind)
         return _with_neighbours(encoder.static_of_words(rows), [len(words) for words in rows.words])
 
-    title = f"{_TITLES[name][1]}, logistic regression"
-    features = _Standardised(vectors, read)
-    return linear_tagger(kind, read, dev, tests, features=features, models=_MODELS, name=name, title=title)
+    def features(several: Sequence[TaggedRows]) -> list[Vectors]:
+        found = [vectors(rows) for rows in several]
+        mean, scale = _mean_and_scale(found[0])
+        for each in found:
+            each -= mean
+            each *= scale
+        return found
+
+    return linear_tagger(
+        kind,
+        first_words(train, MOST_WORDS),
+        dev,
+        tests,
+        features=features,
+        models=_MODELS,
+        thresholds=_THRESHOLDS,
+        name=name,
+        title=f"{_TITLES[name][1]}, logistic regression",
+    )
 
 
 def search_baseline(
@@ -153,11 +170,16 @@ class _Standardised:
     def __init__(self, features: Callable[[Any], Vectors], train: Any) -> None:
         self._features = features
         found = features(train)
-        self._mean, deviation = found.mean(axis=0), found.std(axis=0)
-        self._scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
+        self._mean, self._scale = _mean_and_scale(found)
 
     def __call__(self, rows: Any) -> Vectors:
         return (self._features(rows) - self._mean) * self._scale
+
+
+def _mean_and_scale(features: Vectors) -> tuple[Vectors, Vectors]:
+    """What turns columns [N, F] into ones of mean 0 and deviation 1; a constant column becomes 0."""
+    deviation = features.std(axis=0)
+    return features.mean(axis=0), np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
 
 
 def _of_texts(vectors: TextVectors) -> Callable[[TextsRows], Vectors]:

@@ -19,6 +19,7 @@ from bertline.tasks.stored_rows import TaggedRows
 MOST_WORDS = 400_000
 """Words of train that are read, in whole sentences from the first on."""
 _MODELS = tuple(LinearModel("linear_svm", c) for c in (0.01, 0.03, 0.1, 0.3))
+_THRESHOLDS = tuple(step / 20 for step in range(-12, 25))
 _BUCKETS = 2**20
 _REACH = 2
 _LONGEST_AFFIX = 4
@@ -30,8 +31,10 @@ def window_tagger(
     """The word, its affixes and shape, its neighbours and facts of the sentence under a linear SVM."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
 
-    def features(rows: TaggedRows) -> csr_matrix:
-        return hasher.transform(of_word for words in rows.words for of_word in word_features(words))
+    def features(several: Sequence[TaggedRows]) -> list[csr_matrix]:
+        return [
+            hasher.transform(of_word for words in rows.words for of_word in word_features(words)) for rows in several
+        ]
 
     return linear_tagger(
         kind,
@@ -40,6 +43,7 @@ def window_tagger(
         tests,
         features=features,
         models=_MODELS,
+        thresholds=_THRESHOLDS,
         name="window_tagger",
         title="linear tagger over a window of words",
     )
