@@ -44,12 +44,16 @@ class MuonAndAdamW(torch.optim.Optimizer):
             eps=config.eps,
             fused=True,
         )
-        # The groups are shared, so that a schedule that sets their rates sets those of both optimizers.
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
 
     def step(self, closure: Any = None) -> Any:
         """Take one step with each optimizer."""
         result = None if closure is None else closure()
+        # A schedule sets the rates of this optimizer's groups, which are copies once accelerate has prepared it.
+        scheduled = iter(self.param_groups)
+        for optimizer in (self.muon, self.adamw):
+            for group, own in zip(optimizer.param_groups, scheduled, strict=False):
+                group["lr"] = own["lr"]
         self.muon.step()
         self.adamw.step()
         return result

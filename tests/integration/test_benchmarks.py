@@ -233,9 +233,11 @@ def test_the_grid_goes_further_while_its_best_rate_is_the_outermost(best, tried,
     assert last.loss == min(cell.loss for cell in cells)
 
 
-def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch):
-    """Given equal weights and gradients, to the rounding of bf16 products."""
+@pytest.mark.parametrize("prepared", [False, True], ids=["by itself", "prepared as the Trainer does"])
+def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch, prepared):
+    """Given equal weights and gradients and a schedule, to the rounding of bf16 products."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import accelerate
     import torch
     from bare_configuration import section
     from trainer_muon import MuonAndAdamW
@@ -263,6 +265,8 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch
     peer = Layered(to_disk(dict(model.named_parameters())))
     ours, theirs = build_optimizer(model, config, precision="bf16"), MuonAndAdamW(peer, config)
     schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 1 / (1 + step))
+    if prepared:
+        theirs = accelerate.Accelerator(cpu=True).prepare(theirs)
     before = {name: value.detach().clone() for name, value in peer.named_parameters()}
     for step in range(3):
         generator = torch.Generator().manual_seed(step)
