@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,31 +15,30 @@ from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 
 
-def linear_tagger(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LinearTagger:
+    """A linear model of words, and what dev chooses about it."""
+
+    name: str
+    """See `Baseline`."""
+    title: str
+    """See `Baseline`."""
+    features: Callable[[Sequence[TaggedRows]], Sequence[Features]]
+    """From train, dev and the tests, in this order, to those of all their words, [W, F] each."""
+    models: Sequence[LinearModel]
+    """To choose from; of equals the first."""
+    thresholds: Sequence[float]
+    """What may be taken from the margin of O: above 0, more entities are given. Of equals the one nearest to 0."""
+
+
+def tagged_by(
+    tagger: LinearTagger,
     kind: TokenClassification,
     train: TaggedRows,
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],
-    *,
-    features: Callable[[Sequence[TaggedRows]], Sequence[Features]],
-    models: Sequence[LinearModel],
-    thresholds: Sequence[float],
-    name: str,
-    title: str,
 ) -> list[Baseline]:
-    """Each word by itself under the linear model, with the threshold for O, that do best on dev.
-
-    Args:
-        kind: The task's.
-        train: The rows that are read.
-        dev: Chooses.
-        tests: Scored.
-        features: From train, dev and the tests, in this order, to those of all their words, [W, F] each.
-        models: To choose from; of equals the first.
-        thresholds: What may be taken from the margin of O: above 0, more entities are given. Of equals the one nearest
-            to 0.
-        name: See `Baseline`.
-        title: See `Baseline`.
+    """Each word by itself, with the model and the threshold that do best on dev.
 
     Returns:
         One baseline; an empty list where all words of train have one tag.
@@ -47,10 +47,10 @@ def linear_tagger(
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
     if len(np.unique(gold)) < 2:
         return []
-    of_train, of_dev, *of_tests = features([train, dev, *tests.values()])
-    nearest_first = sorted(thresholds, key=lambda value: (abs(value), value))
+    of_train, of_dev, *of_tests = tagger.features([train, dev, *tests.values()])
+    nearest_first = sorted(tagger.thresholds, key=lambda value: (abs(value), value))
     best, best_score = None, -np.inf
-    for model in models:
+    for model in tagger.models:
         margins = margins_of(model, of_train, gold, len(kind.labels))
         on_dev = margins(of_dev)
         for threshold in nearest_first:
@@ -63,7 +63,7 @@ def linear_tagger(
     for (split, rows), found in zip(tests.items(), of_tests, strict=True):
         predictions[split] = _tags(rows, margins(found), threshold)
     settings = {**model.settings(), "threshold": threshold}
-    return [Baseline(name=name, title=title, predictions=predictions, settings=settings)]
+    return [Baseline(name=tagger.name, title=tagger.title, predictions=predictions, settings=settings)]
 
 
 def first_words(rows: TaggedRows, most: int) -> TaggedRows:

@@ -16,7 +16,7 @@ from bertline.finetuning.vector_index import VectorIndex
 from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label, one_thread
-from bertline.sweep.baselines.linear_tagger import first_words, linear_tagger
+from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
 from bertline.sweep.baselines.ngrams import TextsRows, columns
 from bertline.sweep.baselines.numbers import ridge
 from bertline.tasks.storage import SplitName
@@ -89,17 +89,14 @@ def tagging_baseline(
             each *= scale
         return found
 
-    return linear_tagger(
-        kind,
-        first_words(train, MOST_WORDS),
-        dev,
-        tests,
+    tagger = LinearTagger(
+        name=name,
+        title=f"{_TITLES[name][1]}, logistic regression",
         features=features,
         models=_MODELS,
         thresholds=_THRESHOLDS,
-        name=name,
-        title=f"{_TITLES[name][1]}, logistic regression",
     )
+    return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
 
 
 def search_baseline(

@@ -12,7 +12,7 @@ from sklearn.feature_extraction import FeatureHasher
 from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.linear import LinearModel
-from bertline.sweep.baselines.linear_tagger import first_words, linear_tagger
+from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 
@@ -36,17 +36,14 @@ def window_tagger(
             hasher.transform(of_word for words in rows.words for of_word in word_features(words)) for rows in several
         ]
 
-    return linear_tagger(
-        kind,
-        first_words(train, MOST_WORDS),
-        dev,
-        tests,
+    tagger = LinearTagger(
+        name="window_tagger",
+        title="linear tagger over a window of words",
         features=features,
         models=_MODELS,
         thresholds=_THRESHOLDS,
-        name="window_tagger",
-        title="linear tagger over a window of words",
     )
+    return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
 
 
 def word_features(words: Sequence[str]) -> Iterator[list[str]]:
