@@ -207,35 +207,6 @@ def speed() -> str:
     return "\n".join(rows)
 
 
-def learning() -> str:
-    """Held-out losses compared with the Trainer after equal steps and after equal time."""
-    found = _read(RESULTS / "learning_amd-epyc_tiny_32.json")
-    if found.get("environment") is None:
-        return "The record there is older than the shared environment of all sides; the table will show a new one."
-    steps = found["arguments"]["steps"]
-    rows = (
-        ("ours", steps, "time_s", "loss_ours"),
-        ("ours_same_optimizer", steps, "time_s_same_optimizer", "loss_ours_same_optimizer"),
-        ("peer", steps, "time_s_peer", "loss_peer_equal_steps"),
-        ("peer", found["steps_peer_equal_time"], "time_s_peer_equal_time", "loss_peer_equal_time"),
-    )
-    lines = [
-        f"| {found['arguments']['model']}, sequences of {found['arguments']['length']} tokens, "
-        f"{len(found['seeds'])} seeds, {found['arguments']['threads']} CPU cores | steps | time | held-out loss |",
-        "|---|---|---|---|",
-        *(
-            f"| {found[who]} | {num_steps:,.0f} | {found[time]:.0f} s | {found[loss]:.2f} nats |"
-            for who, num_steps, time, loss in rows
-        ),
-        "",
-        f"With the same optimizer after equal steps the difference is {found['same_optimizer_difference']:+.3f} nats "
-        f"(standard error {found['same_optimizer_standard_error']:.3f});",
-        f"after equal time it is {found['equal_time_difference']:+.2f} "
-        f"({found['equal_time_standard_error']:.2f}). Negative: bertline's loss is lower.",
-    ]
-    return "\n".join(lines)
-
-
 def false_verdicts() -> str:
     """How often equal arms are called different."""
     found = _read(RESULTS / "verdicts.json")
@@ -258,7 +229,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "scores": scores,
     "verdicts": verdicts,
     "speed": speed,
-    "learning": learning,
     "false_verdicts": false_verdicts,
 }
 

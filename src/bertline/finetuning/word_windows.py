@@ -91,12 +91,12 @@ def encode_words(
             f"window_overlap is {overlap}, but a window of max_length {max_length} holds {room} tokens beside "
             "[CLS] and [SEP]. Make window_overlap smaller than that."
         )
-    pieces_of = _pieces_of(rows, tokenizer)
+    ids_of = token_ids_of_words(rows, tokenizer)
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)
     windows: list[_Window] = []
     for row, words in enumerate(rows.words):
-        pieces = [pieces_of[word] for word in words]
+        pieces = [ids_of[word] for word in words]
         windows += _windows(pieces, int(row_starts[row]), room, overlap)
     all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
     inside, padded = _columns(windows)
@@ -116,7 +116,7 @@ def encode_words(
         labels=word_labels,
         taken=padded["taken"].astype(bool),
         row_starts=row_starts,
-        readable=np.array([bool(pieces_of[word]) for words in rows.words for word in words], dtype=bool),
+        readable=np.array([bool(ids_of[word]) for words in rows.words for word in words], dtype=bool),
         words_of_tokens=words_of_tokens,
     )
 
@@ -158,7 +158,8 @@ class _Window:
     taken: NDArray[np.bool_]
 
 
-def _pieces_of(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list[int]]:
+def token_ids_of_words(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list[int]]:
+    """The token ids of each distinct word of the rows."""
     # Nothing BERT does to a text looks across a space, so each different word is cut once.
     different = sorted({word for words in rows.words for word in words})
     return dict(zip(different, tokenizer.encode_literally(different), strict=True))

@@ -46,13 +46,13 @@ class KnownWork:
 
     Args:
         job: The sweep.
-        pieces: Units whose functions return the progress message.
+        units: Units whose functions return the progress message.
     """
 
-    def __init__(self, job: SweepJob, pieces: Sequence[Work]) -> None:
+    def __init__(self, job: SweepJob, units: Sequence[Work]) -> None:
         self._job = job
-        self._waiting = deque(pieces)
-        self._num_open = len(pieces)
+        self._waiting = deque(units)
+        self._num_open = len(units)
         self._losses: Counter[int] = Counter()
 
     def take(self) -> Work | None:

@@ -246,10 +246,10 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
 
 
 def word_means(values: Tensor, batch: Batch) -> Tensor:
-    """Means of the values of words' tokens, [B, S, K] to [B, W, K], fp32.
+    """Mean-pool the vectors of each word's tokens, [B, S, K] to [B, W, K], in fp32.
 
     Args:
-        values: Of positions.
+        values: Hidden states or logits of the tokens, [B, S, K].
         batch: From `EncodedWords.batch`.
     """
     columns = torch.arange(batch["word_places"].shape[1], device=values.device)

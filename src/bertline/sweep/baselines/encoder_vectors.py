@@ -13,7 +13,7 @@ from sklearn.decomposition import PCA
 
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
 from bertline.finetuning.kinds.token_classification import TokenClassification, word_means
-from bertline.finetuning.word_windows import encode_words
+from bertline.finetuning.word_windows import encode_words, token_ids_of_words
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows
@@ -79,14 +79,12 @@ class FrozenEncoder:
 
     def static_of_words(self, rows: TaggedRows) -> Vectors:
         """[T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
-        different = sorted({word for words in rows.words for word in words})
-        ids = self.tokenizer.encode_literally(different)
-        vectors = np.zeros((len(different), self._static.shape[1]), dtype=np.float32)
-        for number, tokens in enumerate(ids):
-            if tokens:
-                vectors[number] = self._static[tokens].mean(axis=0)
-        numbers = {word: number for number, word in enumerate(different)}
-        return vectors[[numbers[word] for words in rows.words for word in words]]
+        size = self._static.shape[1]
+        of_words = {
+            word: self._static[ids].mean(axis=0) if ids else np.zeros(size, dtype=np.float32)
+            for word, ids in token_ids_of_words(rows, self.tokenizer).items()
+        }
+        return np.array([of_words[word] for words in rows.words for word in words], dtype=np.float32).reshape(-1, size)
 
     def _static_mean(self, texts: Sequence[str], weights: NDArray[np.float64]) -> Vectors:
         found = np.zeros((len(texts), self._static.shape[1]), dtype=np.float32)
