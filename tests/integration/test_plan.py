@@ -109,8 +109,8 @@ def test_examples_that_are_made_are_counted(repository: Path) -> None:
     }
     write_manifest(repository / "artifacts/examples", kind="examples", format_version=1, content=content)
     text, content = plan(repository, "plan.device=t4")
-    assert [phase["epochs"] for phase in content["phases"]] == [600 * 256 / 6000, 5200 * 64 / 2000]
-    assert content["tokens"] == 600 * 256 * 15 + 5200 * 64 * 60
+    assert [phase["epochs"] for phase in content["phases"]] == [600 * 256 / 6000, 4500 * 64 / 2000]
+    assert content["tokens"] == 600 * 256 * 15 + 4500 * 64 * 60
     assert "counted in artifacts/examples" in text
     lock = "stages: {corpus: {params: {params.yaml: {corpus: {kind: text, path: /another/text}}}}}"
     (repository / "dvc.lock").write_text(lock)
