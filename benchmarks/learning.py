@@ -52,6 +52,7 @@ import repository_source  # noqa: F401
 from bare_configuration import CONF, parse_changes, section
 from learning_grid import Choice, choose, steps_within
 from learning_runs import Optimizer, Training, Trainings, code_digest
+from learning_table import rows_of
 from records import Record, add_record_arguments, variant_of
 from side_environment import facts_of_environment
 
@@ -175,17 +176,10 @@ def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) 
 
 def table_of(figures: dict[str, Any]) -> str:
     """One row for each of the four trainings, with its full name."""
-    steps = figures["arguments"]["steps"]
-    rows = (
-        ("ours", steps, "time_s", "loss_ours"),
-        ("ours_same_optimizer", steps, "time_s_same_optimizer", "loss_ours_same_optimizer"),
-        ("peer", steps, "time_s_peer", "loss_peer_equal_steps"),
-        ("peer", figures["steps_peer_equal_time"], "time_s_peer_equal_time", "loss_peer_equal_time"),
-    )
-    width = max(len(figures[name]) for name, *_ in rows)
+    rows = rows_of(figures)
+    width = max(len(row.name) for row in rows)
     return "\n".join(
-        f"{figures[name]:{width}s} {of_row:6.0f} steps {figures[time]:8.1f} s {figures[loss]:8.4f} nats"
-        for name, of_row, time, loss in rows
+        f"{row.name:{width}s} {row.steps:6.0f} steps {row.seconds:8.1f} s {row.loss:8.4f} nats" for row in rows
     )
 
 
