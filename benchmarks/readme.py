@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import learning_table
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -207,6 +208,27 @@ def speed() -> str:
     return "\n".join(rows)
 
 
+def learning() -> str:
+    """Held-out losses compared with the Trainer after equal steps and after equal time."""
+    found = _read(RESULTS / "learning_amd-epyc_tiny_32.json")
+    settings = found["arguments"]
+    lines = [
+        f"| {settings['model']}, sequences of {settings['length']} tokens, {len(found['seeds'])} seeds, "
+        f"{settings['threads']} CPU cores | steps | time | held-out loss |",
+        "|---|---|---|---|",
+        *(
+            f"| {row.name} | {row.steps:,.0f} | {row.seconds:.0f} s | {row.loss:.3f} nats |"
+            for row in learning_table.rows_of(found)
+        ),
+        "",
+        f"With the same optimizer after equal steps the difference is {found['same_optimizer_difference']:+.3f} nats "
+        f"(standard error {found['same_optimizer_standard_error']:.3f});",
+        f"after equal time it is {found['equal_time_difference']:+.3f} "
+        f"({found['equal_time_standard_error']:.3f}). Negative: bertline's loss is lower.",
+    ]
+    return "\n".join(lines)
+
+
 def false_verdicts() -> str:
     """How often equal arms are called different."""
     found = _read(RESULTS / "verdicts.json")
@@ -229,6 +251,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "scores": scores,
     "verdicts": verdicts,
     "speed": speed,
+    "learning": learning,
     "false_verdicts": false_verdicts,
 }
 
