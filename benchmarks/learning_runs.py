@@ -96,7 +96,9 @@ class Trainings:
             SystemExit: The training failed.
         """
         settings = self._settings(training)
-        of_all = json.dumps([settings, training.timed, *self._identity], sort_keys=True)
+        # By the whole optimizer: a preset as it is may be the one that was chosen for the peer from the grid.
+        optimizer = {"optimizer": asdict(training.optimizer.config), "optimizer_changes": None}
+        of_all = json.dumps([{**settings, **optimizer}, training.timed, *self._identity], sort_keys=True)
         kept = self._work / "trainings" / f"{hashlib.sha256(of_all.encode()).hexdigest()[:16]}.json"
         again = kept.exists()
         told = json.loads(kept.read_text(encoding="utf-8")) if again else self._train(training, settings)
