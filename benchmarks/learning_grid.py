@@ -14,8 +14,8 @@ from learning_runs import Optimizer, Training, Trainings
 
 from bertline.training.config import OptimizerConfig
 
-SEED = 100
-"""Seed of all cells of the grid; no reported training uses it."""
+UNREPORTED_SEED = 100
+"""Seed of all cells of the grid, and of bertline's training whose time they get; no reported training uses it."""
 _PACE_STEPS = 60
 _MOST_EXTENSIONS = 2
 
@@ -57,7 +57,7 @@ def choose(trainings: Trainings, arguments: argparse.Namespace, *, budget_s: flo
             side=arguments.peer,
             optimizer=Optimizer(preset=preset),
             num_steps=min(_PACE_STEPS, arguments.steps),
-            seed=SEED,
+            seed=UNREPORTED_SEED,
             share="dev",
         )
         steps = steps_within(budget_s, trainings.run(first))
@@ -69,7 +69,7 @@ def choose(trainings: Trainings, arguments: argparse.Namespace, *, budget_s: flo
 def _cell(trainings: Trainings, side: str, preset: str, steps: int, factor: float, beta2: float) -> Cell:
     own = section(OptimizerConfig, f"optimizer/{preset}")
     optimizer = Optimizer(preset=preset, lr=float(f"{factor * own.lr:.3g}"), beta2=beta2)
-    training = Training(side=side, optimizer=optimizer, num_steps=steps, seed=SEED, share="dev", timed=False)
+    training = Training(side=side, optimizer=optimizer, num_steps=steps, seed=UNREPORTED_SEED, share="dev", timed=False)
     return Cell(optimizer=optimizer, num_steps=steps, loss=trainings.run(training)["loss"])
 
 
