@@ -68,8 +68,7 @@ def _shifted(words: Tensor, bits: int) -> Tensor:
     return (words >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
-# `torch.compile` does not trace into what is registered here, so compiled and eager mode draw the same numbers. The
-# decorator `torch.library.custom_op` is slower in each call.
+# `torch.compile` does not trace into what is registered here, so compiled and eager mode draw the same numbers.
 _OPERATORS = library.Library("bertline", "FRAGMENT")
 _OPERATORS.define("dropout_keys(Tensor like, int site) -> Tensor")
 
