@@ -212,6 +212,30 @@ def test_at_a_rate_of_next_to_nothing_both_sides_are_where_they_started_which_is
     assert figures["loss_ours"] < figures["loss_ours_same_optimizer"] - 0.01
 
 
+def test_a_training_is_known_by_its_whole_optimizer_however_that_is_named(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import learning
+    from learning_runs import Optimizer, Training, Trainings
+
+    monkeypatch.setattr(sys, "argv", ["learning.py", *learning_options(tmp_path)])
+    arguments = learning.checked(learning._parser())
+    trainings = Trainings(tmp_path, arguments, learning.model_config(arguments), data_digest="d")
+    trained = []
+    monkeypatch.setattr(
+        trainings, "_train", lambda training, _: trained.append(training) or {"loss": len(trained), "time_s": 1.0}
+    )
+
+    def loss(**optimizer):
+        of_peer = Optimizer(preset="muon_short", **optimizer)
+        return trainings.run(Training(side="bertline", optimizer=of_peer, num_steps=9, seed=0))["loss"]
+
+    own = Optimizer(preset="muon_short").config
+    assert loss() == loss(lr=own.lr, beta2=own.beta2) == 1
+    assert loss(lr=own.lr * 2) == 2
+    assert loss(beta2=own.beta2 / 2) == 3
+    assert len(trained) == 3
+
+
 @pytest.mark.parametrize(
     ("best", "tried"),
     [(2.0, [1, 2, 4]), (0.4, [0.25, 0.5, 1, 2, 4]), (100.0, [1, 2, 4, 8, 16])],

@@ -32,6 +32,39 @@ def test_a_changed_record_makes_its_block_stale(monkeypatch: pytest.MonkeyPatch)
     assert readme.rewritten(TEXT) != TEXT
 
 
+def test_each_training_of_the_learning_table_has_its_own_time_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = {
+        "arguments": {"model": "tiny", "length": 32, "threads": 2, "steps": 4000},
+        "seeds": [{}, {}, {}],
+        "ours": "A",
+        "ours_same_optimizer": "B",
+        "peer": "C",
+        "steps_peer_equal_time": 1900.4,
+        "time_s": 11,
+        "time_s_same_optimizer": 12,
+        "time_s_peer": 13,
+        "time_s_peer_equal_time": 14,
+        "loss_ours": 1.1,
+        "loss_ours_same_optimizer": 1.2,
+        "loss_peer_equal_steps": 1.3,
+        "loss_peer_equal_time": 1.4,
+        "same_optimizer_difference": -0.1,
+        "same_optimizer_standard_error": 0.011,
+        "equal_time_difference": -0.3,
+        "equal_time_standard_error": 0.022,
+    }
+    monkeypatch.setattr(readme, "_read", lambda path: record)
+    table = readme.learning()
+    assert table.splitlines()[2:6] == [
+        "| A | 4,000 | 11 s | 1.100 nats |",
+        "| B | 4,000 | 12 s | 1.200 nats |",
+        "| C | 4,000 | 13 s | 1.300 nats |",
+        "| C | 1,900 | 14 s | 1.400 nats |",
+    ]
+    assert "-0.100 nats (standard error 0.011)" in table.replace("\n", " ")
+    assert "-0.300 (0.022)" in table
+
+
 @pytest.mark.parametrize(
     ("difference", "wins", "loses", "said"),
     [
