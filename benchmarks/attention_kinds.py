@@ -1,9 +1,9 @@
-"""Time of an encoder layer, forward and backward, by kind of attention and sequence length.
+"""Time an encoder layer, forward and backward, by kind of attention and sequence length.
 
     python benchmarks/attention_kinds.py --device cpu --hidden 128 --heads 2
 
-`bertline.modeling.attention_choice.choose_attention` rests on it. The shortest of many repetitions is
-printed, as others may use the machine.
+The rules of `bertline.modeling.attention_choice.choose_attention` are based on these times. The shortest of many
+repetitions counts, because other processes may use the machine.
 """
 
 import argparse
@@ -21,7 +21,7 @@ TOKENS = 4096
 
 
 def main() -> None:
-    """Print a table: tokens a second, by length and kind."""
+    """Print a table of tokens per second by length and kind."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--hidden", type=int, default=128)
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def shortest_step(kind: AttentionKind, length: int, arguments: argparse.Namespace) -> float:
-    """Seconds of the fastest forward and backward pass in bf16."""
+    """Return the seconds of the fastest forward and backward pass in bf16."""
     config = ModelConfig(
         hidden_size=arguments.hidden,
         num_hidden_layers=1,

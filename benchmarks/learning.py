@@ -4,36 +4,37 @@
     python benchmarks/learning.py --examples artifacts/examples --tokenizer artifacts/tokenizer --length 64
 
 Both sides train the same BERT on the same sequences, with the same number of sequences per step, a linear schedule and,
-for each seed, the same initial weights. Each side draws order and masks in its own way: the Trainer with
-DataCollatorForLanguageModeling, its defaults and the labels of next sentences. Without --examples the data are made
-from the default corpus, the documentation strings of Python packages. What counts is the loss of the masked language
-model (nats) on held-out sequences with the same fixed masks, computed in fp32 for both.
+for each seed, the same initial weights. Each side has its own shuffling and masking: the Trainer uses
+DataCollatorForLanguageModeling with its defaults, and the NSP labels of the examples. Without --examples the data are
+made from the default corpus, the docstrings of Python packages. The measure is the MLM loss (nats) on held-out
+sequences with the same fixed masks, computed in fp32 for both sides.
 
-The peer is the tuned Trainer (bf16 where the hardware has it, SDPA, compiled, fused AdamW, loader workers) in the same
-process environment; --peer plain is the Trainer with its defaults. Its optimizer is chosen for it: kind (AdamW, or
-`torch.optim.Muon` with AdamW for all but the layers' matrices), rate and beta2 from a small grid, each for the number
-of steps that the peer takes in bertline's time, by the loss on a dev share of the validation sequences, disjoint from
-the held-out ones, with a seed that is not reported. bertline's own is a preset (--optimizer), not tuned here.
+The peer is the tuned Trainer (bf16 if the hardware has it, SDPA, compiled, fused AdamW, loader workers) in the same
+process environment; --peer plain is the Trainer with its defaults. The peer's optimizer is chosen from a small grid:
+kind (AdamW, or `torch.optim.Muon` with AdamW for all but the layers' matrices), learning rate and beta2. Each cell of
+the grid trains for the number of steps that the peer takes in bertline's time, with a seed that is not reported; the
+lowest loss wins, on a dev share of the validation sequences that is disjoint from the held-out ones. bertline's own
+optimizer is a preset (--optimizer), not tuned here.
 
-For each seed, four trainings in turn:
+For each seed there are four trainings, in turn:
 
     loss_ours                 bertline with the optimizer of its preset for short runs
     loss_ours_same_optimizer  bertline with the optimizer that was chosen for the peer: whether the engine itself
                               learns as it should
-    loss_peer_equal_steps     the peer, of as many steps
+    loss_peer_equal_steps     the peer, for the same number of steps
     loss_peer_equal_time      the peer, for the number of steps it takes in the time of loss_ours, with a schedule that
                               ends there
 
-Time is training, compiling from an empty cache included on both sides, validation not. `same_optimizer_difference` is
-ours minus the peer's with the same optimizer after equal steps, `equal_time_difference` ours minus the peer's after
-equal time, both with their standard error over the seeds. The last line is JSON: means over the seeds, each seed's
-figures, the grid, and the exact name of the peer. Dropout and initialisation are chosen for few steps
-(notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are the paper's.
+Time is training time, including compilation from an empty cache on both sides, without validation.
+`same_optimizer_difference` is bertline's loss minus the peer's with the same optimizer after equal steps,
+`equal_time_difference` bertline's minus the peer's after equal time, both with their standard error over the seeds. The
+last line is JSON: means over the seeds, figures of each seed, the grid, and the exact name of the peer. Dropout and
+initialisation are chosen for few steps (notebooks/LOG.md); --dropout 0.1 --initializer-range 0.02 are the paper's.
 
-Finished trainings are kept in --work: started again, an interrupted benchmark resumes with the first missing training.
-With its defaults it takes one to two hours on two idle cores. With --examples, torch, Lightning and transformers (with
-accelerate and PyYAML) are enough; making data needs all of bertline. --keep writes the figures, with versions
-and commit, to benchmarks/results.
+Finished trainings are kept in --work, so that an interrupted benchmark resumes with the first missing training. With
+its defaults it takes one to two hours on two idle cores. With --examples, torch, Lightning and transformers (with
+accelerate and PyYAML) are enough; making data requires all of bertline. --keep writes the figures, with versions and
+commit, to benchmarks/results.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ TIMES = ("time_s", "time_s_same_optimizer", "time_s_peer", "time_s_peer_equal_ti
 
 
 def main() -> None:
-    """Train all, print a line for each training, a table and the JSON line."""
+    """Run all trainings; print a line for each, a table and the JSON line."""
     parser = _parser()
     arguments = checked(parser)
     variant = variant_of(parser, arguments, _TOLD_APART)
@@ -108,9 +109,9 @@ def main() -> None:
 def compare(
     seed: int, chosen: Optimizer, trainings: Trainings, arguments: argparse.Namespace
 ) -> tuple[dict[str, float], dict[str, Any]]:
-    """The four trainings of a seed, and the facts that the peer's side reports of itself.
+    """Run the four trainings of a seed; return their figures, and the facts that the peer's process reports.
 
-    Those whose times are compared follow one another: the speed of a shared machine changes within the hour.
+    Trainings whose times are compared follow one another, because the speed of a shared machine changes within an hour.
     """
     ours = trainings.run(_ours(arguments, seed=seed))
     peer = trainings.run(Training(side=arguments.peer, optimizer=chosen, num_steps=arguments.steps, seed=seed))
@@ -137,7 +138,7 @@ def compare(
 def figures_of(
     seeds: list[dict[str, float]], peer_facts: dict[str, Any], choice: Choice, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """The figures of the last line, except those of the data."""
+    """Return the figures of the last line, except those of the data."""
     return {
         "device": peer_facts["device"],
         "device_type": peer_facts["device_type"],
@@ -157,7 +158,7 @@ def figures_of(
 
 
 def peer_name(facts: dict[str, Any], optimizer: Optimizer, arguments: argparse.Namespace) -> str:
-    """The exact name of the peer: every setting that distinguishes it from other peers."""
+    """Return the exact name of the peer: every setting that distinguishes it from other peers."""
     parts = ["Trainer", facts["precision"]]
     if arguments.peer == "tuned":
         parts.append("SDPA")
@@ -168,7 +169,7 @@ def peer_name(facts: dict[str, Any], optimizer: Optimizer, arguments: argparse.N
 
 
 def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) -> dict[str, float | None]:
-    """Ours minus the peer's: mean and standard error over the seeds; the error is None for a single seed."""
+    """Return mean and standard error over the seeds of ours minus the peer's; the error is None for a single seed."""
     differences = [seed[ours] - seed[peers] for seed in seeds]
     error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else None
     return {
@@ -178,7 +179,7 @@ def difference(name: str, seeds: list[dict[str, float]], ours: str, peers: str) 
 
 
 def table_of(figures: dict[str, Any]) -> str:
-    """One row for each of the four trainings, with its full name."""
+    """Return a table with one row for each of the four trainings, with its full name."""
     rows = rows_of(figures)
     width = max(len(row.name) for row in rows)
     return "\n".join(
@@ -187,12 +188,12 @@ def table_of(figures: dict[str, Any]) -> str:
 
 
 def make_data(folder: Path, arguments: argparse.Namespace) -> None:
-    """Corpus, tokenizer and examples as the first stages make them, unless they are there; sets where they are.
+    """Make corpus, tokenizer and examples as the first stages do, unless they exist; set the arguments to the folders.
 
     Raises:
-        SystemExit: Something that only these stages need is not installed.
+        SystemExit: A package that only these stages need is not installed.
     """
-    try:  # here, so that finished examples can be trained on where there is no pyarrow
+    try:  # imported here, so that training on existing examples does not need pyarrow
         from bertline.corpus.build import build_corpus
         from bertline.corpus.config import CorpusConfig, PythonDocsConfig
         from bertline.examples.build import build_examples
@@ -220,10 +221,10 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
 
 
 def facts_of_length(manifest: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the examples' manifest says of the length.
+    """Return the entry of the length in the examples' manifest.
 
     Raises:
-        SystemExit: They have none of it.
+        SystemExit: There are no examples of this length.
     """
     lengths = manifest["lengths"]
     if str(arguments.length) not in lengths:
@@ -232,10 +233,10 @@ def facts_of_length(manifest: dict[str, Any], arguments: argparse.Namespace) -> 
 
 
 def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The arguments, once they make sense.
+    """Parse and check the arguments.
 
     Raises:
-        SystemExit: They do not.
+        SystemExit: An argument is not valid.
     """
     arguments = parser.parse_args()
     if (arguments.examples is None) != (arguments.tokenizer is None):
@@ -257,7 +258,7 @@ def checked(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def model_config(arguments: argparse.Namespace) -> ModelConfig:
-    """A preset of conf/model, with dropout and initialisation for few steps (conf/experiment/docs_tiny.yaml)."""
+    """Return the preset of conf/model with the given dropout and initialisation (conf/experiment/docs_tiny.yaml)."""
     return section(
         ModelConfig,
         f"model/{arguments.model}",
@@ -280,7 +281,7 @@ _TOLD_APART = (
     "vocab_size", "batch_size", "steps", "seeds", "optimizer", "warmup_fraction", "dropout", "initializer_range",
     "peer", "peer_optimizers", "rates", "beta2", "threads", "set",
 )  # fmt: skip
-"""Arguments that stand in the name of a record where they are not the default ones."""
+"""Arguments that are part of a record's file name if they are not the defaults."""
 
 
 def _mean(seeds: list[dict[str, float]], name: str) -> float:

@@ -1,4 +1,4 @@
-"""The peer's optimizer of learning.py: kind, rate and beta2, chosen on sequences that no reported figure uses."""
+"""Choice of the peer's optimizer in learning.py: kind, learning rate and beta2, on sequences not used otherwise."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from learning_runs import Optimizer, Training, Trainings
 from bertline.training.config import OptimizerConfig
 
 UNREPORTED_SEED = 100
-"""Seed of all cells of the grid, and of bertline's training whose time they get; no reported training uses it."""
+"""Seed of the whole grid and of the bertline training that sets its time; no reported training uses it."""
 _PACE_STEPS = 60
 _MOST_EXTENSIONS = 2
 
@@ -32,13 +32,13 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """All cells that were tried, and the best one."""
+    """All cells of the grid, and the best one."""
 
     best: Cell
     cells: tuple[Cell, ...]
 
     def for_record(self) -> list[dict[str, Any]]:
-        """Every cell, as plain data."""
+        """Return every cell as plain data."""
         return [
             {"optimizer": str(cell.optimizer), "steps": cell.num_steps, "dev_loss": round(cell.loss, 4)}
             for cell in self.cells
@@ -46,10 +46,10 @@ class Choice:
 
 
 def choose(trainings: Trainings, arguments: argparse.Namespace, *, budget_s: float) -> Choice:
-    """Try each kind of optimizer for the number of steps that the peer takes within the budget, compiling included.
+    """Search the grid of each kind of optimizer, with as many steps per cell as the peer takes within the budget.
 
-    First the rates at the first beta2, extending the grid while the best rate is the outermost; then the other beta2
-    values at the best rate.
+    The budget includes compilation. The learning rates are tried first, with the first beta2, extending the grid while
+    the best rate is the outermost; then the other values of beta2 with the best rate.
     """
     cells: list[Cell] = []
     for preset in arguments.peer_optimizers:
@@ -74,10 +74,10 @@ def _cell(trainings: Trainings, side: str, preset: str, steps: int, factor: floa
 
 
 def cells_of_kind(at: Callable[[float, float], Cell], rates: list[float], beta2: list[float]) -> list[Cell]:
-    """The grid of one kind.
+    """Return the cells of one kind of optimizer.
 
     Args:
-        at: Trains with a rate and a beta2, and returns the cell.
+        at: Function that trains with a learning rate and a beta2, and returns the cell.
         rates: Learning rates, ascending.
         beta2: Values of beta2; every rate is tried with the first one.
     """
@@ -99,7 +99,7 @@ def cells_of_kind(at: Callable[[float, float], Cell], rates: list[float], beta2:
 
 
 def steps_within(budget_s: float, pace: dict[str, float]) -> int:
-    """Number of steps that the peer takes within the budget after its startup time; at least one.
+    """Return the number of steps that the peer takes within the budget after its startup time; at least one.
 
     >>> steps_within(130.0, {"startup_s": 30.0, "step_s": 0.5})
     200

@@ -1,4 +1,4 @@
-"""Trainings of learning.py: each in a process of its own, and none repeated within a work folder."""
+"""Trainings of learning.py: each in a separate process, and none repeated within a work folder."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Optimizer:
 
     preset: str
     lr: float | None = None
-    """None keeps the rates of the preset; otherwise the rate of Muon's AdamW is scaled by the same factor."""
+    """Learning rate; the rate of Muon's AdamW is scaled by the same factor. None keeps the rates of the preset."""
     beta2: float | None = None
 
     @property
     def changes(self) -> dict[str, float]:
-        """The changed fields, as arguments of `bare_configuration.section`."""
+        """Changed fields, as arguments of `bare_configuration.section`."""
         own = section(OptimizerConfig, f"optimizer/{self.preset}")
         changes = {} if self.beta2 is None else {"beta2": self.beta2}
         if self.lr is not None:
@@ -65,14 +65,14 @@ class Training:
     """The settings of one training."""
 
     side: str
-    """bertline, plain or tuned."""
+    """`bertline`, `plain` or `tuned`."""
     optimizer: Optimizer
     num_steps: int
     seed: int
     share: str = "held_out"
     """Share of the validation sequences that the loss is computed on: `held_out` or `dev`."""
     timed: bool = True
-    """Whether it starts with an empty compile cache; trainings that are not timed share one."""
+    """Whether the training starts with an empty compile cache; trainings that are not timed share one."""
 
 
 class Trainings:
@@ -90,13 +90,13 @@ class Trainings:
         self._began = time.monotonic()
 
     def run(self, training: Training) -> dict[str, Any]:
-        """The results of learning_side.py: `loss`, `time_s`, `facts`, and for the peer also `step_s` and `startup_s`.
+        """Return the output of learning_side.py: `loss`, `time_s`, `facts`, for the peer also `step_s` and `startup_s`.
 
         Raises:
             SystemExit: The training failed.
         """
         settings = self._settings(training)
-        # By the whole optimizer: a preset as it is may be the one that was chosen for the peer from the grid.
+        # Identified by the whole optimizer, because an unchanged preset may equal the one chosen for the peer.
         optimizer = {"optimizer": asdict(training.optimizer.config), "optimizer_changes": None}
         of_all = json.dumps([{**settings, **optimizer}, training.timed, *self._identity], sort_keys=True)
         kept = self._work / "trainings" / f"{hashlib.sha256(of_all.encode()).hexdigest()[:16]}.json"
@@ -155,13 +155,13 @@ class Trainings:
         return {**json.loads(process.stdout), "load": os.getloadavg()[0]}
 
     def forget_compiled(self) -> None:
-        """Remove the compiler's shared caches: they are large, and not needed once everything is measured."""
+        """Remove the compiler's shared caches, which are large and not needed after the last measurement."""
         for folder in self._work.glob("compiled-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def code_digest() -> str:
-    """Digest of all code and configuration that a training can depend on."""
+    """Return a digest of all code and configuration that a training can depend on."""
     digest = hashlib.sha256()
     for root in _CODE:
         for path in sorted(path for path in root.rglob("*") if path.suffix in _CODE_SUFFIXES):

@@ -1,6 +1,6 @@
-"""One training of learning.py, in a process of its own: bertline's, or the Hugging Face Trainer's.
+"""One training of learning.py, in a separate process: bertline's, or the Hugging Face Trainer's.
 
-The settings come as JSON in the first argument; what is printed is JSON with the held-out loss and the time.
+The first argument has the settings as JSON; the output is JSON with the loss and the time.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from bertline.training.devices import resolve_machine
 _NEVER = 1_000_000_000
 _BATCH_TOKENS = 8192
 _STARTING_STEPS = 10
-"""Number of first steps of a training that the time per step leaves out."""
+"""Number of steps at the start of a training that the time per step does not count."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SideSettings:
-    """What is trained, on what."""
+    """Settings of one training."""
 
     side: str
-    """bertline, plain or tuned."""
+    """`bertline`, `plain` or `tuned`."""
     model: dict[str, Any]
     length: int
     batch_size: int
@@ -66,20 +66,20 @@ class SideSettings:
     threads: int
     workers: int
     changes: dict[str, Any]
-    """Of bertline's runtime section, which the results do not depend on."""
+    """Changed keys of bertline's runtime section, which results do not depend on."""
     examples: str
     tokenizer: str
     folder: str
-    """To work in."""
+    """Folder for temporary files."""
 
     @property
     def num_warmup_steps(self) -> int:
-        """The same share of the steps on both sides."""
+        """Number of warm-up steps, the same on both sides."""
         return round(self.warmup_fraction * self.num_steps)
 
 
 def main() -> None:
-    """Train, and tell."""
+    """Train, and print the results."""
     settings = SideSettings(**json.loads(sys.argv[1]))
     with redirect_stdout(sys.stderr):
         told = train_bertline(settings) if settings.side == "bertline" else train_peer(settings)
@@ -91,7 +91,7 @@ def main() -> None:
 
 
 def train_bertline(settings: SideSettings) -> dict[str, Any]:
-    """The whole engine, as the stage pretrain runs it."""
+    """Train with the whole engine, as the pretrain stage runs it; return the results."""
     folder = Path(settings.folder)
     phase = {"steps": settings.num_steps, "max_length": settings.length, "global_batch_size": settings.batch_size}
     pretrain = {
@@ -119,7 +119,7 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
 
 
 def train_peer(settings: SideSettings) -> dict[str, Any]:
-    """The Hugging Face Trainer with the same start, optimizer, rate, schedule and data, shuffled and masked its way."""
+    """Train with the Trainer: same initial weights, optimizer, schedule and data, but its own shuffling and masking."""
     import hugging_face_peer
     import transformers
 
@@ -165,7 +165,7 @@ def train_peer(settings: SideSettings) -> dict[str, Any]:
 
 
 def adamw_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
-    """AdamW as arguments of the Trainer; empty where it is given an optimizer."""
+    """Return AdamW's settings as arguments of the Trainer; empty if the Trainer gets an optimizer instead."""
     if not isinstance(optimizer, AdamWConfig):
         return {}
     return {
@@ -178,10 +178,10 @@ def adamw_arguments(optimizer: OptimizerConfig) -> dict[str, Any]:
 
 
 def pace_of(times: list[float]) -> dict[str, float]:
-    """Seconds of a training: in total, per step once it runs steadily, and for startup, which is mostly compiling.
+    """Return the seconds of a training: in total, per step at steady speed, and for startup (mostly compilation).
 
     Args:
-        times: When training began, and when each step ended.
+        times: Times at which training began and each step ended.
 
     >>> pace_of([0.0, 60.0, 61.0, 62.0, 63.0])
     {'time_s': 63.0, 'step_s': 1.0, 'startup_s': 59.0}
@@ -193,7 +193,7 @@ def pace_of(times: list[float]) -> dict[str, float]:
 
 
 def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], *, seed: int) -> Path:
-    """The random weights that bertline's side draws, in a folder that transformers loads."""
+    """Write the initial weights of bertline's side to a folder that transformers can load; return the folder."""
     model = BertForPreTraining(config, vocab_size=manifest["vocab_size"], pad_token_id=manifest["special_ids"]["[PAD]"])
     initialize(model, config, seed=seed)
     save_model(model, folder)
@@ -201,7 +201,7 @@ def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], 
 
 
 def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
-    """The masked language modelling loss in nats on validation sequences with fixed masks; in fp32 for both sides."""
+    """Compute the MLM loss in nats on validation sequences with fixed masks, in fp32 for both sides."""
     machine = resolve_machine(runtime_of(settings), "fp32")
     losses = PreTrainingLosses(load_pretraining_model(model_folder)).to(machine.device)
     phase = PhaseConfig(steps=1, max_length=settings.length, global_batch_size=settings.batch_size)
@@ -218,7 +218,7 @@ def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
 
 
 class ShareProbe(ValidationProbe):
-    """Measures on one of two disjoint shares of the validation sequences."""
+    """Validation probe on one of two disjoint shares of the validation sequences."""
 
     share = "held_out"
 
@@ -230,7 +230,7 @@ class ShareProbe(ValidationProbe):
 
 
 def share_of_validation(share: str, most: int, count: int, *, seed: int) -> np.ndarray:
-    """Indices of a share's sequences among `count`: those pretraining validates on are held out, the next are dev.
+    """Return indices of a share among `count` sequences: `held_out` are those pretraining validates on, `dev` the next.
 
     >>> held_out, dev = (share_of_validation(share, 4, 6, seed=0) for share in ("held_out", "dev"))
     >>> len(held_out), len(dev), sorted([*held_out.tolist(), *dev.tolist()])
@@ -242,12 +242,12 @@ def share_of_validation(share: str, most: int, count: int, *, seed: int) -> np.n
 
 
 def optimizer_of(settings: SideSettings) -> OptimizerConfig:
-    """The preset with the changed fields."""
+    """Return the preset with the changed fields."""
     return section(OptimizerConfig, f"optimizer/{settings.optimizer}", **settings.optimizer_changes)
 
 
 def runtime_of(settings: SideSettings) -> RuntimeConfig:
-    """The runtime section, with what the command line says."""
+    """Return the runtime section with the settings' changes."""
     values = {"device": settings.device, "num_threads": settings.threads, "num_workers": settings.workers}
     return section(RuntimeConfig, "runtime/default", **{**values, **settings.changes})
 

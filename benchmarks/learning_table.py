@@ -1,4 +1,4 @@
-"""The rows of the table of learning.py, for the terminal and for README."""
+"""Rows of the table of learning.py, for the terminal and for README."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 
 class Row(NamedTuple):
-    """One of the four trainings, the mean over the seeds."""
+    """One of the four trainings, with means over the seeds."""
 
     name: str
-    """The exact name of the side: engine and optimizer."""
+    """Exact name of the side: engine and optimizer."""
     steps: float
     seconds: float
     loss: float
@@ -18,7 +18,7 @@ class Row(NamedTuple):
 
 
 def rows_of(figures: Mapping[str, Any]) -> list[Row]:
-    """One row for each of the four trainings."""
+    """Return one row for each of the four trainings."""
     steps = figures["arguments"]["steps"]
     return [
         Row(figures["ours"], steps, figures["time_s"], figures["loss_ours"]),

@@ -1,4 +1,4 @@
-"""A made-up examples artifact with its tokenizer: full-length sequences of random pieces, for measuring speed."""
+"""Synthetic examples artifact with its tokenizer: full-length sequences of random tokens, for measuring speed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bertline.tokenization.vocabulary import CLS, SEP, SPECIAL_PIECES, Vocabular
 
 MASK_PROB, SEED = 0.15, 0
 FEWEST_TOKENS = 8
-"""Of a sequence: as the configuration asks of `examples.lengths`."""
+"""Minimum number of tokens of a sequence, the same as for `examples.lengths`."""
 _NUM_TRAIN, _NUM_VALIDATION = 4096, 8
 
 
 def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int) -> None:
-    """Write `tokenizer/` and `examples/`: `[CLS] A [SEP] B [SEP]` of exactly `seq_len` tokens, cut at random."""
+    """Write `tokenizer/` and `examples/`: `[CLS] A [SEP] B [SEP]` of exactly `seq_len` tokens, split at random."""
     ordinary = tuple(f"word{number}" for number in range(vocab_size - len(SPECIAL_PIECES)))
     pieces = (*SPECIAL_PIECES, *ordinary)
     save_tokenizer(Tokenizer(Vocabulary(pieces=pieces, lowercase=True)), folder / "tokenizer")
@@ -55,7 +55,7 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int) -> No
 def _block(count: int, *, vocab_size: int, seq_len: int) -> ExampleBlock:
     random = np.random.default_rng(SEED)
     rows = random.integers(len(SPECIAL_PIECES), vocab_size, (count, seq_len)).astype(token_id_dtype(vocab_size))
-    firsts = random.integers(3, seq_len - 1, count)  # [CLS] A [SEP], with at least one piece in A and in B
+    firsts = random.integers(3, seq_len - 1, count)  # [CLS] A [SEP], with at least one token in A and in B
     separator = SPECIAL_PIECES.index(SEP)
     rows[:, 0], rows[:, -1] = SPECIAL_PIECES.index(CLS), separator
     rows[np.arange(count), firsts - 1] = separator

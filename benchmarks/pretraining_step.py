@@ -1,29 +1,29 @@
-"""The speed of pretraining: bertline beside `transformers.BertForPreTraining` under the Hugging Face `Trainer`.
+"""Speed of pretraining, compared with `transformers.BertForPreTraining` under the Hugging Face `Trainer`.
 
     python benchmarks/pretraining_step.py --model mini --threads 2
     python benchmarks/pretraining_step.py --model base --seq-len 512 --keep
     python benchmarks/pretraining_step.py --model base --arms bertline --rounds 1 --set runtime.num_workers=8
 
-Needs torch, Lightning and transformers (with accelerate and PyYAML), and no more. All sides take optimizer steps on the
-same made-up sequences of full length, with the same model, dropout and number of sequences a step, on the same device:
+Requires only torch, Lightning and transformers (with accelerate and PyYAML). All sides take optimizer steps on the same
+synthetic full-length sequences, with the same model, dropout, device and number of sequences per step:
 
-bertline  the engine as the stage pretrain runs it, with its order, masks, loader, optimizer and record of metrics
-plain     the Trainer as people run it: its defaults, which are fp32 and scores for the whole vocabulary everywhere
-tuned     the Trainer in bf16 where the hardware has it, SDPA without a mask, compiled, fused AdamW, loader workers
+bertline  the engine as the pretrain stage runs it, including order, masking, loading, optimizer and metrics log
+plain     the Trainer as people run it: its defaults, which are fp32 and logits over the vocabulary at every position
+tuned     the Trainer in bf16 if the hardware has it, SDPA without a mask, compiled, fused AdamW, loader workers
 
-All run in one environment, the one that bertline's pipeline starts training in (`bertline.training.environment`: freed
-memory is kept, in huge pages, and threads spin before they sleep). With --environment own the peers run in the one that
-the benchmark is started in, as people run them: the ratios then include the effect of the environment, and the record
-says so.
+All sides run in the environment in which bertline's pipeline starts training (`bertline.training.environment`: freed
+memory is kept, in huge pages, and threads spin before they sleep). With --environment own, the peers run in the
+environment of the benchmark itself, as people run them: the ratios then include the effect of the environment, and the
+record states this.
 
-Each side is a process that waits while another is timed. Rounds alternate, so that a busy machine slows all; the median
-over the rounds counts. What is counted is real tokens a second, from the end of one step to the end of a later one,
-loading included; compiling is left out on all sides, since it ends with the warm-up. A product of two large matrices
-is timed in each round as well: `matmul_fraction` is the operations per second of bertline's model
-(`bertline.modeling.flops`) as a share of the product's, in the same dtype. Peak memory is the GPU's where there
-is one, else that of the process. A table of the sides comes at the end; the last line is JSON. --keep writes all
-figures, with versions and commit, to a file of benchmarks/results named after the device, the model, the length and
-every option that is not the default.
+Each side is a process that waits while another one is timed. Rounds alternate between the sides, so that a busy machine
+slows all of them; the median over the rounds counts. The measure is real tokens per second, from the end of one step to
+the end of a later one, including data loading; compilation ends during the warm-up and is not counted on any side. Each
+round also times a product of two large matrices: `matmul_fraction` is the operations per second of bertline's model
+(`bertline.modeling.flops`) as a fraction of the product's, in the same dtype. Peak memory is that of the GPU if there
+is one, else that of the process. The output ends with a table of the sides and a line of JSON. --keep writes all
+figures, with versions and commit, to a file in benchmarks/results named after the device, the model, the length and the
+non-default options.
 """
 
 from __future__ import annotations
@@ -62,27 +62,28 @@ _TOLD_APART = (
     "vocab_size", "batch_size", "peer_accumulation", "dropout", "arms", "threads", "workers", "precision", "set",
     "environment",
 )  # fmt: skip
-"""Arguments that stand in the name of a record where they are not the default ones."""
+"""Arguments that are part of a record's file name if they are not the defaults."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What the rounds gave."""
+    """Results of the rounds."""
 
     facts: dict[str, Any]
-    """Device, number format, versions."""
+    """Device, precision, number of threads and versions."""
     rounds: dict[str, list[dict[str, float]]]
-    """By side; without those that failed."""
+    """Rounds of each side, without the sides that failed."""
     failures: dict[str, str]
+    """Error message of each side that failed."""
 
     def median(self, arm: str, name: str) -> float | None:
-        """None where the side was not measured."""
+        """Return the median of a figure over the rounds; None if the side was not measured."""
         values = [one[name] for one in self.rounds.get(arm, [])]
         return statistics.median(values) if values else None
 
 
 class Arm:
-    """A side: a process of step_arms.py."""
+    """One side: a process that runs step_arms.py."""
 
     def __init__(self, name: str, *, threads: int, verbose: bool, environment: EnvironmentChoice) -> None:
         self.name = name
@@ -96,20 +97,20 @@ class Arm:
         )
 
     def go(self, settings: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Let it warm up with the settings, then take a round each time; gives what it tells."""
+        """Send the settings, which start the warm-up, or request a round; return the answer of the process."""
         assert self._process.stdin is not None and self._process.stdout is not None  # piped
-        with suppress(BrokenPipeError):  # where it has ended, the line below is empty
+        with suppress(BrokenPipeError):  # if the process has ended, the line below is empty
             print(json.dumps(settings), file=self._process.stdin, flush=True)
         line = self._process.stdout.readline()
         return json.loads(line) if line else {"failed": f"ended with status {self._process.wait()} (see --verbose)"}
 
     def end(self) -> None:
-        """Let the process go."""
+        """Close the input of the process and wait for its end."""
         self._process.communicate()
 
 
 def main() -> None:
-    """Measure, print a table and the JSON line, and keep the record where that is asked for."""
+    """Measure, print a table and the JSON line, and write the record if asked."""
     parser = _parser()
     arguments = parser.parse_args()
     config = checked_model_config(arguments)
@@ -144,10 +145,10 @@ def main() -> None:
 def measure(
     arms: list[Arm], config: ModelConfig, vocab_size: int, folder: Path, arguments: argparse.Namespace
 ) -> Measured:
-    """Warm the sides up one by one, then take the rounds. Sets what the command line left open.
+    """Warm up the sides one by one, then take the rounds. Sets the arguments that the command line left open.
 
     Raises:
-        SystemExit: bertline itself, or the matrix product, fails.
+        SystemExit: bertline or the matrix product failed.
     """
     settings = {
         "model": asdict(config),
@@ -198,14 +199,14 @@ def measure(
 def figures_of(
     measured: Measured, config: ModelConfig, vocab_size: int, arguments: argparse.Namespace
 ) -> dict[str, Any]:
-    """The last line."""
+    """Return the content of the last line."""
     seq_len = arguments.seq_len
     share = max_targets(seq_len, MASK_PROB) / seq_len
     flops = flops_per_token(config, vocab_size=vocab_size, seq_len=seq_len, target_fraction=share)
     speeds = {arm: measured.median(arm, "tokens_per_s") for arm in ARMS}
     peaks = {arm: measured.median(arm, "peak_memory_bytes") for arm in ARMS}
     product = measured.median("matmul", "flops_per_s")
-    assert product is not None  # there is no measuring without it
+    assert product is not None  # `measure` exits without it
     ours = speeds["bertline"]
     waiting = measured.median("bertline", "data_wait_fraction")
 
@@ -242,10 +243,10 @@ def figures_of(
 
 
 def checked_model_config(arguments: argparse.Namespace) -> ModelConfig:
-    """The model, once the command line makes sense; a value that is the default one anyway is set to that.
+    """Check the arguments and return the model. Arms are put in order; a dropout equal to the preset's becomes None.
 
     Raises:
-        SystemExit: It does not.
+        SystemExit: An argument is not valid.
     """
     config, preset = model_config(arguments), model_config(argparse.Namespace(model=arguments.model, dropout=None))
     if config == preset:
@@ -263,7 +264,7 @@ def checked_model_config(arguments: argparse.Namespace) -> ModelConfig:
 
 
 def model_config(arguments: argparse.Namespace) -> ModelConfig:
-    """The preset of conf/model; m17 is `mini` with seven layers."""
+    """Return the preset of conf/model with the given dropout; m17 is `mini` with seven layers."""
     changes = {}
     if arguments.dropout is not None:
         changes = {"hidden_dropout_prob": arguments.dropout, "attention_probs_dropout_prob": arguments.dropout}
@@ -273,23 +274,23 @@ def model_config(arguments: argparse.Namespace) -> ModelConfig:
 
 
 def default_batch_size(device_type: str, arguments: argparse.Namespace) -> int:
-    """Sequences a step that keep the device busy and fit it."""
+    """Return a number of sequences per step that keeps the device busy and fits its memory."""
     tokens = STEP_TOKENS_ON_CPU if device_type == "cpu" else STEP_TOKENS_ON_GPU[arguments.model]
     return max(1, tokens // arguments.seq_len)
 
 
 def default_steps(device_type: str, arguments: argparse.Namespace) -> int:
-    """Timed steps a round: some seconds for the fastest side, since the first steps after a pause are slow."""
+    """Return the timed steps per round: some seconds for the fastest side; the first steps after a pause are slow."""
     return STEPS_ON_CPU.get(arguments.model, 20) if device_type == "cpu" else STEPS_ON_GPU
 
 
 def default_workers(device_type: str) -> int:
-    """Loader processes: a GPU's step is short, and its host has cores to spare."""
+    """Return the number of loader processes: more with a GPU, whose steps are short and whose host has spare cores."""
     return 2 if device_type == "cpu" else max(2, min(8, (os.cpu_count() or 1) - 2))
 
 
 def table_of(figures: dict[str, Any], measured: Measured) -> str:
-    """Speed, ratio, utilisation and peak memory of each side."""
+    """Return a table of speed, ratio, utilisation and peak memory of each side."""
     whose = {"same": "all sides in one environment", "own": "bertline in its own environment, the peers without it"}
     lines = [
         f"\n{whose[figures['environment']]}",
@@ -308,7 +309,7 @@ def table_of(figures: dict[str, Any], measured: Measured) -> str:
 
 
 def _note_failure(failures: dict[str, str], name: str, answer: dict[str, Any]) -> bool:
-    """Whether a side has failed; without bertline, or the product that it is held against, there is nothing to tell."""
+    """Record the failure of a side and return whether it failed; exit if it is bertline or the matrix product."""
     if "failed" not in answer:
         return False
     if name in ("bertline", "matmul"):

@@ -1,14 +1,15 @@
-"""What an encoder reaches on public tasks, by the recipes stated below: one fine-tuning a seed, nothing tuned.
+"""Score an encoder on public tasks with the fixed recipes below: one fine-tuning per seed, nothing tuned.
 
     python benchmarks/public_tasks.py --encoder /path/to/encoder --data /path/to/tasks
     python benchmarks/public_tasks.py --encoder FOLDER --data FOLDER --tasks trec wnut17 --seeds 0 1 2
     python benchmarks/public_tasks.py --encoder FOLDER --data FOLDER --limit 64     # does every path run? kept nowhere
 
-The data folder has the sets under their usual names (SST-2 and STS-B, alone or in glue/; trec, wnut17, squad_share or
-squad, cranfield), read by conf/task/NAME.yaml. Rows, fine-tuning, predictions and scores are the library's own, as the
-stages task_data and sweep use them. `stsb` and `cranfield` are not trained: the encoder is scored as it is. Baselines
-(`squad_first_sentence`, `cranfield_bm25`) need no encoder. A line is printed for each result and appended, with
-versions and commit, to benchmarks/results/public_tasks.jsonl; the last line is JSON: the means over seeds.
+The data folder contains the sets under their usual names (SST-2 and STS-B, directly or in glue/; trec, wnut17,
+squad_share or squad, cranfield), which are read as in conf/task/NAME.yaml. Rows, fine-tuning, predictions and scores
+are the library's own, as the stages task_data and sweep use them. `stsb` and `cranfield` are not trained: the encoder
+is scored as it is. Baselines (`squad_first_sentence`, `cranfield_bm25`) do not use the encoder. Each result is printed
+and, without --limit, appended with versions and commit to benchmarks/results/public_tasks.jsonl. The last line is JSON:
+the means over seeds.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ from bertline.training.devices import Machine, resolve_machine
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "public_tasks.jsonl"
-# The values that the recipes below leave as they are (Devlin et al., arXiv 1810.04805, A.3; bias correction: Zhang et
-# al., arXiv 2006.05987). The rates are for encoders of about 6 layers of 384; one of BERT's size wants 2e-5 to 5e-5.
+# Values that apply unless a recipe below changes them (Devlin et al., arXiv 1810.04805, A.3; bias correction: Zhang et
+# al., arXiv 2006.05987). The learning rates are for encoders of about 6 layers with hidden size 384; encoders of BERT's
+# size need 2e-5 to 5e-5.
 COMMON: dict[str, Any] = {
     **OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "sweep" / "default.yaml").fine_tuning),
     "learning_rate": 1e-4,
@@ -59,23 +61,23 @@ COMMON: dict[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How one figure is measured."""
+    """Recipe for measuring one figure."""
 
     task: str
-    """conf/task/NAME.yaml"""
+    """Name of a file in conf/task, without `.yaml`."""
     places: tuple[str, ...]
-    """Where the set lies below the data folder: the first that is there."""
+    """Possible paths of the set below the data folder; the first that exists is used."""
     splits: tuple[str, ...] = ("dev", "test")
     fine_tuning: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from COMMON; no epochs scores the encoder as it is."""
+    """Changes to COMMON; with 0 epochs the encoder is scored as it is."""
     changes: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from the task's file."""
+    """Changes to the task's configuration."""
     source: Mapping[str, Any] = field(default_factory=dict)
-    """What differs from its source."""
+    """Changes to the source in the task's configuration."""
     baseline: str | None = None
-    """A baseline in place of the encoder."""
+    """Name of a baseline to score instead of the encoder."""
     together: bool = False
-    """Score the rows of all splits as one set, `all`: nothing is trained, so every row is as good a test."""
+    """Whether to score the rows of all splits as one set, `all`; valid because nothing is trained."""
 
 
 _SQUAD = Recipe(
@@ -116,14 +118,14 @@ RECIPES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Holder:
-    """A task as a section of a configuration, so that it is checked as the line checks it."""
+    """A task as a section of a configuration, so that it is validated as in the pipeline."""
 
     task: TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The command line, and what is the same for every figure."""
+    """Command-line arguments and settings that all figures share."""
 
     encoder: Path
     data: Path
@@ -133,7 +135,7 @@ class Asked:
 
 
 class Measured:
-    """One figure's task: rows as the stage task_data makes them, encoded for the encoder."""
+    """Task of one figure: rows as the task_data stage makes them, encoded with the encoder's tokenizer."""
 
     def __init__(self, name: str, recipe: Recipe, asked: Asked, folder: Path) -> None:
         self.recipe, self._asked, self._folder = recipe, asked, folder
@@ -143,16 +145,16 @@ class Measured:
         self._tokenizer = Tokenizer.load(asked.encoder)
 
     def rows(self, split: str) -> Any:
-        """A split, or the first rows of it."""
+        """Return the rows of a split, with --limit only the first ones."""
         return self.kind.read(self._folder, split).first(self._asked.limit)
 
     def split(self, name: str) -> TaskSplit:
-        """The same with its tokens."""
+        """Return the rows of a split with their tokens."""
         rows = self.rows(name)
         return TaskSplit(rows=rows, encoded=self.kind.encode(rows, self._tokenizer))
 
     def of_baseline(self) -> dict[str, dict[str, float]]:
-        """The scores of the recipe's baseline by split."""
+        """Return the scores of the recipe's baseline by split."""
         rows = {split: self.rows(split) for split in ("train", "dev", *self.recipe.splits)}
         scored = {split: rows[split] for split in self.recipe.splits if split != "dev"}
         baselines = baselines_of(self.kind, rows["train"], rows["dev"], scored)
@@ -162,7 +164,7 @@ class Measured:
         )
 
     def of_encoder(self, seed: int) -> dict[str, dict[str, float]]:
-        """The encoder's scores by split, after training where the recipe has epochs."""
+        """Return the encoder's scores by split, after training if the recipe has epochs."""
         splits = {name: self.split(name) for name in dict.fromkeys(("train", "dev", *self.recipe.splits))}
         result = fine_tune(
             FineTuningJob(
@@ -190,7 +192,7 @@ class Measured:
 
 
 def main() -> None:
-    """Measure, print and append."""
+    """Measure, print and append the results."""
     arguments = _arguments()
     runtime = runtime_config(arguments.device, arguments.threads)
     asked = Asked(
@@ -206,7 +208,7 @@ def main() -> None:
         recipe = RECIPES[name]
         with tempfile.TemporaryDirectory() as folder:
             measured = Measured(name, recipe, asked, Path(folder) / name)
-            # What is not trained is the same for every seed.
+            # Without training, the result is the same for every seed.
             once = recipe.baseline is not None or recipe.fine_tuning.get("num_epochs") == 0
             for seed in arguments.seeds[:1] if once else arguments.seeds:
                 result = one_result(name, measured, seed)
@@ -218,7 +220,7 @@ def main() -> None:
 
 
 def one_result(name: str, measured: Measured, seed: int) -> dict[str, Any]:
-    """A figure for one seed."""
+    """Return the result of a figure for one seed."""
     recipe, started = measured.recipe, time.perf_counter()
     scores = measured.of_baseline() if recipe.baseline else measured.of_encoder(seed)
     source = {key: value for key, value in to_mapping(measured.kind.config)["source"].items() if key != "path"}
@@ -237,7 +239,7 @@ def one_result(name: str, measured: Measured, seed: int) -> dict[str, Any]:
 
 
 def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean over seeds of each figure's own metric, by split."""
+    """Return the mean over seeds of each figure's own metric, by split."""
     found: dict[str, dict[str, list[float]]] = {}
     for result in results:
         for split, scores in result["scores"].items():
@@ -249,14 +251,14 @@ def summary(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def progress_line(result: Mapping[str, Any]) -> str:
-    """A result in a line."""
+    """Return a result as one line of text."""
     metric = result["metric"]
     said = ", ".join(f"{split} {metric} {scores[metric]:.4f}" for split, scores in result["scores"].items())
     return f"{result['figure']}, seed {result['seed']}: {said} ({result['minutes']:.1f} min)"
 
 
 def task_config(recipe: Recipe, data: Path) -> TaskConfig:
-    """The task's file with the recipe's changes, pointed at the data."""
+    """Return the task's configuration with the recipe's changes and the path of the data."""
     place = next((data / name for name in recipe.places if (data / name).exists()), None)
     if place is None:
         raise BertlineError(f"{data} has none of {', '.join(recipe.places)}, which {recipe.task} reads")
@@ -267,20 +269,20 @@ def task_config(recipe: Recipe, data: Path) -> TaskConfig:
 
 
 def python_docs() -> PythonDocsConfig:
-    """What build_task asks for and these tasks do not read."""
+    """Return the section that `build_task` requires and these tasks do not use."""
     content: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "python_docs" / "default.yaml"))
     return validate(PythonDocsConfig, content)
 
 
 def runtime_config(device: str, num_threads: int | None) -> RuntimeConfig:
-    """One device, as a sweep's worker uses it."""
+    """Return the settings of one device, as a sweep's worker uses it."""
     content: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "runtime" / "default.yaml"))
     changes = {"device": device, "num_threads": num_threads, "compile": "off", "num_workers": 0, "sweep_workers": 1}
     return validate(RuntimeConfig, {**content, **changes})
 
 
 def facts(asked: Asked, name: str | None, precision: str) -> dict[str, Any]:
-    """What makes a result traceable. The encoder's folder is not named: it is somebody's own."""
+    """Return what makes a result traceable, without the path of the encoder's folder, which is private."""
     weights = next((path for path in sorted(asked.encoder.glob("*.safetensors"))), None)
     return {
         "encoder": name or asked.encoder.name,
@@ -293,7 +295,7 @@ def facts(asked: Asked, name: str | None, precision: str) -> dict[str, Any]:
 
 
 def append(path: Path, record: Mapping[str, Any]) -> None:
-    """One more line of results."""
+    """Append a line to the results."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as handle:
         handle.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""The record of a measurement: figures, with the device, versions, arguments and commit that they were taken with."""
+"""Record of a measurement: the figures, with device, versions, arguments and commit."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _NOT_RECORDED = ("keep", "commit", "verbose")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What is kept of one call of a benchmark."""
+    """Record of one run of a benchmark."""
 
     benchmark: str
     model: str
     seq_len: int
     variant: str
-    """See `variant_of`."""
+    """Part of the file name; see `variant_of`."""
     figures: Mapping[str, Any]
-    """With `device`."""
+    """Figures, including `device`."""
     versions: Mapping[str, Any]
     arguments: argparse.Namespace
     not_recorded: Sequence[str] = ()
-    """Arguments that name places on this machine."""
+    """Names of arguments that are paths on this machine."""
     more: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
-        """One for each device, model, length and variant."""
+        """File name, one for each benchmark, device, model, length and variant."""
         parts = (self.benchmark, _as_name(self.figures["device"].lower()), self.model, str(self.seq_len), self.variant)
         return "_".join(filter(None, parts)) + ".json"
 
     def write(self, folder: Path, *, commit: str | None) -> Path:
-        """Write it; an older one of the same name is replaced."""
+        """Write the record, replacing an older one of the same name, and return its path."""
         left_out = {*_NOT_RECORDED, *self.not_recorded}
         content = {
             **self.figures,
@@ -63,14 +63,14 @@ class Record:
 
 
 def add_record_arguments(parser: argparse.ArgumentParser) -> None:
-    """`--keep` and `--commit`."""
+    """Add the options `--keep` and `--commit`."""
     results = str(HERE / "results")
     parser.add_argument("--keep", nargs="?", const=results, metavar="FOLDER", help="write the record there")
     parser.add_argument("--commit", help="of the code, where there is no repository to ask")
 
 
 def variant_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, names: Sequence[str]) -> str:
-    """The named arguments that are not the default ones, for a file name; empty where all are.
+    """Return the named arguments that are not the defaults, as part of a file name; empty if all are.
 
     >>> parser = argparse.ArgumentParser()
     >>> for name in ("--precision", "--threads", "--set"):
@@ -85,7 +85,7 @@ def variant_of(parser: argparse.ArgumentParser, arguments: argparse.Namespace, n
 
 
 def current_commit() -> str | None:
-    """The commit of the working tree, `+` where it has been changed since; None outside a repository."""
+    """Return the commit of the working tree, with `+` if tracked files have changed; None outside a repository."""
     commands = (["git", "rev-parse", "HEAD"], ["git", "status", "--porcelain", "--untracked-files=no"])
     try:
         commit, changes = (
@@ -98,7 +98,7 @@ def current_commit() -> str | None:
 
 
 def facts_of(machine: Machine) -> dict[str, Any]:
-    """Device, number format and versions of a side."""
+    """Return the device, precision, number of threads and versions of a side."""
     libraries = versions_of("torch", "pytorch-lightning", "transformers")
     return {
         "device": device_name(machine.device),
@@ -111,7 +111,7 @@ def facts_of(machine: Machine) -> dict[str, Any]:
 
 
 def device_name(device: torch.device) -> str:
-    """The GPU's or the processor's own name."""
+    """Return the model name of the GPU or the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     cpuinfo = Path("/proc/cpuinfo")
@@ -128,6 +128,6 @@ def _of_value(value: Any) -> str:
 
 
 def _as_name(text: str, *, also: str = "") -> str:
-    """Letters and digits, with a dash for all else."""
+    """Keep letters and digits, and replace everything else by dashes."""
     kept = "".join(letter if letter.isalnum() or letter in also else "-" for letter in text)
     return "-".join(part for part in kept.split("-") if part)

@@ -1,4 +1,4 @@
-"""The process environment of a side: that of bertline's training, the same for all sides by default."""
+"""Process environment of a side: by default that of bertline's training, for all sides."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import repository_source  # noqa: F401
 from bertline.training.environment import environment_for_training
 
 EnvironmentChoice = Literal["same", "own"]
-"""Whether the peers also get bertline's environment, or the one that the benchmark was started in."""
+"""Environment of the peers: bertline's (`same`), or the one that the benchmark was started in (`own`)."""
 _VARIABLES = ("GOMP_SPINCOUNT", "GLIBC_TUNABLES", "OMP_WAIT_POLICY", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
 
 def side_environment(side: str, *, threads: int, choice: EnvironmentChoice = "same") -> dict[str, str]:
-    """Environment of a process that measures `side`."""
+    """Return the environment of the process that measures `side`."""
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     return environment_for_training(environment) if side == "bertline" or choice == "same" else environment
 
 
 def facts_of_environment(*, threads: int, choice: EnvironmentChoice = "same") -> dict[str, dict[str, str]]:
-    """The variables that affect speed, for a record: bertline's and the peers'."""
+    """Return the variables that affect speed, of bertline and of the peers, for a record."""
     return {
         name: {key: value for key, value in sorted(found.items()) if key in _VARIABLES or key.startswith("MALLOC_")}
         for name, found in (

@@ -1,8 +1,8 @@
-"""One side of pretraining_step.py: a process that trains without end, and takes timed rounds when it is told to.
+"""One side of pretraining_step.py: a process that trains and takes timed rounds on request.
 
-Every side keeps a process of its own for the whole benchmark, so that none meets another's allocator, threads or
-compiled code, and all but one of them stand still at any time. The settings on standard input start the warm-up, each
-further line a round; a line of JSON on standard output tells that it is over and what it took.
+Every side has its own process for the whole benchmark, so that sides do not share allocator, threads or compiled code;
+at any time all but one of them are idle. The settings on standard input start the warm-up, and each further line starts
+a round; a line of JSON on standard output reports the end of each, with its measurements.
 """
 
 from __future__ import annotations
@@ -27,70 +27,70 @@ from bertline.training.devices import Machine, resolve_machine
 from bertline.training.matmul_rate import matmul_rate
 
 _WARMUP_STEPS = 3
-"""Before the first round: the first steps compile."""
+"""Steps before the first round; the first ones compile."""
 _UNTIMED_STEPS = 2
-"""At the start of each round: the device has stood still."""
+"""Untimed steps at the start of each round, because the device was idle."""
 _BATCHES_AHEAD = 4
-"""Of each loader process, on both sides (`pretraining.data`, hugging_face_peer.py)."""
+"""Batches prepared ahead by each loader process, on both sides (`pretraining.data`, hugging_face_peer.py)."""
 _NEVER = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ArmSettings:
-    """What one side measures."""
+    """Settings of one side."""
 
     arm: str
-    """bertline, plain, tuned or matmul."""
+    """`bertline`, `plain`, `tuned` or `matmul`."""
     model: dict[str, Any]
     vocab_size: int
     seq_len: int
     batch_size: int
-    """Sequences an optimizer step."""
+    """Sequences per optimizer step."""
     peer_accumulation: int
-    """Parts that plain and tuned compute a step's batch in."""
+    """Gradient accumulation steps of `plain` and `tuned`."""
     steps: int
-    """Timed steps a round."""
+    """Timed steps per round."""
     rounds: int
     precision: str
     workers: int
     device: str
     threads: int
     folder: str
-    """Has `examples/` and `tokenizer/`."""
+    """Folder with `examples/` and `tokenizer/`."""
     changes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of bertline's sections."""
+    """Changed keys of bertline's configuration, by section."""
 
     @property
     def num_steps(self) -> int:
-        """All that are taken."""
+        """Number of all steps: warm-up, untimed and timed."""
         return _WARMUP_STEPS + self.rounds * (self.num_untimed_steps + self.steps)
 
     @property
     def num_untimed_steps(self) -> int:
-        """At the start of each round: those whose batches were made while the side stood still do not count."""
+        """Number of untimed steps per round: those with batches prepared while the side was idle must not count."""
         return _UNTIMED_STEPS + (0 if self.arm == "plain" else _BATCHES_AHEAD * self.workers)
 
 
 class RoundsOver(BaseException):
-    """No further round is wanted; no `except Exception` on the way holds it up."""
+    """Raised if no further round is requested; a BaseException, so that no `except Exception` catches it."""
 
 
 class Port:
-    """Talks with the benchmark. What libraries print goes to standard error instead."""
+    """Connection to the benchmark. Output printed by libraries goes to standard error instead."""
 
     def __init__(self) -> None:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
 
     def tell(self, **content: Any) -> None:
-        """One line of JSON."""
+        """Write one line of JSON."""
         print(json.dumps(content), file=self._out, flush=True)
 
     def wait(self) -> str:
-        """Stand still until the next line comes.
+        """Wait for the next line and return it.
 
         Raises:
-            RoundsOver: None will come.
+            RoundsOver: The input has ended.
         """
         line = sys.stdin.readline()
         if not line:
@@ -99,7 +99,7 @@ class Port:
 
 
 class Gate:
-    """Lets steps go by, holds training up between rounds, and times rounds."""
+    """Counts steps, pauses training between rounds, and times the rounds."""
 
     def __init__(self, port: Port, settings: ArmSettings, machine: Machine) -> None:
         from bertline.pretraining.callbacks import peak_memory_bytes
@@ -114,18 +114,18 @@ class Gate:
         self._left = next(self._rounds)
 
     def before_step(self) -> None:
-        """A batch has come."""
+        """Record that a batch has arrived."""
         self._waited_s += time.perf_counter() - self._step_ended
 
     def after_step(self) -> None:
-        """A step has been taken, or at least been given to the device."""
+        """Count a step, which has been computed or at least queued on the device."""
         self._left -= 1
         if not self._left:
             self._left = next(self._rounds)
         self._step_ended = time.perf_counter()
 
     def _take_rounds(self) -> Iterator[int]:
-        """Yields how many steps are to go by next."""
+        """Yield the number of steps to take next; in between, time the rounds and report them."""
         settings = self._settings
         yield _WARMUP_STEPS
         self._synchronize()
@@ -147,7 +147,7 @@ class Gate:
 
     def _stand_still(self) -> None:
         if self._machine.device.type == "cuda":
-            torch.cuda.empty_cache()  # so that the others find room
+            torch.cuda.empty_cache()  # leaves the memory to the other sides
         self._port.wait()
 
     def _synchronize(self) -> None:
@@ -156,7 +156,7 @@ class Gate:
 
 
 def main() -> None:
-    """Take the side that the first argument names."""
+    """Run the side named by the first argument."""
     port = Port()
     try:
         import_side(sys.argv[1])
@@ -171,7 +171,7 @@ def main() -> None:
             case _:
                 train_peer(settings, machine, Gate(port, settings, machine))
     except RoundsOver:
-        os._exit(0)  # nothing is to be kept, and taking down compilers and loaders in good order takes seconds
+        os._exit(0)  # nothing has to be saved, and an orderly shutdown of compilers and loaders takes seconds
     except torch.OutOfMemoryError as error:
         port.tell(failed=f"out of memory: {str(error).splitlines()[0]}")
     except (Exception, SystemExit) as error:
@@ -180,7 +180,7 @@ def main() -> None:
 
 
 def import_side(arm: str) -> None:
-    """Import what the side needs: all sides do so at once, while the rest of their start is one by one."""
+    """Import what the side needs. All sides do this at the same time; the rest of their startup is sequential."""
     if arm == "bertline":
         import bertline.pretraining.run  # noqa: F401
     elif arm != "matmul":
@@ -188,7 +188,7 @@ def import_side(arm: str) -> None:
 
 
 def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) -> None:
-    """The whole engine, as the stage pretrain runs it."""
+    """Train with the whole engine, as the pretrain stage runs it."""
     import pytorch_lightning as pl
 
     from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
@@ -227,7 +227,7 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
 
 
 def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
-    """The Hugging Face Trainer, `plain` or `tuned`."""
+    """Train with the Hugging Face Trainer, `plain` or `tuned`."""
     import hugging_face_peer
     import transformers
 
@@ -240,7 +240,7 @@ def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
         def on_step_end(self, *_: Any, **__: Any) -> None:
             gate.after_step()
 
-    folder, num_steps = Path(settings.folder), settings.num_steps + 1  # one more: the rounds end, not the training
+    folder, num_steps = Path(settings.folder), settings.num_steps + 1  # one more, so that training outlasts the rounds
     job = hugging_face_peer.PeerJob(
         kind="tuned" if settings.arm == "tuned" else "plain",
         model=build(ModelConfig, settings.model),
@@ -259,7 +259,7 @@ def train_peer(settings: ArmSettings, machine: Machine, gate: Gate) -> None:
 
 
 def multiply_matrices(port: Port, machine: Machine) -> None:
-    """The rate of a large matrix product, to hold the others against: the median over a second."""
+    """Measure the rate of a large matrix product, the reference for utilisation: the median over a second."""
     port.tell(**facts_of(machine))
     while True:
         port.wait()
@@ -267,13 +267,13 @@ def multiply_matrices(port: Port, machine: Machine) -> None:
 
 
 def runtime_of(settings: ArmSettings) -> RuntimeConfig:
-    """The runtime section, with what the command line says."""
+    """Return the runtime section with the command line's changes."""
     values = {"device": settings.device, "num_threads": settings.threads, "num_workers": settings.workers}
     return section(RuntimeConfig, "runtime/default", **{**values, **settings.changes.get("runtime", {})})
 
 
 def precision_of(settings: ArmSettings) -> Any:
-    """Only bertline, and the matrix product that it is held against, can be told."""
+    """Return the precision of a side; --precision applies only to bertline and the matrix product."""
     return {"plain": "fp32", "tuned": "auto"}.get(settings.arm, settings.precision)
 
 

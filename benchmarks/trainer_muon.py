@@ -1,4 +1,4 @@
-"""Muon for the Hugging Face Trainer: `torch.optim.Muon` for the matrices of the layers, fused AdamW for the rest."""
+"""Muon for the Hugging Face Trainer: `torch.optim.Muon` for the layers' matrices, fused AdamW for all other weights."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bertline.training.config import MuonConfig
 
 
 class MuonAndAdamW(torch.optim.Optimizer):
-    """Two optimizers of PyTorch as one, since the Trainer and its schedule take a single optimizer.
+    """Two PyTorch optimizers as one, because the Trainer and its schedule take a single optimizer.
 
-    The weights are divided as `bertline.training.optimizers` divides them, and the rates mean the same: an update of
-    Muon is scaled to the size of AdamW's (arXiv 2502.16982, section 2.2). Vectors do not decay.
+    The weights are divided between them as in `bertline.training.optimizers`, and learning rates have the same meaning:
+    Muon's updates are scaled to the size of AdamW's (arXiv 2502.16982, section 2.2). Vectors have no weight decay.
 
     Args:
-        model: A BERT of transformers.
-        config: Rates, decay, momentum and betas.
+        model: BERT model of transformers.
+        config: Learning rates, weight decay, momentum and betas.
     """
 
     def __init__(self, model: nn.Module, config: MuonConfig) -> None:
@@ -49,7 +49,7 @@ class MuonAndAdamW(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> Any:
         """Take one step with each optimizer."""
         result = None if closure is None else closure()
-        # A schedule sets the rates of this optimizer's groups, which are copies once accelerate has prepared it.
+        # Schedules set the rates of this optimizer's groups, which are copies once accelerate has prepared it.
         scheduled = iter(self.param_groups)
         for optimizer in (self.muon, self.adamw):
             for group, own in zip(optimizer.param_groups, scheduled, strict=False):

@@ -1,4 +1,4 @@
-"""How often the verdict of a sweep is wrong, and how often it finds a real difference: a simulation.
+"""Simulate how often the verdict of a sweep is wrong, and how often it finds a real difference.
 
     python benchmarks/verdicts.py                               # 4,000 simulations per setting, about two minutes
     python benchmarks/verdicts.py --seeds 5 7 9                 # how many seeds reach 0.90
@@ -8,7 +8,7 @@ The simulation, for two arms A and B, with `--seeds` seeds per arm:
 
 - 2,000 rows in 1,000 pairs, each from one source. Row i is predicted correctly with probability p_i in both arms. p is
   drawn from a Beta distribution with mean 0.65 and concentration 0.6: most rows are easy or hopeless for every run,
-  as in real test sets. With probability 1/2 the two rows of a pair have the same p, else two independent ones.
+  as in real test sets. With probability 1/2 the two rows of a pair have the same p, otherwise p is independent.
 - Every seed of every arm has an effect e, normal with the setting's standard deviation; where the arms differ, A's is
   raised by the difference. The row's probability becomes p + (1 - p) e / 0.35 for e > 0, else p + p e / 0.65, so
   that the expected accuracy of the run moves by exactly e, and no probability leaves [0, 1].
@@ -52,9 +52,9 @@ class World:
     concentration: float | None = 0.6
     """Concentration of the Beta distribution of p; None: uniform on [0.3, 1]."""
     same_in_pair: float = 0.5
-    """Probability that the rows of a pair have the same p."""
+    """Probability that both rows of a pair have the same p."""
     effect: Literal["scaled", "added", "logit"] = "scaled"
-    """How a seed moves p: as described, p + e cut to [0, 1], or on the logit."""
+    """Effect of a seed on p: as described, p + e clipped to [0, 1], or added to the logit."""
     shared_luck: float = 0.0
     """Probability that a run draws once for both rows of a pair."""
 
@@ -73,7 +73,7 @@ VARIANTS = (
 
 
 def main() -> None:
-    """Simulate, print one line per setting, write the record."""
+    """Simulate, print one line per setting, and write the record if asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--simulations", type=int, default=4000, help="for each setting")
     parser.add_argument("--seeds", type=int, nargs="+", default=[5], help="seeds per arm; each number is simulated")
@@ -105,18 +105,18 @@ def main() -> None:
 
 
 def is_first(run: dict[str, object]) -> bool:
-    """Whether a run is of the world described above."""
+    """Return whether a run used the assumptions of the module docstring."""
     return run["world"] == asdict(VARIANTS[0])
 
 
 def shown(run: dict[str, list[float]]) -> str:
-    """A run as text."""
+    """Return a run as text."""
     false, found = (", ".join(f"{share:.3f}" for share in run[key]) for key in ("false_verdicts", "found"))
     return f"false verdicts {false}; found {found}"
 
 
 def simulated(world: World, num_seeds: int, num_simulations: int, random_seed: int) -> dict[str, object]:
-    """Shares of verdicts for equal and for different arms, and the smallest differences the sweeps could detect."""
+    """Return the fractions of verdicts for equal and for different arms, and the smallest detectable differences."""
     false, found, visible = [], [], []
     for place, (std, difference) in enumerate(zip(SEED_STDS, DIFFERENCES, strict=True)):
         random = np.random.default_rng([random_seed, num_seeds, place])
@@ -135,14 +135,14 @@ def simulated(world: World, num_seeds: int, num_simulations: int, random_seed: i
 
 
 def verdict(random: np.random.Generator, world: World, num_seeds: int, std: float, difference: float) -> Difference:
-    """One sweep: both arms on the same rows."""
+    """Simulate one sweep, with both arms on the same rows."""
     difficulty = difficulties(random, world)
     arms = [runs_of(random, world, difficulty, std * random.normal(size=num_seeds) + add) for add in (difference, 0.0)]
     return compared(*(system(right) for right in arms))
 
 
 def difficulties(random: np.random.Generator, world: World) -> NDArray[np.float64]:
-    """Probability of a correct prediction, [pairs, 2]."""
+    """Draw the probability of a correct prediction, [pairs, 2]."""
     if world.concentration is None:
         drawn = 0.3 + 0.7 * random.random((NUM_PAIRS, 2))
     else:
@@ -154,7 +154,7 @@ def difficulties(random: np.random.Generator, world: World) -> NDArray[np.float6
 def runs_of(
     random: np.random.Generator, world: World, difficulty: NDArray[np.float64], effects: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Whether each run is correct on each row, [seeds, pairs, 2]."""
+    """Draw whether each run is correct on each row, [seeds, pairs, 2]."""
     e, p = effects[:, None, None], difficulty
     match world.effect:
         case "scaled":
@@ -173,7 +173,7 @@ def runs_of(
 
 
 def system(right: NDArray[np.bool_]) -> Measured:
-    """As `bertline.foundation.verdicts.measured` gives it for accuracy, whose pseudo-values are the means of blocks."""
+    """Return what `bertline.foundation.verdicts.measured` gives for accuracy, whose pseudo-values are block means."""
     num_seeds, num_pairs, _ = right.shape
     groups = right.sum(axis=2).reshape(num_seeds, num_pairs // MOST_BLOCKS, MOST_BLOCKS).sum(axis=1)
     blocks = groups / (2 * num_pairs / MOST_BLOCKS)

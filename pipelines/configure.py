@@ -1,4 +1,4 @@
-"""configure: conf/ composed and checked for all stages, before anything expensive starts (params.yaml, artifacts/code).
+"""configure: compose and check conf/ for all stages, before anything expensive starts (params.yaml, artifacts/code).
 
 python pipelines/configure.py                             what `dvc repro` runs
 python pipelines/configure.py model=small                 check and show, change nothing
@@ -34,7 +34,7 @@ LOCAL = CONF / "local" / "default.yaml"
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the arguments ask; see the module's docstring."""
+    """Run the command given by the arguments; see the module docstring."""
     flags = {argument for argument in arguments if argument.startswith("--")}
     overrides = [argument for argument in arguments if argument not in flags]
     if "--help" in flags:
@@ -62,7 +62,7 @@ def main(arguments: list[str]) -> None:
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
-    """The configuration that conf/ gives, lasting choices included."""
+    """Return the configuration composed from conf/, including lasting choices."""
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             mapping = plain(compose("config", overrides=overrides))
@@ -78,7 +78,7 @@ def write_line(mapping: dict[str, Any]) -> None:
     config = line_config(mapping)
     _check_tasks(config)
     link_user_data(config)
-    for folder in ("artifacts/tasks", "artifacts/sweep"):  # dependencies also of a line without tasks
+    for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
         Path(folder).mkdir(parents=True, exist_ok=True)
     set_by_experiment = {key: new for key, (_, new) in differences(composed([]), mapping).items()}
     content = {"task_name": None, **{section: mapping[section] for section in SECTIONS}}
@@ -96,7 +96,7 @@ def write_line(mapping: dict[str, Any]) -> None:
 
 
 def save(groups: dict[str, str], values: dict[str, Any]) -> None:
-    """Write lasting choices, and the line they give; if that is not valid, nothing changes."""
+    """Write lasting choices and the params.yaml that results; if it is not valid, nothing changes."""
     before = LOCAL.read_text(encoding="utf-8") if LOCAL.exists() else None
     saved = OmegaConf.to_container(loaded(LOCAL)) if before else {}
     content = OmegaConf.to_yaml(OmegaConf.create(lasting_choices(saved, groups, values)))  # type: ignore[arg-type]
@@ -117,7 +117,7 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
 
 
 def show(overrides: list[str]) -> None:
-    """Check overrides and show what they would change; nothing is written."""
+    """Check overrides and print what they would change, without writing anything."""
     new = composed(overrides)
     line_config(new)
     changes = differences(composed([]), new)
@@ -126,7 +126,7 @@ def show(overrides: list[str]) -> None:
 
 
 def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) -> None:
-    """Stop where writing the composition would undo what an experiment, or a hand in params.yaml, has set."""
+    """Raise ConfigError if writing the composition would undo what an experiment or an edit of params.yaml has set."""
     at_stake = {key: values for key, values in _at_stake(mapping).items() if key not in (just_saved or set())}
     if at_stake:
         raise ConfigError(
@@ -139,7 +139,7 @@ def refuse_to_undo(mapping: dict[str, Any], just_saved: set[str] | None = None) 
 
 
 def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """Split overrides into choices of a config group and values."""
+    """Split overrides into config group choices and values."""
     if not overrides:
         raise ConfigError("--save needs something to save, for example: configure.py model=small --save")
     groups: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""corpus: text in, clean documents of sentences out (artifacts/corpus).
+"""corpus: clean text and split it into documents of sentences (artifacts/corpus).
 
 python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=line
 """

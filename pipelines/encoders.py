@@ -1,6 +1,6 @@
-"""encoders: which encoder each task starts from, so that DVC repeats a sweep when that changes (artifacts/encoders).
+"""encoders: record the encoder that each task starts from, so that DVC compares it (artifacts/encoders).
 
-Only DVC needs it: a sweep run by hand finds its encoder itself.
+DVC repeats a sweep if its encoder has changed. Only DVC needs this stage: a sweep run by hand finds its encoder itself.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from composition import recipe
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
-    """Write the pointers. Nothing is computed, so nothing is recorded."""
+    """Write the pointers. Nothing is computed, so no run is tracked."""
     config = line_config({key: composed[key] for key in SECTIONS})
     write_encoder_pointers(config, Path(stage_named("pretrain").output), Path(stage_named("encoders").output))
     others = [name for name, task in config.tasks.items() if not uses_pretrained(task)]

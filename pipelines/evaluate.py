@@ -1,4 +1,4 @@
-"""evaluate: every stage's figures, the curves and the one report (artifacts/evaluate).
+"""evaluate: figures of all stages, curves and the report (artifacts/evaluate).
 
 python pipelines/evaluate.py evaluate.title="my encoder"
 """
@@ -14,17 +14,17 @@ from composition import recipe
 
 
 def evaluated(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
-    """Collect, draw and write the report; returns its folder.
+    """Collect the figures, draw the charts and write the report; return its folder.
 
     Args:
-        composed: The configuration.
-        places: Folders of the inputs of a single task that is run by hand; see `open_stage`.
+        composed: Composed configuration.
+        places: Input folders of a single task that is run by hand; see `open_stage`.
     """
     with open_stage("evaluate", composed, places=places) as stage:
         num_workers = stage.config.runtime.num_workers
         line = line_folders(stage.config, places)
         metrics = build_evaluation(stage.config.evaluate, line, stage.output, num_workers=num_workers)
-        # A stage that DVC took from its cache made no run of its own: the line's run has every stage's figures.
+        # A stage that DVC restored from its cache has no run of its own, so the pipeline's run gets the figures of all.
         stage.tracker.log_line_metrics(line_metrics(stage.config) if places is None else metrics)
         stage.tracker.log_line_artifact(stage.output / "report.html", contains_text=True)
         stage.tracker.log_line_artifact(stage.output / "plots", contains_text=False)

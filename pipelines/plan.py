@@ -1,10 +1,10 @@
-"""plan: before any GPU is held, what the present configuration takes, or what a number of hours is best used for.
+"""plan: forecast what the current configuration needs, or find the best use of a number of hours, without a GPU.
 
     python pipelines/plan.py plan.device=a100
     python pipelines/plan.py experiment=bert_base plan.device=h100 plan.num_devices=8 plan.price_per_hour=2.5
     python pipelines/plan.py plan.hours=24 plan.device=a100 corpus=text corpus.path=/path/to/texts
 
-Nothing is trained, and nothing but runs/plan is written. The tables go to the terminal, all figures to plan.json.
+Nothing is trained, and only runs/plan is written. The tables are printed; plan.json contains all figures.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from bertline.planning.text_size import made_as_configured, sections_made_with, 
 from composition import CONF, plain, recipe
 
 RECORDS = Path("benchmarks/results")
-# What a size of conf/model is; an experiment's other changes of the model hold for every size.
+# Keys that define a size of conf/model; an experiment's other changes of the model apply to every size.
 SIZE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "initializer_range")
 
 
@@ -57,7 +57,7 @@ def main(composed: dict[str, Any]) -> None:
 
 
 def without_decay_steps(composed: dict[str, Any], asked: PlanConfig) -> dict[str, Any]:
-    """The sections; to plan hours without `schedule.num_decay_steps`, which need not suit the present phases."""
+    """Return the sections; to plan hours, without `schedule.num_decay_steps`, which may not fit the current phases."""
     sections = {key: composed[key] for key in SECTIONS}
     if asked.hours is not None and decay_steps_of(composed) is not None:
         sections["schedule"] = {**sections["schedule"], "num_decay_steps": None}
@@ -65,13 +65,13 @@ def without_decay_steps(composed: dict[str, Any], asked: PlanConfig) -> dict[str
 
 
 def decay_steps_of(composed: dict[str, Any]) -> int | None:
-    """`schedule.num_decay_steps`, where a number of steps stands there."""
+    """Return `schedule.num_decay_steps` if it is a number of steps, else None."""
     steps = composed["schedule"].get("num_decay_steps")
     return steps if isinstance(steps, int) and steps >= 0 else None
 
 
 def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Training]:
-    """What is to be trained, and where: hardware, rates, and the text as far as it is known."""
+    """Return the hardware, rates and text (as far as it is known), and the training to plan."""
     if config.corpus.kind == "none" or config.tokenizer.kind == "none":
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
     runtime, pretrain = config.runtime, config.pretrain
@@ -107,14 +107,14 @@ def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Tr
 def plan_of_hours(
     composed: dict[str, Any], config: LineConfig, training: Training, place: Place, asked: PlanConfig
 ) -> tuple[str, dict[str, Any]]:
-    """The best use of the hours, and the overrides that take it, which are checked before they are shown."""
+    """Return text and data of the best use of the hours, with its overrides, which are validated first."""
     if config.pretrain.extends is not None:
         raise ConfigError("plan.hours plans a new run, but pretrain.extends names one to go on from. Leave it null.")
     group = HydraConfig.get().runtime.choices["model"]
-    continues = config.pretrain.start_from is not None  # then the checkpoint says the size
+    continues = config.pretrain.start_from is not None  # then the checkpoint determines the size
     sizes = {group: config.model} if continues else sizes_of(composed["model"], group)
     use = best_use(training, sizes, place, asked)
-    keeps_rate = continues or config.optimizer.kind == "lamb"  # whose rates are of another kind
+    keeps_rate = continues or config.optimizer.kind == "lamb"  # LAMB's rates are on another scale
     keys = overrides_for(use, training, num_devices=place.num_devices, keeps_rate=keeps_rate)
     decay, most = decay_steps_of(composed), use.chosen.forecast.steps - use.chosen.num_warmup_steps
     too_long = decay is not None and decay > most
@@ -143,7 +143,7 @@ def plan_of_hours(
 
 
 def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:
-    """The sizes of conf/model, all else as in the present model."""
+    """Return the sizes of conf/model, with all other keys as in the configured model."""
     sizes = {}
     for path in sorted((CONF / "model").glob("*.yaml")):
         own: Any = OmegaConf.to_container(OmegaConf.load(path))
@@ -153,13 +153,13 @@ def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:
 
 
 def changed(model: Mapping[str, Any], group: str) -> list[str]:
-    """Keys of the size that the present configuration sets otherwise than its file in conf/model does."""
+    """Return the size keys whose configured values differ from the file in conf/model."""
     own: Any = OmegaConf.load(CONF / "model" / f"{group}.yaml")
     return [key for key in SIZE_KEYS if own[key] != model[key]]
 
 
 def fingerprint(composed: dict[str, Any]) -> str:
-    """Of what is asked: the same question writes the same file."""
+    """Return a fingerprint of the configuration, so that the same question writes the same file."""
     return hashlib.sha256(json.dumps(composed, sort_keys=True).encode()).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""predict: a finished task's model, or the encoder's vectors, over a file of any size.
+"""predict: apply the model of a finished task, or the encoder (for vectors), to a file of any size.
 
 python pipelines/predict.py task_name=docs_library input=passages.txt output=predictions.jsonl
 python pipelines/predict.py task_name=docs_search input=queries.csv documents=functions.jsonl output=found.jsonl
@@ -55,7 +55,7 @@ def main(asked: dict[str, Any]) -> None:
 
 
 def check(asked: dict[str, Any]) -> None:
-    """Find what would fail, or mean nothing, before the model is loaded."""
+    """Reject arguments that would fail or have no meaning, before the model is loaded."""
     how_of(asked)
     try:
         codecs.lookup(asked["encoding"])
@@ -73,7 +73,7 @@ def check(asked: dict[str, Any]) -> None:
 
 
 def how_of(asked: dict[str, Any]) -> Predicting:
-    """The options of prediction that the arguments ask for."""
+    """Return the options of prediction."""
     for name, least in (("batch_size", 1), ("num_threads", 1)):
         if asked[name] is not None and asked[name] < least:
             raise ConfigError(f"{name} must be at least {least}, found {asked[name]}")
@@ -88,12 +88,12 @@ def how_of(asked: dict[str, Any]) -> Predicting:
 
 
 def layout_of(asked: dict[str, Any]) -> TableLayout:
-    """How the input is read."""
+    """Return the reading options of the input."""
     return validate(TableLayout, {key: asked[key] for key in LAYOUT})
 
 
 def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:
-    """The documents that are searched, where there are any."""
+    """Return the documents to search, if any."""
     if asked["documents"] is None:
         return None
     return DocumentsFile(
@@ -106,7 +106,7 @@ def documents_of(asked: dict[str, Any]) -> DocumentsFile | None:
 
 
 def folder_of(asked: dict[str, Any]) -> Path | str:
-    """The model that is asked for: a given one, a task's exported winner, or the exported encoder."""
+    """Return the folder or hub name of the model: a given one, a task's exported winner, or the exported encoder."""
     named = asked["model_folder"]
     if named is not None:  # a folder, or a hub name
         return of_caller(named) if of_caller(named).exists() else named

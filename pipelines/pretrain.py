@@ -1,9 +1,9 @@
-"""pretrain: the encoder with its MLM and NSP heads, as a folder that transformers loads (artifacts/pretrain).
+"""pretrain: the encoder with its MLM and NSP heads, as a folder that transformers can load (artifacts/pretrain).
 
     python pipelines/pretrain.py model=small pretrain.max_steps=500
     python pipelines/pretrain.py runtime.profile=true      # where the time of a step goes
 
-The work runs in a worker at runs/pretrain/FINGERPRINT. Kill it and run the same command again: it resumes. With
+The work runs in a worker process in runs/pretrain/FINGERPRINT. After a kill, the same command resumes. With
 experiment=finetune nothing is trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
@@ -17,12 +17,12 @@ from composition import recipe
 
 
 def pretrained(composed: Mapping[str, Any]) -> Path:
-    """Pretrain, resume a pretraining that was stopped, or take a checkpoint as it is; returns the encoder's folder."""
+    """Pretrain, resume a stopped pretraining, or take a checkpoint as it is; return the encoder's folder."""
     with open_stage("pretrain", composed) as stage:
         if not stage.config.pretrains:
             stage.finish(checkpoint_taken(stage))
             return stage.output
-        # The film strip quotes sentences of the configuration, which are the user's own (see tracking.log_text).
+        # The film strip contains sentences of the configuration, which are the user's own text (see tracking.log_text).
         stage.record.follow_artifact(stage.folder / "film_strip.txt", contains_text=True)
         stage.record.follow_artifact(stage.folder / "health.jsonl", contains_text=False)
         operations = stage.folder / "profile/top_operations.txt"
@@ -36,8 +36,8 @@ def pretrained(composed: Mapping[str, Any]) -> Path:
 
 
 def checkpoint_taken(stage: OpenedStage) -> dict[str, float | int]:
-    """The checkpoint that the configuration names, as the encoder."""
-    # Imported here, because they load torch, which a recipe does not need where a worker does the work.
+    """Write the configured checkpoint as the encoder; return its headline figures."""
+    # Imported here, because they load torch, which a recipe does not need if a worker does the work.
     from bertline.pretraining.checkpoint import take_checkpoint
     from bertline.pretraining.titles import checkpoint_title
     from bertline.tokenization.resolve import resolve_folder

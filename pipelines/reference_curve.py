@@ -1,4 +1,4 @@
-"""reference_curve: keep the curve of a finished pretraining with bertline, to be drawn behind others' in the report.
+"""reference_curve: ship the curves of a finished pretraining with bertline, to be drawn behind others in the report.
 
 python pipelines/reference_curve.py run=runs/pretrain/FINGERPRINT name=docs_tiny device="2 CPU cores"
 """

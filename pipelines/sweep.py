@@ -2,7 +2,7 @@
 
     python pipelines/sweep.py task_name=docs_library sweep=tpe_halving
 
-The work runs in a worker at runs/sweep@TASK/FINGERPRINT. Kill it and run the same command again: it goes on.
+The work runs in a worker process in runs/sweep@TASK/FINGERPRINT. After a kill, the same command resumes.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from composition import recipe
 
 
 def swept(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
-    """Sweep, or resume a sweep that was stopped; returns the folder of the result.
+    """Run a sweep, or resume a stopped one; return the folder of the result.
 
     Args:
-        composed: The configuration.
-        places: See `open_stage`.
+        composed: Composed configuration.
+        places: Input folders; see `open_stage`.
     """
     with open_stage("sweep", composed, places=places) as stage:
         metrics = stage.work()

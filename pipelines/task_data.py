@@ -1,4 +1,4 @@
-"""task_data@TASK: any labelled source as train, dev and test (artifacts/tasks/TASK).
+"""task_data@TASK: rows of a labelled source, split into train, dev and test (artifacts/tasks/TASK).
 
 python pipelines/task_data.py task_name=docs_library
 """
@@ -14,7 +14,7 @@ from composition import recipe
 
 
 def rows_made(composed: Mapping[str, Any]) -> Path:
-    """Read, check, split and write the rows of one task; returns their folder."""
+    """Read, check, split and write the rows of one task; return their folder."""
     with open_stage("task_data", composed) as stage:
         assert stage.task_name is not None
         check_packages_of_corpus(stage.config, stage.task_name)

@@ -13,7 +13,7 @@ from composition import recipe
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
-    """Count words, merge pieces, write the tokenizer."""
+    """Train or read the vocabulary, and write the tokenizer."""
     if leave_out("tokenizer", composed):
         return
     with open_stage("tokenizer", composed) as stage:

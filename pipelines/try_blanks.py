@@ -1,4 +1,4 @@
-"""try: type a sentence with blanks, see what the encoder would fill in; works on a run in progress too.
+"""try: fill the blanks of sentences with the encoder's predictions; also works during a pretraining.
 
 make try
 python pipelines/try_blanks.py "The function returns a ___ of integers."
@@ -18,7 +18,7 @@ from bertline.line.status import is_locked
 
 
 def main() -> None:
-    """Fill the blanks of the sentences given, or of those that are typed."""
+    """Fill the blanks of the sentences given as arguments, or typed."""
     parser = argparse.ArgumentParser(description="Fill blanks (___ or [MASK]) with the encoder's guesses.")
     parser.add_argument("sentences", nargs="*", help="sentences with blanks; none: type them")
     parser.add_argument("--model", type=Path, help="a model folder; default: the newest of artifacts/ and runs/")
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def newest_model() -> Path:
-    """The newest weights of a pretraining that is running, else the finished encoder, else any that there are."""
+    """Return the newest weights of a running pretraining, else the finished encoder, else the newest of any run."""
     finished = Path("artifacts/pretrain")
     newest_first = sorted(Path().glob("runs/pretrain/*/latest"), key=lambda path: path.stat().st_mtime, reverse=True)
     running = [path for path in newest_first if is_locked(path.parent)]
@@ -46,7 +46,7 @@ def newest_model() -> Path:
 
 
 def typed() -> Iterator[str]:
-    """Sentences from the keyboard until an empty line."""
+    """Yield sentences from the keyboard until an empty line."""
     say("Type a sentence with blanks, such as: The function returns a ___ of integers.   (an empty line ends)")
     while sentence := input("> ").strip():
         yield sentence

@@ -1,4 +1,4 @@
-"""ui: the MLflow UI on the line's store, on this machine's loopback address only.
+"""ui: the MLflow UI of the pipeline's runs, on this machine's loopback address only.
 
 make ui                   then open http://127.0.0.1:5000
 make ui ARGS="--port 5001"
@@ -17,14 +17,14 @@ from composition import CONF, plain
 
 
 def main(arguments: list[str]) -> None:
-    """Replace this process by the server, or say where the runs are."""
+    """Replace this process by the MLflow server, or print where the runs are."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed: dict[str, Any] = plain(compose("config"))
     tracking = line_config({key: composed[key] for key in SECTIONS}).tracking
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}; open that address")
         return
-    # MLflow 3 opens on its page for language-model traces; training runs are a click further.
+    # The start page of MLflow 3 shows language-model traces; this address shows the training runs.
     say("open http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning   (Ctrl-C ends)")
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1"]
     os.execv(sys.executable, [*command, *arguments])

@@ -1,6 +1,6 @@
 """versions: the package versions that each stage reads or computes with, for DVC to compare (artifacts/versions).
 
-DVC sees files, not installed packages, so it runs this at every `dvc repro`; it takes a moment. Where a version has
+DVC sees files, not installed packages, so this stage runs at every `dvc repro`; it takes a moment. If a version has
 changed, the stages that depend on it run again.
 """
 

@@ -1,1 +1,1 @@
-"""Text in: reading, cleaning, de-duplicating, splitting into sentences and into train and validation."""
+"""Reading, cleaning and de-duplicating text; splitting it into sentences and into train and validation."""

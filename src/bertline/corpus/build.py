@@ -1,4 +1,4 @@
-"""The corpus stage: read, clean, de-duplicate, split sentences, split train and validation, write shards."""
+"""The corpus stage: read, clean and de-duplicate text, split sentences, split train and validation, write shards."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _COUNTS = ("documents", "sentences", "characters", "words")
 def build_corpus(
     config: CorpusConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int
 ) -> dict[str, float | int]:
-    """Write the corpus of the configured source to `out`.
+    """Build the corpus artifact of the configured source in `out`.
 
-    The result is byte-identical for the same input, configuration and versions, with any number of workers. Memory is
+    The output is byte-identical for the same input, configuration and versions, with any number of workers. Memory is
     bounded by a few batches, a row group and a 12-byte key for each distinct document or paragraph.
 
     Returns:
-        Headline figures: documents, sentences, characters and words of each split, dropped documents, duplicates.
+        Summary metrics: documents, sentences, characters and words of each split, dropped documents, duplicates.
 
     Raises:
-        DataError: The input cannot be read, nothing is left of it, or it cannot be split.
+        DataError: The input cannot be read, no document is left after filtering, or the corpus cannot be split.
     """
     dropped: Counter[str] = Counter()
     with folder_written_atomically(out) as folder:
@@ -68,12 +68,12 @@ def build_corpus(
 
 
 class _Written:
-    """The shards of both splits while they are written, and what is in them."""
+    """Shard writers of both splits, with counts of the documents written."""
 
     def __init__(self, folder: Path, config: CorpusConfig) -> None:
         self.counts: dict[Split, Counter[str]] = {split: Counter() for split in _SPLITS}
         self.shards: dict[Split, list[str]] = {split: [] for split in _SPLITS}
-        # The two groups at the ends of the split's hash, with their positions: the first to change sides.
+        # The groups with the lowest and the highest split hash: the first to move if a split is empty.
         self.positions: list[tuple[float, str]] = []
         self._seed = config.split_seed
         self._writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
@@ -90,7 +90,7 @@ class _Written:
 
 
 def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocument]]:
-    """Batches by size, cut by the input alone so that the number of workers changes nothing."""
+    """Yield batches of limited size; the boundaries depend on the input only, not on the number of workers."""
     batch: list[SourceDocument] = []
     characters = 0
     for document in documents:
@@ -104,7 +104,7 @@ def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocumen
 
 
 def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:
-    """Where a small corpus has left one side empty, write it again with the nearest group on that side.
+    """Rewrite a small corpus that has one empty split, with the nearest group moved to that split.
 
     Raises:
         DataError: There is only one group.

@@ -1,4 +1,4 @@
-"""Configuration of the corpus stage, and of the Python packages that the default corpus and tasks read."""
+"""Configuration of the corpus stage, and of the Python packages used by the default corpus and tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PackageConfig:
-    """One Python package whose documentation strings are read."""
+    """A Python package whose docstrings are read."""
 
     module: str
     """Top-level import name (`sklearn`), or `python` for the standard library."""
@@ -18,13 +18,16 @@ class PackageConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PythonDocsConfig:
-    """The packages and their split. One section, because corpus and tasks must agree on what is held out."""
+    """The packages and their split.
+
+    Corpus and tasks share this section, because they must agree on the held-out modules.
+    """
 
     packages: tuple[PackageConfig, ...]
     held_out_fraction: float
-    """Expected share of each package's groups of modules that is never pretrained on. 0 < x < 1."""
+    """Expected fraction of each package's module groups that is held out from pretraining, in (0, 1)."""
     split_seed: int
-    """Seed of the hash that decides which groups are held out. Another seed moves groups; growing packages do not."""
+    """Seed of the hash that selects held-out groups. Another seed moves groups; growth of a package does not."""
 
     def __post_init__(self) -> None:
         if not 0 < self.held_out_fraction < 1:
@@ -35,19 +38,19 @@ class PythonDocsConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CommonCorpusConfig:
-    """What every kind of corpus shares."""
+    """Settings of every kind of corpus."""
 
     validation_fraction: float
-    """Share of document groups kept for validation, by a hash of the group. python_docs uses its own split."""
+    """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
     split_seed: int
     deduplicate: Literal["document", "paragraph", "none"]
-    """Exact duplicates, compared after normalising case and white space; the first in reading order stays."""
+    """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
     min_document_characters: int
-    """Shorter documents are dropped and counted."""
+    """Minimum document length in characters; shorter documents are dropped and counted."""
     on_undecodable: Literal["fail", "skip"]
-    """What to do with a file or record that is not text in `encoding`: stop, naming it, or count it and go on."""
+    """How to handle a file or record that is not text in `encoding`: fail with its name, or skip and count it."""
     shard_documents: int
-    """Documents a Parquet shard."""
+    """Documents per Parquet shard."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.validation_fraction < 1:
@@ -60,7 +63,7 @@ class _CommonCorpusConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PythonDocsCorpusConfig(_CommonCorpusConfig):
-    """Documentation strings of the packages in `python_docs`: the default, which needs no download."""
+    """Docstrings of the packages in `python_docs`: the default corpus, which needs no download."""
 
     kind: Literal["python_docs"]
 
@@ -73,13 +76,13 @@ class TextCorpusConfig(_CommonCorpusConfig):
     path: str
     """A file, a folder (searched recursively) or a glob."""
     document: Literal["file", "blank_line", "line"]
-    """What one document is: a whole file, a block between blank lines, or a line."""
+    """Unit of a document: a whole file, a block between blank lines, or a line."""
     encoding: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WikiExtractorCorpusConfig(_CommonCorpusConfig):
-    """WikiExtractor output: `<doc id= url= title=>` ... `</doc>`, first line the title."""
+    """WikiExtractor output: `<doc id= url= title=>` ... `</doc>`, with the title as the first line."""
 
     kind: Literal["wikiextractor"]
     path: str
@@ -88,23 +91,23 @@ class WikiExtractorCorpusConfig(_CommonCorpusConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableCorpusConfig(_CommonCorpusConfig):
-    """JSONL, CSV or Parquet with a text column; a row is a document."""
+    """JSONL, CSV or Parquet files with a text column; each row is a document."""
 
     kind: Literal["jsonl", "csv", "parquet"]
     path: str
     text_column: str
     group_column: str | None
-    """Rows with the same value go to the same side of the split; None takes the document itself as its group."""
+    """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubCorpusConfig(_CommonCorpusConfig):
-    """A Hugging Face dataset by name; a row is a document."""
+    """A Hugging Face dataset; each row is a document."""
 
     kind: Literal["hub"]
     name: str
     revision: str
-    """A commit hash, so that the same text is read each time."""
+    """Commit hash of the dataset, for reproducibility."""
     subset: str | None
     split: str
     text_column: str
@@ -113,7 +116,7 @@ class HubCorpusConfig(_CommonCorpusConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoCorpusConfig:
-    """No text is read: a checkpoint is fine-tuned as it is (`experiment=finetune`)."""
+    """No corpus: an existing checkpoint is fine-tuned (`experiment=finetune`)."""
 
     kind: Literal["none"]
 

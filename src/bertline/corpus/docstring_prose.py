@@ -1,7 +1,7 @@
-"""The prose of a documentation string: what is left when tables, signatures, code and markup are taken away.
+"""Extraction of prose from docstrings: tables, signatures, code and markup are removed.
 
-Docstrings are read in the styles in use: reStructuredText with Sphinx roles, fields and directives, numpydoc sections
-and Google sections. Descriptions of parameters are prose and stay; the lines that name a parameter and its type go.
+Supported styles are reStructuredText with Sphinx roles, fields and directives, numpydoc sections and Google sections.
+Descriptions of parameters are prose and are kept; lines that name a parameter and its type are removed.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ _SPACE = re.compile(r"\s+")
 _PUNCTUATION = ".,;:!?()[]{}\"'“”‘’"
 _INSIDE_WORDS = str.maketrans("", "", "-'’/")
 _ASCII_BESIDES = bytes(code for code in range(128) if not chr(code).isalpha() and chr(code) != " ")
-"""All but letters and the space."""
+"""ASCII characters other than letters and space."""
 _MIN_WORDS = 3
-_MIN_LETTER_FRACTION = 0.72  # letters and spaces among the characters; below it lies code, formulas and tables
+_MIN_LETTER_FRACTION = 0.72  # of letters and spaces; code, formulas and tables have a lower fraction
 _MAX_LATEX_COMMANDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """What `prose_paragraphs` found."""
+    """The prose of a docstring."""
 
     paragraphs: tuple[str, ...]
-    """Each on one line, without markup, in reading order."""
+    """Paragraphs in reading order, each on one line, without markup."""
     dropped: dict[str, int]
-    """Blocks left out, by reason."""
+    """Number of removed blocks by reason."""
 
 
 def prose_paragraphs(text: str) -> Prose:
-    r"""Take the prose paragraphs out of one documentation string.
+    r"""Extract the prose paragraphs of a docstring.
 
     Args:
-        text: As `inspect.cleandoc` leaves it.
+        text: Docstring after `inspect.cleandoc`.
 
     Example:
         >>> found = prose_paragraphs("Scale `x` by *two*.\n\nArgs:\n    x (int): The number to scale.\n\n>>> f(1)\n2")
@@ -90,7 +90,7 @@ def prose_paragraphs(text: str) -> Prose:
 
 @dataclass
 class _Reader:
-    """A reader of lines: it gathers a paragraph and knows which lines belong to something else."""
+    """Line-by-line reader that collects prose paragraphs and skips other blocks."""
 
     paragraphs: list[str] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -118,7 +118,7 @@ class _Reader:
             self._read_prose(content, indent, following)
 
     def flush(self) -> None:
-        """End the paragraph: keep it, or count why not."""
+        """End the current paragraph: keep it if it is prose, otherwise count the reason."""
         if not self._lines:
             return
         text = " ".join(self._lines)
@@ -145,7 +145,10 @@ class _Reader:
         return self._skip_to_blank
 
     def _starts_skip(self, content: str, indent: int, following: str) -> bool:
-        """Headings, code, tables and directives: things that are not prose and say so on their first line."""
+        """Handle blocks that the first line identifies as not prose: headings, code, tables, directives.
+
+        Return whether the line starts such a block.
+        """
         if self._is_heading(content, following):
             self._heading(content, indent, underlined=_is_underline(content, following))
         elif content.startswith(">>>"):
@@ -195,7 +198,7 @@ class _Reader:
             self._begin(content, indent, hanging=False)
 
     def _is_item_header(self, content: str, indent: int, following: str) -> bool:
-        """Whether a line only names a parameter, with its description on the deeper lines below."""
+        """Return whether a line only names a parameter, with its description on the more indented lines below."""
         if not _is_deeper(following, indent):
             return False
         if _TYPED_NAME.match(content):
@@ -203,7 +206,7 @@ class _Reader:
         return self._items and indent <= self._items_indent and len(content.split()) <= 6
 
     def _continues(self, content: str, indent: int) -> bool:
-        """Whether a line belongs to the paragraph: same indentation, or deeper below its first line."""
+        """Return whether a line continues the paragraph: same indentation, or a hanging indent."""
         if not self._lines:
             return False
         if indent == self._indent:
@@ -249,7 +252,9 @@ class _Reader:
 
 
 def without_markup(text: str) -> str:
-    """Plain text of a paragraph: roles, links, emphasis, literals and footnote marks become the words they show.
+    """Return the plain text of a paragraph: roles, links, emphasis and literals are replaced by the text they show.
+
+    Footnote marks are removed.
 
     Example:
         >>> without_markup("See :class:`~torch.nn.Linear` and ``x`` in the `guide <https://example.org>`_ [1]_.")
@@ -280,7 +285,7 @@ def _role_text(match: re.Match[str]) -> str:
 
 
 def _not_prose(plain: str, marked: str) -> str | None:
-    """Why a paragraph is not prose, or None if it is."""
+    """Return the reason why a paragraph is not prose, or None if it is prose."""
     if _SIGNATURE.match(plain):
         return "signature"
     if len(_LATEX.findall(plain)) > _MAX_LATEX_COMMANDS:
@@ -289,7 +294,7 @@ def _not_prose(plain: str, marked: str) -> str | None:
         return "code"
     if _TYPED_NAME.match(plain) and plain[-1] != ".":
         return "parameter_header"
-    # Names such as num_workers or torch.nn are not words here.
+    # Names such as num_workers or torch.nn do not count as words.
     words = sum(word.strip(_PUNCTUATION).translate(_INSIDE_WORDS).isalpha() for word in plain.split())
     if words < _MIN_WORDS:
         return "too_few_words"
@@ -299,12 +304,12 @@ def _not_prose(plain: str, marked: str) -> str | None:
 
 
 def _num_letters_and_spaces(text: str) -> int:
-    """How many characters are letters or spaces.
+    """Return the number of characters that are letters or spaces.
 
     >>> _num_letters_and_spaces("f(x) = 2"), _num_letters_and_spaces("größer 2")
     (4, 7)
     """
-    if text.isascii():  # nearly all texts, and 14 times as fast
+    if text.isascii():  # nearly all texts; 14 times as fast
         return len(text.encode().translate(None, _ASCII_BESIDES))
     return sum(character.isalpha() or character == " " for character in text)
 
@@ -325,5 +330,5 @@ def _is_deeper(line: str, indent: int) -> bool:
 
 
 def _is_term(content: str) -> bool:
-    """Whether a line with a deeper one below it is a term with its definition, not a wrapped sentence."""
+    """Return whether a line above a more indented one is a term with its definition, not a wrapped sentence."""
     return _TYPED_NAME.match(content) is not None or (len(content.split()) <= 6 and content[-1] != ",")

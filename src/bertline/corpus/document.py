@@ -1,4 +1,4 @@
-"""What a document is: before its sentences are split, and after."""
+"""Document types, before and after sentence splitting."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ Split = Literal["train", "validation"]
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """A document as a reader found it, before cleaning, de-duplication and sentence splitting."""
+    """A document as read from its source, before cleaning, de-duplication and sentence splitting."""
 
     id: str
-    """Where it was read: `torch.nn.functional`, `shard_00.txt.gz:doc=12`, `rows.jsonl:4`."""
+    """Location in the source, such as `torch.nn.functional`, `shard_00.txt.gz:12` or `rows.jsonl:4`."""
     group: str
-    """Documents of one group go to the same side of the split."""
+    """Documents of one group are in the same split; if empty, the document is its own group."""
     paragraphs: tuple[str, ...]
     """Blocks of text in reading order; a sentence never crosses from one to the next."""
     split: Split | None = None
-    """The side, where the source decides it; None leaves it to a hash of the group."""
+    """Split, if the source determines it; None selects it by a hash of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +29,4 @@ class Document:
     id: str
     group: str
     sentences: tuple[str, ...]
-    """In reading order, none empty, each on one line."""
+    """Sentences in reading order, none empty, each on one line."""

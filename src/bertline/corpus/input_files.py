@@ -1,4 +1,4 @@
-"""Input files: finding them, and reading their lines with bounded memory and errors that name file and line."""
+"""Finding input files, and reading their lines with bounded memory and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bertline.foundation.progress import warn
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of a byte it cannot decode
-# Guards against a file without line ends, which could fill the memory; no real line or document is as long.
+# Limit for files without line ends, which could fill the memory; no real line or document is that long.
 _MAX_LINE_CHARACTERS = 200_000_000
 
 
@@ -30,33 +30,33 @@ class InputFile:
 
     path: Path
     name: str
-    """Path relative to the configured place, with `/`: the same on every machine."""
+    """Path relative to the configured path, with `/` as separator: the same on every machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One decoded line without its line end."""
+    """A decoded line without its line end."""
 
     number: int
-    """From 1."""
+    """Line number, from 1."""
     text: str
     undecodable: bool
-    """True if bytes of it are not text in the encoding."""
+    """Whether the line has bytes that are invalid in the encoding."""
 
 
 def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> list[InputFile]:
-    """Find the files of a folder (searched recursively), of a glob, or the one file that is named.
+    """Find the files of a folder (searched recursively) or a glob, or a single file.
 
     Args:
-        place: `corpus.path`.
-        suffixes: Endings that count in a folder, without `.gz`, which may follow each; empty takes every file.
-        dropped: Counts files of a folder with another ending under `files/other_suffix`.
+        place: The setting `corpus.path`.
+        suffixes: File name suffixes to include from a folder, each optionally followed by `.gz`; empty includes all.
+        dropped: Counter; files of a folder with other suffixes are counted under `files/other_suffix`.
 
     Returns:
-        The files sorted by name; hidden files and folders are left out.
+        The files sorted by name; hidden files and folders inside a folder are left out.
 
     Raises:
-        DataError: Nothing is there.
+        DataError: No file was found.
     """
     root = Path(place)
     if root.is_file():
@@ -83,14 +83,15 @@ def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> 
 def read_lines(
     file: InputFile, encoding: str, on_undecodable: Literal["fail", "skip"], dropped: Counter[str]
 ) -> Iterator[Line]:
-    """Read the lines of a plain or gzip file (told by its first bytes, not by its name).
+    """Read the lines of a plain or gzip file (detected by its first bytes, not by its name).
 
-    With `skip`, a line that is not text comes out marked, for the caller to count; a torn gzip file ends where it is
-    torn and is counted under `files/torn`; text that cannot be told into lines at all under `files/undecodable`.
+    With `skip`, an undecodable line is marked, for the caller to count. A truncated or corrupted gzip file ends at the
+    damage and is counted under `files/torn`; a file whose text cannot be split into lines ends there and is counted
+    under `files/undecodable`.
 
     Raises:
-        DataError: With `fail`, at the first line that is not text, or where a gzip file is torn; always where the
-            file cannot be opened.
+        DataError: With `fail`, a line cannot be decoded or a gzip file is damaged. Always, if the file cannot be read
+            or a line is too long.
         ConfigError: The encoding is unknown.
     """
     number = 0
@@ -137,7 +138,7 @@ def _open(file: InputFile, encoding: str) -> io.TextIOWrapper:
         raise ConfigError(f"corpus.encoding is {encoding!r}, which Python does not know; try utf-8.") from error
     with file.path.open("rb") as handle:
         compressed = handle.read(2) == _GZIP_MAGIC
-    # A byte-order mark is no part of the text.
+    # A byte-order mark is not part of the text.
     name = "utf-8-sig" if name == "utf-8" else name
     if compressed:
         return gzip.open(file.path, "rt", encoding=name, errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""What worker processes do with documents: clean, compute duplicate keys, split sentences, count."""
+"""Preparation of documents in worker processes: clean, compute duplicate keys, split sentences, count."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class PreparedParagraph:
     """One cleaned block of text."""
 
     key: bytes
-    """Equal for blocks that differ only in case and white space."""
+    """Duplicate key, equal for blocks that differ only in case and white space."""
     sentences: tuple[str, ...]
     characters: int
-    """Of the sentences."""
+    """Total length of the sentences."""
     words: int
 
 
@@ -29,7 +29,7 @@ class PreparedDocument:
     group: str
     split: Split | None
     key: bytes
-    """Equal for documents that differ only in case and white space."""
+    """Duplicate key, equal for documents that differ only in case and white space."""
     paragraphs: tuple[PreparedParagraph, ...]
 
     @property
@@ -38,7 +38,10 @@ class PreparedDocument:
 
 
 def prepare_documents(batch: list[SourceDocument]) -> list[PreparedDocument]:
-    """Clean and split a batch of documents; a pure function, so that any number of workers gives the same corpus."""
+    """Clean a batch of documents and split it into sentences.
+
+    This is a pure function, so the corpus does not depend on the number of workers.
+    """
     return [_prepare(document) for document in batch]
 
 
@@ -46,7 +49,7 @@ def _prepare(document: SourceDocument) -> PreparedDocument:
     texts = [text for text in map(clean, document.paragraphs) if text]
     key = duplicate_key(" ".join(texts))
     paragraphs = tuple(map(_paragraph, texts))
-    # A document that no source groups is its own group, so that equal texts fall on the same side.
+    # Without a group from the source, the key is the group, so that equal texts are in the same split.
     return PreparedDocument(clean(document.id), clean(document.group) or key.hex(), document.split, key, paragraphs)
 
 

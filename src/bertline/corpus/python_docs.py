@@ -1,7 +1,7 @@
-"""Documentation strings of installed Python packages: found as files, read with `ast`, never imported.
+"""Docstrings of installed Python packages: source files are parsed with `ast`, never imported.
 
-The split of `read_modules` is the one split of the default data: the corpus validates on `held_out` modules, and the
-tasks made from the same packages take dev and test rows from them.
+The split of `read_modules` is the only split of the default data: `held_out` modules are the validation split of the
+corpus and the source of dev and test rows of the tasks built from the same packages.
 """
 
 from __future__ import annotations
@@ -43,34 +43,34 @@ _FILES_A_BATCH = 40
 
 @dataclass(frozen=True)
 class Docstring:
-    """One documentation string."""
+    """A docstring with the name and parameters of its object."""
 
     name: str
     """Qualified name inside the module (`Linear.forward`); empty for the module itself."""
     kind: Literal["module", "class", "function"]
     parameters: tuple[str, ...]
-    """Names of the parameters without self and cls; those of `__init__` for a class."""
+    """Names of the parameters without self and cls; for a class, those of `__init__`."""
     text: str
-    """As `inspect.cleandoc` leaves it: no common indentation, no blank lines around."""
+    """Text after `inspect.cleandoc`: no common indentation, no blank lines at start and end."""
 
     @cached_property
     def prose(self) -> Prose:
-        """Its prose paragraphs, found once: the processes that read files do so, and it travels with the rest."""
+        """Prose paragraphs of the docstring; worker processes compute them, and the cached value is pickled along."""
         return prose_paragraphs(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleDocs:
-    """The documentation strings of one module, in source order."""
+    """The docstrings of one module, in source order."""
 
     package: str
-    """`PackageConfig.module`."""
+    """Package name, as in `PackageConfig.module`."""
     name: str
-    """`torch.nn.functional`."""
+    """Module name, such as `torch.nn.functional`."""
     group: str
-    """`torch.nn.modules`; see `group_of`."""
+    """Module group, such as `torch.nn.modules`; see `group_of`."""
     held_out: bool
-    """True: validation, dev and test only. False: training only."""
+    """Whether the module is for validation, dev and test only; otherwise it is for training only."""
     docstrings: tuple[Docstring, ...]
 
 
@@ -91,7 +91,7 @@ class _ReadFile:
 class _Batch:
     files: list[_ModuleFile]
     kept: Path | None
-    """Where its docstrings are kept; None: nowhere."""
+    """Cache file of the batch; None without a cache."""
     reader: str
 
 
@@ -100,14 +100,14 @@ _KEPT_IN: ContextVar[tuple[Path, str] | None] = ContextVar("kept_in", default=No
 
 @contextmanager
 def docstrings_kept_in(folder: Path, *, reader: str) -> Iterator[None]:
-    """In this block `read_modules` keeps the documentation strings that it finds, and takes what is kept.
+    """Context manager in which `read_modules` caches the docstrings it finds.
 
-    Five stages of the default pipeline read the same packages, and parsing takes longer than all else that most of them
-    do. What is kept counts only for files with the same bytes, the same Python and the same reader; it is kept by
-    batches of a package's files, and a batch in which one has changed is read again.
+    Five stages of the default pipeline read the same packages, and parsing takes most of the time of most of them. A
+    cache entry is a batch of a package's files; it is valid for the same file contents, Python version and reader, and
+    the batch is parsed again if any file changed.
 
     Args:
-        folder: Where they are kept: some 60 MB for the default packages.
+        folder: Cache folder; about 60 MB for the default packages.
         reader: Fingerprint of the code that finds docstrings and their prose.
     """
     token = _KEPT_IN.set((folder, f"{reader} {sys.version}"))
@@ -120,15 +120,15 @@ def docstrings_kept_in(folder: Path, *, reader: str) -> Iterator[None]:
 def read_modules(
     config: PythonDocsConfig, *, num_workers: int = 1, dropped: Counter[str] | None = None
 ) -> Iterator[ModuleDocs]:
-    """Read all modules of the configured packages that have a documentation string, in a fixed order.
+    """Read all modules of the configured packages that have a docstring, in a fixed order.
 
     Order: packages as configured, modules by name. Test folders (`tests`, `test`, `test_*`, `conftest`) are left out:
-    their strings describe checks, not the library.
+    their docstrings describe checks, not the library.
 
     Args:
         config: The packages and their split.
-        num_workers: Processes that parse; the result does not depend on it.
-        dropped: Counts, where given, the modules left out: `test_module`, `unparsable`, `undecodable`, `no_docstring`.
+        num_workers: Number of parsing processes; it does not affect the result.
+        dropped: Optional counter of left-out modules: `test_module`, `unparsable`, `undecodable`, `no_docstring`.
 
     Raises:
         ConfigError: A package is not installed.
@@ -155,7 +155,7 @@ def read_modules(
 
 
 def package_versions(config: PythonDocsConfig) -> dict[str, str]:
-    """Installed versions of the configured packages; `python` is the minor version (`3.11`)."""
+    """Return the installed versions of the configured packages; for `python`, major and minor version (`3.11`)."""
     versions = {}
     for package in config.packages:
         _locate(package)
@@ -167,11 +167,11 @@ def package_versions(config: PythonDocsConfig) -> dict[str, str]:
 
 
 def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
-    """Refuse a corpus of documentation strings that was made from other versions than the installed ones.
+    """Raise an error if a corpus of docstrings was built from other package versions than the installed ones.
 
     Args:
-        corpus: The folder of the corpus. Without a manifest, or with that of other text, nothing is checked.
-        config: The packages; those that the corpus was made without are not checked.
+        corpus: Corpus folder. Nothing is checked if it has no manifest or the corpus is of another kind.
+        config: The packages; packages that are not in the corpus are not checked.
 
     Raises:
         DataError: A version differs; the message names both versions of each package.
@@ -194,16 +194,16 @@ def check_versions(corpus: Path, config: PythonDocsConfig) -> None:
 
 
 def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool:
-    """Whether a group of modules is held out from pretraining, decided by a hash of its name alone.
+    """Return whether a module group is held out from pretraining, by a hash of seed, package and group name.
 
-    So a group stays on its side when its package grows, gains groups or loses them. In return the fraction holds only
-    on average: `split_seed` is chosen for shares that are near the fraction in every package.
+    A group therefore stays in its split when the package grows or its groups change. The fraction holds only on
+    average: the configured `split_seed` was chosen so that each package is near it.
 
     Args:
-        group: `scipy.stats._distn`.
-        package: Part of the hash.
-        fraction: Expected share of the groups, in (0, 1). A larger one holds out all that a smaller one does.
-        seed: `split_seed`.
+        group: Module group, such as `scipy.stats._distn`.
+        package: Package name.
+        fraction: Expected fraction of held-out groups, in (0, 1). Increasing it keeps all held-out groups held out.
+        seed: The setting `split_seed`.
 
     Example:
         >>> sum(is_held_out(f"p.part{n}", package="p", fraction=0.1, seed=0) for n in range(1000))
@@ -213,10 +213,10 @@ def is_held_out(group: str, *, package: str, fraction: float, seed: int) -> bool
 
 
 def group_of(module: str, *, package: str) -> str:
-    """The group of modules that a module belongs to; a group is on one side of the split.
+    """Return the module group of a module; a group is never divided between splits.
 
-    A group is two levels below the package: a subpackage or a single file; in the standard library, a top-level module.
-    One level would leave pandas and networkx with one group that holds most of their text.
+    A group is two levels below the package (a subpackage or a single file); in the standard library, a top-level
+    module. With one level, a single group would have most of the text of pandas and of networkx.
 
     Example:
         >>> group_of("networkx.algorithms.flow.utils", package="networkx")
@@ -229,7 +229,7 @@ def group_of(module: str, *, package: str) -> str:
 
 
 def _locate(package: PackageConfig) -> Path:
-    """The folder of a package, found without importing it."""
+    """Return the folder of a package without importing it."""
     if package.distribution is None:
         if package.module != STANDARD_LIBRARY:
             raise ConfigError(
@@ -239,7 +239,7 @@ def _locate(package: PackageConfig) -> Path:
         return Path(sysconfig.get_path("stdlib"))
     try:
         metadata.version(package.distribution)
-        # Of a top-level name, find_spec imports nothing.
+        # For a top-level name, find_spec imports nothing.
         spec = importlib.util.find_spec(package.module) if "." not in package.module else None
     except metadata.PackageNotFoundError:
         spec = None
@@ -255,7 +255,7 @@ def _module_files(package: str, root: Path, dropped: Counter[str]) -> list[_Modu
     found: dict[str, Path] = {}
     for path in root.rglob("*.py"):
         parts = path.relative_to(root).with_suffix("").parts
-        # Names that cannot be imported (build folders, templates, backups) and installed packages are not modules.
+        # Skip files that cannot be imported (build folders, templates, backups), and installed third-party packages.
         if not all(part.isidentifier() for part in parts) or parts[0] in _NOT_OF_THE_LIBRARY:
             continue
         if any(part in _TEST_PARTS or part.startswith("test_") or part == "conftest" for part in parts):
@@ -278,7 +278,7 @@ def _read_batch(batch: _Batch) -> list[_ReadFile]:
 
 
 def _read_sources(sources: Sequence[bytes]) -> list[_ReadFile]:
-    # A syntax tree has no cycles, but makes the collector look for some again and again: half the time of `ast.parse`.
+    # A syntax tree has no cycles, but creating it triggers garbage collection repeatedly: half the time of `ast.parse`.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -295,7 +295,7 @@ def _read_source(content: bytes) -> _ReadFile:
         return _ReadFile((), "undecodable")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in other people's source
+            warnings.simplefilter("ignore")  # invalid escapes in third-party source
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return _ReadFile((), "unparsable")
@@ -317,13 +317,13 @@ def _from_plain(plain: list[Any]) -> _ReadFile:
     docstrings: list[Docstring] = []
     for name, kind, parameters, text, paragraphs, dropped in found:
         docstring = Docstring(name, kind, tuple(parameters), text)
-        docstring.__dict__["prose"] = Prose(tuple(paragraphs), dropped)  # as the cached property keeps it
+        docstring.__dict__["prose"] = Prose(tuple(paragraphs), dropped)  # where cached_property stores the value
         docstrings.append(docstring)
     return _ReadFile(tuple(docstrings), problem)
 
 
 def _docstrings(node: ast.AST, name: str) -> Iterator[Docstring]:
-    """Documentation strings at and below a node, in source order."""
+    """Yield the docstrings of a node and the nodes below it, in source order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         if text.strip():

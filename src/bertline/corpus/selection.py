@@ -1,4 +1,4 @@
-"""Which documents stay, and on which side of the split they fall."""
+"""De-duplication and filtering of documents, and the train/validation split."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from bertline.foundation.seeds import unit_interval
 def select_documents(
     documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str]
 ) -> Iterator[PreparedDocument]:
-    """Drop empty, duplicate and short documents, each counted under its reason; the first in reading order stays.
+    """Drop empty, duplicate and short documents, counted by reason; the first duplicate in reading order is kept.
 
-    With `deduplicate: paragraph`, a document loses the paragraphs that stood in an earlier one, whatever their sides
-    of the split, so that no validation paragraph stands in train.
+    With `deduplicate: paragraph`, paragraphs that occurred before are removed, regardless of the split, so that no
+    validation paragraph occurs in train.
     """
     seen: set[bytes] = set()
     for document in documents:
@@ -42,12 +42,12 @@ def select_documents(
 
 
 def split_position(group: str, seed: int) -> float:
-    """Where a group stands in [0, 1); the groups below `validation_fraction` are the validation split."""
+    """Return the hash of a group as a number in [0, 1); groups below `validation_fraction` are for validation."""
     return unit_interval(seed, "validation", group)
 
 
 def split_of(document: PreparedDocument, config: CorpusConfig) -> Split:
-    """The side of a document: as its source says, else by a hash of its group."""
+    """Return the split of a document: that of the source if given, else by a hash of its group."""
     if document.split is not None:
         return document.split
     position = split_position(document.group, config.split_seed)

@@ -1,20 +1,21 @@
-"""Rule-based sentence splitting: no model, no table of another language's tool, the same on every machine."""
+"""Rule-based sentence splitting: no trained model, no external data, the same result on every machine."""
 
 from __future__ import annotations
 
 import re
 
 _OPENING = "\"'“‘«([{¿¡"
-# A place where a sentence may end: closing punctuation, closing quotes or brackets, white space, and then something
-# that a sentence can begin with. Chinese and Japanese marks end one without white space. Quantifiers are possessive
-# (`++`) and a run of marks is tried from its first one only: else a long row of dots takes quadratic time.
+# A possible sentence end: closing punctuation, closing quotes or brackets, white space, and then a possible start of a
+# sentence. Chinese and Japanese marks need no white space. Quantifiers are possessive (`++`), and a run of marks is
+# matched only from its first one: otherwise a long row of dots takes quadratic time.
 _END = re.compile(
     r"(?<![.!?…])(?P<marks>[.!?…]++)(?P<closing>[\"'”’»)\]}]*+)\s++(?=["
     + re.escape(_OPENING)
     + r"]*+(?P<next>[^\W_]{1,12}))|[。！？]++[」』”’）]*+\s*+(?=\S)"
 )
 
-# A name, a number or an explanation follows these: whatever its case, the sentence goes on.
+# Abbreviations followed by a name, a number or an explanation: the sentence continues, whatever the case of the next
+# word.
 _TITLES = frozenset(
     {
         *("mr", "mrs", "ms", "messrs", "mme", "mlle", "dr", "prof", "rev", "hon", "st", "sr", "jr", "fr", "amb"),
@@ -24,14 +25,14 @@ _TITLES = frozenset(
         *("cit", "ibid"),
     }
 )
-# These go on only before a number: "No. 5", "Jan. 1", "p. 12", but "He said no. She left."
+# Abbreviations only before a number: "No. 5", "Jan. 1", "p. 12", but "He said no. She left."
 _BEFORE_NUMBERS = frozenset(
     {
         *("no", "nos", "p", "art", "tab", "v", "c", "al"),
         *("jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov", "dec"),
     }
 )
-# Words that begin sentences far more often than they are surnames.
+# Words that are far more often the start of a sentence than a surname.
 _STARTERS = frozenset(
     {
         *("The", "This", "These", "That", "Those", "There", "It", "Its", "In", "If", "For", "When", "While", "Where"),
@@ -45,15 +46,15 @@ _STARTERS = frozenset(
 def split_sentences(text: str) -> list[str]:
     """Split one paragraph into sentences.
 
-    A full stop ends a sentence unless it belongs to an abbreviation that expects more, to an initial, or is followed by
-    a small letter; decimals, versions and dotted names have no white space inside and are never touched.
+    A full stop ends a sentence unless it belongs to an abbreviation that needs a continuation or to an initial, or is
+    followed by a lower-case letter. Decimals, versions and dotted names have no white space inside and are never split.
 
     Args:
         text: Cleaned text on one line.
 
     Returns:
-        The sentences in order, none empty; joined by single spaces they are the paragraph again (Chinese and Japanese
-        sentences: joined by nothing).
+        The sentences in order, none empty. Joined with single spaces they give the paragraph (Chinese and Japanese
+        sentences: joined without spaces).
 
     Example:
         >>> split_sentences("Dr. J. Smith paid 3.5 dollars, e.g. in cash. Was it enough? See Fig. 2.")
@@ -80,7 +81,7 @@ def _ends_sentence(text: str, start: int, match: re.Match[str]) -> bool:
     if lowered in _TITLES or (following[0].isdigit() and lowered in _BEFORE_NUMBERS):
         return False
     if len(word) == 1 and start + 1 < match.start():
-        # An initial ("J. Smith"); but "I.", a small letter ("by x.") and "plan B. The" end a sentence.
+        # An initial ("J. Smith"); but "I.", a lower-case letter ("by x.") and "plan B. The" end a sentence.
         return not word.isupper() or word == "I" or following in _STARTERS
-    # "1. Install it": a number alone at the start is a list mark, not a sentence.
+    # "1. Install it": a number alone at the start is a list marker, not a sentence.
     return not (word.isdigit() and match.start() - len(word) == start)

@@ -1,4 +1,4 @@
-"""One iterator of documents for each kind of corpus."""
+"""Document readers for each kind of corpus."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def read_source(
 
     Args:
         config: The source.
-        python_docs: The packages of `kind: python_docs`.
-        num_workers: Processes that parse Python source.
-        dropped: Counts what a reader leaves out, `documents/REASON` and `paragraphs/REASON`.
+        python_docs: The packages for `kind: python_docs`.
+        num_workers: Number of processes that parse Python source.
+        dropped: Counter of left-out documents (`documents/REASON`), paragraphs (`paragraphs/REASON`) and files
+            (`files/REASON`).
     """
     match config:
         case PythonDocsCorpusConfig():
@@ -51,7 +52,7 @@ def read_source(
 def _read_python_docs(
     config: PythonDocsCorpusConfig, python_docs: PythonDocsConfig, *, num_workers: int, dropped: Counter[str]
 ) -> Iterator[SourceDocument]:
-    """A document is a module: the prose of its documentation strings in source order."""
+    """Read each module as a document: the prose of its docstrings in source order."""
     modules: Counter[str] = Counter()
     for module in read_modules(python_docs, num_workers=num_workers, dropped=modules):
         paragraphs: list[str] = []

@@ -15,16 +15,16 @@ from bertline.foundation.manifests import read_manifest
 KIND = "corpus"
 FORMAT_VERSION = 1
 SCHEMA = pa.schema([("id", pa.string()), ("group", pa.string()), ("sentences", pa.list_(pa.string()))])
-# A row group is what is held in memory while writing and reading.
+# Limits of a row group, the unit held in memory while writing and reading.
 _ROW_GROUP_CHARACTERS = 8_000_000
 _ROW_GROUP_DOCUMENTS = 20_000
 
 
 def read_documents(folder: Path, split: Split) -> Iterator[Document]:
-    """Read the documents of one split in the order they were written, a row group at a time.
+    """Read the documents of one split in the order they were written, one row group at a time.
 
     Raises:
-        ArtifactError: The folder is not a corpus, or a shard is missing or torn.
+        ArtifactError: The folder is not a corpus, or a shard is missing or damaged.
     """
     manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
     for name in manifest["shards"][split]:
@@ -32,10 +32,10 @@ def read_documents(folder: Path, split: Split) -> Iterator[Document]:
 
 
 def read_shard(path: Path) -> Iterator[Document]:
-    """Read one shard.
+    """Read the documents of one shard.
 
     Raises:
-        ArtifactError: It is missing or torn.
+        ArtifactError: The shard is missing or damaged.
     """
     try:
         with pq.ParquetFile(path) as shard:
@@ -48,7 +48,7 @@ def read_shard(path: Path) -> Iterator[Document]:
 
 
 class ShardWriter:
-    """Writes the documents of one split into shards of `shard_documents`; `close` gives them their final names."""
+    """Writes the documents of one split into shards of `shard_documents`; `close` gives shards their final names."""
 
     def __init__(self, folder: Path, split: Split, shard_documents: int) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ class ShardWriter:
             self._close_shard()
 
     def close(self) -> list[str]:
-        """Finish the last shard and name all of them `SPLIT-00000-of-00003.parquet`.
+        """Finish the last shard and rename all shards to `SPLIT-00000-of-00003.parquet` etc.
 
         Returns:
             The file names in order; empty if nothing was written.

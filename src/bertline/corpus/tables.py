@@ -1,7 +1,8 @@
-"""Documents in the rows of JSONL, CSV and Parquet files, and of Hugging Face datasets.
+"""Documents from the rows of JSONL, CSV and Parquet files, and of Hugging Face datasets.
 
-JSONL and CSV are read a record at a time, so that an error names its line and one bad record can be left out alone.
-Parquet and the hub are streamed by the `datasets` library: only the columns that are needed, nothing copied to a cache.
+JSONL and CSV are read one record at a time, so that an error names its line and a single bad record can be left out.
+Parquet files and hub datasets are streamed by the `datasets` library, without a copy in a cache; of Parquet files, only
+the needed columns are read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _PARQUET_BATCH_ROWS = 1_000
 
 
 def read_tables(config: TableCorpusConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
-    """Read files of one format, a row a document; rows without text are counted and left out.
+    """Read files of one format, one document per row; rows without text are counted and left out.
 
     Raises:
         DataError: A file or record is not in the format, the column is missing, or its value is not text.
@@ -44,7 +45,7 @@ def read_tables(config: TableCorpusConfig, dropped: Counter[str]) -> Iterator[So
 
 
 def read_hub(config: HubCorpusConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
-    """Stream one split of a Hugging Face dataset (or of a local folder of data files in its place).
+    """Stream one split of a Hugging Face dataset (or of a local folder of data files).
 
     Raises:
         DataError: The dataset cannot be reached or read, the column is missing, or its value is not text.
@@ -63,7 +64,7 @@ def read_hub(config: HubCorpusConfig, dropped: Counter[str]) -> Iterator[SourceD
                 yield document
     except DataError:
         raise
-    except Exception as error:  # the hub client raises errors of many libraries
+    except Exception as error:  # the hub client raises exceptions of many libraries
         raise DataError(
             f"corpus.name: {where} cannot be read from the Hugging Face hub ({type(error).__name__}: "
             f"{str(error).splitlines()[0] if str(error) else 'no further message'}). Check name, revision, subset, "
@@ -75,7 +76,7 @@ def read_hub(config: HubCorpusConfig, dropped: Counter[str]) -> Iterator[SourceD
 def _document(
     row: Mapping[str, Any], key: str, where: str, config: TableCorpusConfig | HubCorpusConfig, dropped: Counter[str]
 ) -> SourceDocument | None:
-    """One row as a document; `where` is for messages, `key` is the same on every machine."""
+    """Convert a row to a document; `key` becomes its id (the same on every machine), `where` is for messages."""
     for role, column in (("text_column", config.text_column), ("group_column", config.group_column)):
         if column is not None and column not in row:
             names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
@@ -150,7 +151,7 @@ def _read_csv(
 
 
 class _RecordLines:
-    """The lines under a CSV reader; remembers whether one of the current record was not text."""
+    """Input lines of a CSV reader; records whether a line of the current record was undecodable."""
 
     def __init__(self, lines: Iterator[Line]) -> None:
         self._lines = lines
@@ -167,7 +168,7 @@ def _read_parquet(
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     datasets = _datasets()
     try:
-        # A batch of its own size: by default datasets reads a whole row group at once.
+        # Explicit batch size: by default, datasets reads a whole row group at once.
         rows = datasets.load_dataset(
             "parquet",
             data_files=str(file.path.resolve()),
@@ -182,7 +183,7 @@ def _read_parquet(
         yield from enumerate(rows, start=1)
     except DataError:
         raise
-    except Exception as error:  # Arrow, fsspec and datasets each have their own
+    except Exception as error:  # Arrow, fsspec and datasets have different exceptions
         if config.on_undecodable == "fail":
             raise DataError(
                 f"{file.path}: not a readable Parquet file ({type(error).__name__}: {error}). Copy or write it again."
@@ -191,7 +192,7 @@ def _read_parquet(
 
 
 def _datasets() -> Any:
-    """The datasets library, imported when needed since that takes over a second, with its progress bars off."""
+    """Import the datasets library, with progress bars off; on demand, because the import takes over a second."""
     import datasets
 
     datasets.disable_progress_bars()

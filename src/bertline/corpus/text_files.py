@@ -1,4 +1,4 @@
-"""Documents in plain text files and in the output of WikiExtractor."""
+"""Documents from plain text files and from the output of WikiExtractor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, find_files, read_lines
 from bertline.foundation.errors import DataError
 
-# A line up to this long may have been wrapped and goes on with the next one; a longer one is a paragraph of its own.
+# A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph.
 _MAX_WRAPPED_CHARACTERS = 100
 _MAX_DOCUMENT_CHARACTERS = 200_000_000
 _DOC_OPEN = re.compile(r'<doc (?=[^>]*\bid="(?P<id>[^"]*)")(?:[^>]*\btitle="(?P<title>[^>]*)")?[^>]*>\s*$')
@@ -24,10 +24,10 @@ _TAG = re.compile(r"</?(?:br|dl|dd|dt|ul|ol|li|ref|dfn|poem|div|span|small|sub|s
 def read_text_files(config: TextCorpusConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
     """Read `.txt` and `.txt.gz` files; a document is a file, a block between blank lines, or a line.
 
-    The split groups a whole file with `document: file`; blocks and lines fall by their content.
+    With `document: file`, the file name is the group for the split; blocks and lines are split by their content.
 
     Raises:
-        DataError: Nothing is there, or (`on_undecodable: fail`) a line is not text.
+        DataError: No file was found, a document is too long, or (`on_undecodable: fail`) a line cannot be decoded.
     """
     for file in find_files(config.path, (".txt",), dropped):
         lines = _counted(read_lines(file, config.encoding, config.on_undecodable, dropped), file, dropped)
@@ -44,13 +44,13 @@ def read_text_files(config: TextCorpusConfig, dropped: Counter[str]) -> Iterator
 
 
 def read_wikiextractor(config: WikiExtractorCorpusConfig, dropped: Counter[str]) -> Iterator[SourceDocument]:
-    """Read the articles of WikiExtractor files; each is its own group, and a line of it is a paragraph.
+    """Read the articles of WikiExtractor files; each article is its own group, and each line of it is a paragraph.
 
-    The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence.
+    The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence. A file that
+    does not start with an article is skipped and counted under `files/not_wikiextractor`.
 
     Raises:
-        DataError: There is text between two articles, naming file and line. (A file that does not begin with an
-            article is counted under `files/not_wikiextractor`.)
+        DataError: There is text between two articles; the message names file and line.
     """
     for file in find_files(config.path, (), dropped):
         lines = read_lines(file, config.encoding, config.on_undecodable, dropped)
@@ -58,7 +58,7 @@ def read_wikiextractor(config: WikiExtractorCorpusConfig, dropped: Counter[str])
 
 
 def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
-    """Join wrapped lines to paragraphs: a blank line ends one, and so does a line too long to have been wrapped.
+    """Join wrapped lines to paragraphs; a blank line, or a line too long to be wrapped, ends a paragraph.
 
     Example:
         >>> list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."]))[0]
@@ -137,7 +137,7 @@ def _articles(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -> 
             head, body, begun = opening, [], True
         elif head is None:
             if text and not begun:
-                dropped["files/not_wikiextractor"] += 1  # a README or licence beside the articles
+                dropped["files/not_wikiextractor"] += 1  # for example, a README or licence
                 return
             if text:
                 raise DataError(

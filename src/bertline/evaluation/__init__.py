@@ -1,1 +1,1 @@
-"""The figures of the whole line, its plots and its one HTML report."""
+"""Evaluation of the whole pipeline: headline figures, plots and the HTML report."""

@@ -1,4 +1,4 @@
-"""The evaluate stage: one HTML report, curves for `dvc plots`, plots as files."""
+"""The stage `evaluate`: an HTML report, curves for `dvc plots`, and plots as files."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def build_evaluation(
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
     Args:
-        config: What the report shows, and how overlap is measured.
-        line: The artifacts.
-        out: The folder to write.
-        num_workers: Processes that search the corpus for test rows; the result does not depend on it.
+        config: Content of the report, and settings of the overlap measurement.
+        line: Artifacts of the pipeline.
+        out: Folder to write.
+        num_workers: Number of processes that search the corpus for test rows; the result does not depend on it.
 
     Returns:
-        The line's headline figures: pretraining, and each task's score with its baselines, spread and overlap.
+        Headline figures of the pipeline: pretraining, and each task's score with its baselines, spread and overlap.
 
     Raises:
-        ArtifactError: A stage before this one has not been run.
+        ArtifactError: An earlier stage has not been run.
     """
     facts = read_facts(line, config.title)
     charts = {} if facts.taken_from else {**pretraining_charts(facts), **data_charts(facts)}
@@ -70,7 +70,7 @@ def build_evaluation(
 
 
 def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
-    """The overlap of every test split of every task with the corpus, which is read once for all of them."""
+    """Measure the overlap of all test splits of all tasks with the corpus, which is read only once."""
     places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
     texts = {
         f"{task.name}/{split}": rows_of(line.tasks[task.name], task.manifest, split).texts_read()
@@ -78,7 +78,7 @@ def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, nu
     }
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
     if line.corpus is None:
-        return overlaps  # the pretraining text of a checkpoint is not known
+        return overlaps  # the pretraining text of a checkpoint is unknown
     measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers) if texts else {}
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]
@@ -86,7 +86,7 @@ def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, nu
 
 
 def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
-    """Pretraining's figures, and for each task the score, its spread, every baseline and the overlap."""
+    """Return the figures of pretraining, and for each task the score, its spread, every baseline and the overlap."""
     figures: dict[str, float | int] = {} if facts.taken_from else _pretraining_figures(facts.training)
     for task in facts.tasks:
         figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
@@ -122,7 +122,8 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
 
 
 def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
-    """1 where the encoder wins beyond noise, 0 where that is not shown; without a verdict there is no figure."""
+    """Return 1 for each comparison that the encoder wins beyond noise, else 0; comparisons without verdict are
+    omitted."""
     arms = ("random_weights", "reference_encoder")
     found = {f"beats_{_METRIC_NAMES.get(arm, arm)}": result["comparisons"].get(arm, {}) for arm in arms}
     found["beats_strongest"] = result["conclusion"].get("encoder", {})

@@ -1,4 +1,4 @@
-"""The report's charts, as SVG text."""
+"""Charts of the report, as SVG text."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from bertline.evaluation.wording import score
 
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 190
 _BELOW = 36
-"""Room for the tick labels and the name of the horizontal axis."""
+"""Height in pixels of the tick labels and the name of the horizontal axis."""
 _MOST_POINTS = 400
-"""A curve drawn from more points looks the same and makes the file large."""
+"""Curves with more points are thinned: they look the same and would make the file large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A named curve. `spread` is the standard deviation at each point."""
+    """A named curve; `spread` is the standard deviation at each point."""
 
     name: str
     points: Sequence[tuple[float, float]]
     css: str
     spread: Sequence[float] | None = None
     marked: bool = False
-    """Whether each point gets a dot."""
+    """Whether each point is drawn as a dot."""
     behind: bool = False
-    """Drawn pale, below all others, and named last; without a name it is not in the legend."""
+    """Whether the curve is drawn pale, below all others, and last in the legend; without a name it is not listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a dot chart. `points` are the single seeds, `interval` is what other test rows might have given."""
+    """One row of a dot chart; `points` are the scores of single seeds, `interval` is a 95 % interval of the mean."""
 
     name: str
     mean: float
@@ -44,7 +44,7 @@ class Row:
 def line_chart(
     series: Sequence[Series], *, x_name: str, y_name: str, level: tuple[str, float] | None = None, log_x: bool = False
 ) -> str:
-    """Curves over a common axis; `level` is a named horizontal line to compare with."""
+    """Draw curves over a common axis; `level` is a named horizontal line to compare with."""
     series = sorted((curve for curve in series if curve.points), key=lambda curve: not curve.behind)
     own = [(curve.name, curve.css) for curve in series if not curve.behind] + ([(level[0], "level")] if level else [])
     names = own + [(curve.name, "behind") for curve in series if curve.behind and curve.name]
@@ -70,8 +70,11 @@ def line_chart(
 
 
 def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
-    """Scores side by side: a dot for the mean, a bar for one standard deviation to each side, small dots for seeds, and
-    a thin bracket for the interval."""
+    """Draw scores as rows, to compare systems.
+
+    Each row has a dot for the mean, a bar of one standard deviation to each side, small dots for seeds, and a thin
+    bracket for the interval.
+    """
     values = [value for row in rows for value in (row.mean - (row.spread or 0), row.mean + (row.spread or 0))]
     values += [value for row in rows for value in (*row.points, *(row.interval or ()))]
     top, step = 10, 44
@@ -102,7 +105,7 @@ def scatter_chart(
     log_x: bool = False,
     ticks: bool = True,
 ) -> str:
-    """Groups of points, each (name, class, points)."""
+    """Draw groups of points, each (name, CSS class, points)."""
     groups = [group for group in groups if group[2]]
     shapes, top = legend([(name, css) for name, css, _ in groups], 16)
     xs = [x for _, _, points in groups for x, _ in points]
@@ -122,7 +125,7 @@ def scatter_chart(
 
 
 def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
-    """Amounts side by side, with their numbers."""
+    """Draw amounts as horizontal bars with their numbers."""
     step, longest = 34, max(value for _, value in rows) or 1.0
     parts = []
     for index, (label, value) in enumerate(rows):
@@ -135,7 +138,7 @@ def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
 
 
 def _own_ticks(values: Sequence[float]) -> list[float]:
-    """The values themselves where they are few and round, as in a grid; else none."""
+    """Return the distinct values as ticks if they are few and round, as in a grid; else an empty list."""
     distinct = sorted(set(values))
     round_ones = [value for value in distinct if float(tick_label(value).replace(",", "")) == value]
     return distinct if len(distinct) <= 4 and round_ones == distinct else []
@@ -159,7 +162,7 @@ def _x_axis(x: Scale, y: float, name: str, top: float, ticks: Sequence[float]) -
     for tick in ticks:
         parts.append(line(x(tick), top, x(tick), y, "grid"))
         label = tick_label(tick)
-        # One at the very end of the axis must not be cut off by the edge of the drawing.
+        # A label at the end of the axis must not be clipped by the edge of the drawing.
         parts.append(text(min(x(tick), WIDTH - half_width(label)), y + 15, label, "tick", "middle"))
     parts.append(text((x.start + x.end) / 2, y + 30, name, "tick", "middle"))
     return "".join(parts)

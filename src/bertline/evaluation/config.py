@@ -1,4 +1,4 @@
-"""Configuration of the evaluate stage."""
+"""Configuration of the stage `evaluate`."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OverlapConfig:
-    """How the tasks' test sets are compared with the pretraining corpus, by runs of n words that stand in both."""
+    """Settings of the overlap of the tasks' test sets with the pretraining corpus, measured by word n-grams."""
 
     min_ngram: int
     max_ngram: int
-    """n is the 5th percentile of a test set's rows in words, kept between these two."""
+    """Bounds of n, which is the 5th percentile of the row lengths of a test set in words."""
     flag: float
-    """A test set more of whose rows than this share are touched is flagged beside its score."""
+    """Fraction of rows with overlap above which a test set is flagged next to its score."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_ngram <= self.max_ngram:
@@ -24,11 +24,11 @@ class OverlapConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluateConfig:
-    """What the report shows."""
+    """Content of the report."""
 
     title: str
     num_documents: int
-    """Sample passages shown with their pieces."""
+    """Number of sample documents shown with their subwords."""
     embed_plot_points: int
-    """Test passages drawn in the picture of the vector space."""
+    """Number of test passages in the plot of the vector space."""
     overlap: OverlapConfig

@@ -1,4 +1,4 @@
-"""What the model read: the corpus, what was left out and why, sample documents in pieces, the vocabulary."""
+"""Data section of the report: the corpus, dropped text by reason, tokenized sample documents, and the vocabulary."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REASONS = 12
 
 
 def data_charts(facts: Facts) -> dict[str, str]:
-    """Charts by file name."""
+    """Return the charts of the section by file name."""
     reasons: dict[str, list[tuple[str, float]]] = {}
     for reason, number in facts.corpus.get("dropped", {}).items():
-        # Reasons are `UNIT/REASON`; documents and paragraphs are not to be compared with each other.
+        # Reasons are `UNIT/REASON`; counts of documents and of paragraphs are not comparable.
         unit, _, name = reason.rpartition("/")
         if number:
             reasons.setdefault(unit or "documents", []).append((name.replace("_", " "), float(number)))
@@ -37,7 +37,7 @@ def data_charts(facts: Facts) -> dict[str, str]:
 
 
 def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_documents: int) -> str:
-    """Corpus, samples and vocabulary."""
+    """Return the section with corpus, samples and vocabulary."""
     counts = facts.corpus["counts"]
     rows = [
         [split, *(count(figures.get(name, 0)) for name in ("documents", "sentences", "words", "characters"))]
@@ -48,7 +48,7 @@ def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_do
         for name, chart in charts.items()
         if name.startswith("dropped_")
     ]
-    assert line.tokenizer is not None  # without a pretraining there is no such section
+    assert line.tokenizer is not None  # only reports of a pretraining have this section
     tokenizer = Tokenizer.load(line.tokenizer)
     samples = "".join(_document(document, tokenizer) for document in sample_documents(line, num_documents))
     return section(
@@ -63,7 +63,7 @@ def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_do
 
 
 def sample_documents(line: LineFolders, number: int) -> list[Document]:
-    """A few held-out documents, chosen by a hash of their id so that they are the same each time."""
+    """Return some held-out documents, chosen by a hash of their id so that the choice is deterministic."""
     if line.corpus is None:
         return []
     documents = islice(read_documents(line.corpus, "validation"), _CONSIDERED_DOCUMENTS)

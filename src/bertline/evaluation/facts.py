@@ -1,4 +1,4 @@
-"""Everything the report says, read from the artifacts once."""
+"""Content of the report, read from the artifacts once."""
 
 from __future__ import annotations
 
@@ -18,42 +18,41 @@ from bertline.tasks.storage import COLLECTION, read_task_manifest
 from bertline.tasks.stored_rows import Documents
 
 RESULT_FORMAT = 3
-"""Of the sweep's result.json."""
+"""Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "random_weights", "reference_encoder")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskFacts:
-    """A task and what its sweep found."""
+    """A task and the results of its sweep."""
 
     name: str
     manifest: dict[str, Any]
     result: dict[str, Any]
     calibration: dict[str, float]
-    """What dev decided for the best model (the no-answer threshold)."""
+    """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
 
     @property
     def metric(self) -> str:
-        """What trials were chosen by."""
+        """Metric by which trials were selected."""
         return str(self.result["metric"])
 
     @property
     def strongest(self) -> str | None:
-        """The baseline that was best on dev."""
+        """Name of the best baseline on dev; None if there is none."""
         name: str | None = self.result["conclusion"]["opponent"]
         return name
 
     def arms(self) -> dict[str, dict[str, Any]]:
-        """The encoders that were fine-tuned: `encoder`, and where they were run `random_weights` and
-        `reference_encoder`."""
+        """Return the results of the fine-tuned encoders by name, in the order of `ARMS`; only arms that were run."""
         return {name: self.result["arms"][name] for name in ARMS if self.result["arms"].get(name)}
 
     def baselines(self) -> dict[str, dict[str, Any]]:
-        """The baselines, best on test first."""
+        """Return the baselines, best on test first."""
         return dict(sorted(self.result["baselines"].items(), key=lambda item: (-item[1]["test"], item[0])))
 
     def titles(self) -> dict[str, str]:
-        """What the report calls each encoder and each baseline."""
+        """Return the display name of each encoder and each baseline."""
         titles = {name: short_title(one["title"]) for name, one in {**self.arms(), **self.baselines()}.items()}
         return {name: "random weights" if name == "random_weights" else title for name, title in titles.items()}
 
@@ -62,42 +61,42 @@ class TaskFacts:
 class Facts:
     """The manifests and results of a finished pipeline.
 
-    Where a checkpoint was fine-tuned as it is, `corpus`, `tokenizer` and `examples` are empty, and `training` only
-    describes the checkpoint.
+    If a checkpoint was fine-tuned without further pretraining, `corpus`, `tokenizer` and `examples` are empty, and
+    `training` only describes the checkpoint.
     """
 
     title: str
     params: dict[str, Any]
     taken_from: str | None
-    """The checkpoint that was fine-tuned as it is; None where an encoder was trained."""
+    """Checkpoint that was fine-tuned without further pretraining; None if an encoder was pretrained."""
     corpus: dict[str, Any]
     tokenizer: dict[str, Any]
     examples: dict[str, Any]
     training: dict[str, Any]
-    """The headline figures of pretraining."""
+    """Headline figures of pretraining."""
     rows: list[MetricsRow]
     film_strip: list[dict[str, Any]]
     alarms: list[dict[str, Any]]
-    """Of pretraining."""
+    """Alarms of pretraining."""
     tasks: list[TaskFacts]
     metrics: dict[str, dict[str, float]]
     """Headline figures by stage."""
 
     @property
     def nsp_chance(self) -> float:
-        """The accuracy of always giving the commoner of the two labels of next sentence prediction."""
+        """Accuracy of always predicting the more frequent label of next sentence prediction."""
         return max(self.examples["random_next_prob"], 1 - self.examples["random_next_prob"])
 
     def curve(self, key: str) -> list[tuple[float, float]]:
-        """A metric as (step, value) pairs."""
+        """Return a metric as (step, value) pairs."""
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]
 
 
 def read_facts(line: LineFolders, title: str) -> Facts:
-    """Read a line's artifacts.
+    """Read the artifacts of a pipeline.
 
     Raises:
-        ArtifactError: A stage before this one has not written its folder, or in another layout.
+        ArtifactError: The folder of an earlier stage is missing or has another format.
     """
     pretrain = read_manifest(line.pretrain, kind="pretrain", format_version=1)
     return Facts(
@@ -129,10 +128,10 @@ def _manifest_of(folder: Path | None, kind: str) -> dict[str, Any]:
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """A sweep's result.json.
+    """Read the result.json of a sweep.
 
     Raises:
-        ArtifactError: It is missing or of another format.
+        ArtifactError: The file is missing or has another format version.
     """
     result: dict[str, Any] = read_json(path)
     if result.get("format_version") != RESULT_FORMAT:
@@ -144,7 +143,7 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def short_title(title: str) -> str:
-    """A title with no more of a path than its last two parts and with as much of a revision as people read.
+    """Shorten a title: the last two parts of a path, and seven characters of a full revision hash.
 
     Example:
         >>> short_title("/home/ada/models/minilm/"), short_title("ada/encoder@86b5e0934494bd15c9632b12f734a8a67f723594")
@@ -157,12 +156,12 @@ def short_title(title: str) -> str:
 
 
 def spread_of(arm: dict[str, Any], split: str) -> float | None:
-    """The standard deviation of an arm's score over its seeds; a single seed has none."""
+    """Return the standard deviation of an arm's score over its seeds; None for a single seed."""
     return arm[f"{split}_std"] if len(arm["seeds"]) > 1 else None
 
 
 def _with_right_documents(result: dict[str, Any], task_folder: Path) -> dict[str, Any]:
-    """The errors of a search name the right documents by their ids; people want to read the first of them."""
+    """Add the text of the first relevant document to each error of a retrieval task, which only has the ids."""
     errors = result.get("examples", {}).get("confident_errors", [])
     if result["task_kind"] != "retrieval" or not errors:
         return result

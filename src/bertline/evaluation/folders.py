@@ -1,4 +1,4 @@
-"""Where a finished line's artifacts lie."""
+"""Paths of the artifacts of a finished pipeline."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineFolders:
-    """The folders that the report is made from.
+    """Folders from which the report is made.
 
-    Where nothing was pretrained, `corpus`, `tokenizer` and `examples` are None, and `pretrain` holds the checkpoint.
+    Without pretraining, `corpus`, `tokenizer` and `examples` are None, and `pretrain` contains the checkpoint.
     """
 
     corpus: Path | None
@@ -21,6 +21,6 @@ class LineFolders:
     tasks: dict[str, Path]
     sweeps: dict[str, Path]
     metrics: Path
-    """The folder of `STAGE.json` files."""
+    """Folder of the `STAGE.json` files."""
     params: dict[str, Any]
-    """The whole configuration, as plain data."""
+    """Complete configuration, as plain data."""

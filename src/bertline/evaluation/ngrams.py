@@ -1,7 +1,7 @@
-"""Hashed word n-grams: what is looked for, and finding it in a stream of text with little memory.
+"""Hashed word n-grams: a table of wanted n-grams, and a memory-efficient search for them in a stream of text.
 
-Only the n-grams of the texts that are looked for are kept. A word that stands in none of them is 0, and no n-gram goes
-through it; so the vocabulary of the searched text, however large, costs nothing.
+Only the n-grams of the wanted texts are stored. Words that occur in none of them get the hash 0, and no n-gram contains
+such a word. So memory does not depend on the vocabulary of the searched text.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BREAK = "\x00"
-"""Between two texts: no n-gram goes from one to the next."""
-# Runs of letters and digits, whatever stands between them; scripts without spaces give a word a character.
+"""Separator between two texts; no n-gram crosses it."""
+# Words are runs of letters and digits; in scripts without spaces every character is a word.
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = re.compile(rf"{_BREAK}|[{_SINGLE}]|[^\W_{_SINGLE}]+")
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -27,7 +27,7 @@ Hashes = NDArray[np.uint64]
 
 
 def words_of(text: str) -> list[str]:
-    """Words in lower case, without punctuation (as arXiv 2005.14165, appendix C, compares them).
+    """Split a text into lower-cased words without punctuation, as in arXiv 2005.14165, appendix C.
 
     Example:
         >>> words_of("The kernel's _size_ (3x3), 東京!")
@@ -37,25 +37,25 @@ def words_of(text: str) -> list[str]:
 
 
 def hash_of_word(word: str) -> int:
-    """64 bits, never 0; the same in every process and on every machine."""
+    """Return a 64-bit hash, never 0, that is the same in every process and on every machine."""
     return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little") or 1
 
 
 @dataclass(frozen=True, slots=True)
 class NgramTable:
-    """The n-grams that are looked for."""
+    """Table of the n-grams to search for."""
 
     vocabulary: Mapping[str, int]
-    """Every word of theirs with its hash."""
+    """Hash of every word of the n-grams."""
     by_length: Mapping[int, Hashes]
-    """Number of words to the sorted, distinct hashes of n-grams."""
+    """Sorted, distinct hashes of the n-grams, by n."""
 
 
 def ngrams(words: Hashes, longest: int) -> Iterator[tuple[int, Hashes]]:
-    """Hashes of all n-grams for n from 1 to `longest`, each [len(words) - n + 1], in the order of the text.
+    """Yield n and the hashes of all n-grams, [len(words) - n + 1] in text order, for n from 1 to `longest`.
 
-    That of n words is made of that of n - 1 (a polynomial in a constant, modulo 2 to the 64), so all lengths together
-    cost as many passes as the longest has words.
+    Hashes of n-grams are computed from those of (n - 1)-grams (a polynomial in a constant, modulo 2^64), so all lengths
+    together take `longest` passes.
     """
     hashes = np.zeros(len(words), dtype=np.uint64)
     for n in range(1, min(longest, len(words)) + 1):
@@ -64,7 +64,7 @@ def ngrams(words: Hashes, longest: int) -> Iterator[tuple[int, Hashes]]:
 
 
 def table_of(rows: Sequence[tuple[Sequence[str], int]]) -> tuple[NgramTable, list[Hashes]]:
-    """The table of some rows, each words and n, and the n-grams of each row; a shorter row is one n-gram, whole."""
+    """Return the table of rows, each (words, n), and the n-grams of each row. A row shorter than n is one n-gram."""
     vocabulary = {word: hash_of_word(word) for word in sorted({word for words, _ in rows for word in words})}
     stream = np.array([vocabulary[word] for words, _ in rows for word in words], dtype=np.uint64)
     begins = np.cumsum([0, *(len(words) for words, _ in rows)])
@@ -74,7 +74,7 @@ def table_of(rows: Sequence[tuple[Sequence[str], int]]) -> tuple[NgramTable, lis
     of_rows = [np.empty(0, dtype=np.uint64)] * len(rows)
     by_length = {}
     for n, grams in ngrams(stream, max(rows_of_length, default=0)):
-        # Of the n-grams of the whole stream, those of a row begin in it and end in it.
+        # The n-grams of a row are those of the stream that begin and end within the row.
         for row in rows_of_length.get(n, []):
             of_rows[row] = grams[begins[row] : begins[row + 1] - n + 1].copy()  # a view would keep the whole stream
         if n in rows_of_length:
@@ -83,12 +83,12 @@ def table_of(rows: Sequence[tuple[Sequence[str], int]]) -> tuple[NgramTable, lis
 
 
 def found_in(texts: Sequence[str], table: NgramTable) -> dict[int, NDArray[np.int64]]:
-    """Which n-grams of the table stand in some texts: by length, indices into its hashes, rising."""
+    """Find the n-grams of the table in texts; return, by n, sorted indices into the table's hashes."""
     if not table.by_length:
         return {}
     words = _WORD.findall(_BREAK.join(texts).lower())
     hashes = np.fromiter(map(table.vocabulary.get, words, repeat(0)), dtype=np.uint64, count=len(words))
-    # known[i]: words before place i that are not 0, so a difference of n says that a run of n words is whole.
+    # known[i]: number of nonzero words before i, so a difference of n means that all n words are in the vocabulary.
     known = np.concatenate([[0], np.cumsum(hashes != 0)])
     found = {}
     for n, grams in ngrams(hashes, max(table.by_length)):
@@ -100,7 +100,7 @@ def found_in(texts: Sequence[str], table: NgramTable) -> dict[int, NDArray[np.in
 
 
 def _indices(grams: Hashes, wanted: Hashes) -> NDArray[np.int64]:
-    # A table of the highest bits lets through the few that may be wanted; only these are looked up.
+    # A bit table over the highest hash bits filters candidates; only these are searched.
     bits = min(_MOST_FILTER_BITS, max(_FEWEST_FILTER_BITS, int(len(wanted) * 8).bit_length()))
     shift = np.uint64(64 - bits)
     may_be = np.zeros(1 << bits, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""How much of each task's test set stands in the text that the encoder was pretrained on."""
+"""Overlap of each task's test sets with the pretraining corpus."""
 
 from __future__ import annotations
 
@@ -21,55 +21,56 @@ from bertline.foundation.manifests import read_manifest
 from bertline.foundation.parallel import ordered_map
 
 FEWEST_WORDS = 4
-"""A shorter row is not looked for: that two words stand somewhere says nothing."""
+"""Minimum number of words of a row that is searched for: shorter rows match by chance."""
 _PERCENTILE = 5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Overlap:
-    """Of one test split with the train documents of the corpus."""
+    """Overlap of one test split with the train documents of the corpus."""
 
     ngram: int
-    """Words of an n-gram."""
+    """Number n of words of an n-gram."""
     rows: int
-    """Rows that were looked for."""
+    """Number of rows searched for."""
     rows_too_short: int
-    """Rows of fewer than `FEWEST_WORDS` words, which were not."""
+    """Number of rows with fewer than `FEWEST_WORDS` words, which were not searched for."""
     share_of_rows: float
-    """Rows with at least one n-gram that stands in the corpus. A row shorter than n counts where it stands whole."""
+    """Fraction of rows with at least one n-gram in the corpus. A row shorter than n must occur as a whole."""
     share_of_ngrams: float
-    """N-grams of all rows that stand in the corpus."""
+    """Fraction of the n-grams of all rows that occur in the corpus."""
     flagged: bool
+    """Whether `share_of_rows` is above the configured limit."""
     touched: tuple[int, ...]
-    """The rows meant by `share_of_rows`, by their place in the split."""
+    """Indices in the split of the rows with overlap."""
 
     def figures(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return all figures except `touched`, for the manifest."""
         return {key: value for key, value in asdict(self).items() if key != "touched"}
 
 
 Overlaps = dict[str, dict[str, Overlap]]
-"""By task, then by test split."""
+"""Overlaps by task, then by test split."""
 
 
 def measure_overlap(
     texts: Mapping[str, Sequence[str]], corpus: Path, config: OverlapConfig, *, num_workers: int
 ) -> dict[str, Overlap]:
-    """Look for the n-grams of several test splits in the corpus, which is read once.
+    """Search the corpus for the n-grams of several test splits; the corpus is read once.
 
     Args:
-        texts: Any name to the texts of a split, one a row.
-        corpus: The corpus artifact; its train shards are read, a row group at a time.
-        config: Bounds of n, and what is flagged.
-        num_workers: Processes. The result does not depend on it.
+        texts: Texts of each split, one per row, by any name.
+        corpus: Corpus artifact; its train shards are read one row group at a time.
+        config: Bounds of n, and the limit for flagging.
+        num_workers: Number of processes; the result does not depend on it.
 
     Returns:
-        An overlap for each name.
+        The overlap of each split, by name.
 
     Notes:
-        n follows GPT-3's appendix C: the 5th percentile of the rows' lengths in words, at least 8 (below, chance
-        meetings are many) and at most 13, a row shorter than n being looked for whole. FLAN follows it;
-        PaLM judges by the share of a row's 8-grams instead, so both shares are given.
+        n follows appendix C of the GPT-3 paper: the 5th percentile of the row lengths in words, at least 8 (shorter
+        n-grams often match by chance) and at most 13; a row shorter than n is searched for as a whole. FLAN uses the
+        same rule. PaLM uses the fraction of a row's 8-grams instead, so both fractions are reported.
 
     References:
         Brown et al., arXiv 2005.14165, appendix C; Wei et al., arXiv 2109.01652, appendix C; Chowdhery et al.,
@@ -88,7 +89,7 @@ def measure_overlap(
 
 
 class _Split:
-    """The rows of one test split that are looked for, as words."""
+    """The words of the rows of one test split that are searched for."""
 
     def __init__(self, texts: Iterable[str], config: OverlapConfig) -> None:
         words = [words_of(text) for text in texts]

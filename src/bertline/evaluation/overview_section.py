@@ -1,4 +1,4 @@
-"""The top of the report: what was made of what, how good it is, and the line as a picture."""
+"""Overview at the top of the report: a summary of training and scores, and a diagram of the pipeline."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bertline.evaluation.task_scores import conclusion, scores_sentence, test_sc
 from bertline.evaluation.wording import count, duration, escape, listing, metric_name, number_of, percent, score
 
 _FEW_TASKS = 3
-"""So many have a sentence and a tile each; more make a table."""
+"""Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
 _MOST_CARDS = 5
 _ARROW = '<span class="arrow" aria-hidden="true">→</span>'
 
 
 def summary(facts: Facts, overlaps: Overlaps) -> str:
-    """The whole line in plain sentences, and its largest figures."""
+    """Return a summary of the pipeline in sentences, with tiles of its main figures."""
     few = len(facts.tasks) <= _FEW_TASKS
     sentences = [_taken(facts)] if facts.taken_from else [_what(facts), _how_good(facts)]
     sentences += [f"{conclusion(task)} {scores_sentence(task)}" if few else conclusion(task) for task in facts.tasks]
@@ -26,7 +26,7 @@ def summary(facts: Facts, overlaps: Overlaps) -> str:
 
 
 def line_picture(facts: Facts) -> str:
-    """The stages in order, each with its headline figures; the tasks stand one above the other."""
+    """Return a diagram of the stages in order, each with its headline figures; tasks are stacked."""
     cards = [_card(name, entries) for name, entries in _stages(facts)]
     stages = [_task_stages(task) for task in facts.tasks]
     if len(stages) > _MOST_CARDS:
@@ -47,7 +47,7 @@ def _taken(facts: Facts) -> str:
 
 
 def _capitalised(words: str) -> str:
-    """A sentence's start with a capital letter; a name, such as that of a model on the hub, is not changed."""
+    """Capitalize the start of a sentence; a single word, such as a hub name, is not changed."""
     return words[:1].upper() + words[1:] if " " in words else words
 
 
@@ -83,7 +83,7 @@ def _how_good(facts: Facts) -> str:
 
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:
-    """A line a task: its score beside everything that it is measured against."""
+    """Return a table with one row per task: its score compared with the other arms and the strongest baseline."""
     rows = []
     for task in facts.tasks:
         arms, baselines, titles = task.arms(), task.baselines(), task.titles()
@@ -100,7 +100,7 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
 
 
 def _overlap_note(overlaps: dict[str, Overlap]) -> str:
-    """Of a task one of whose test sets is flagged; else empty."""
+    """Return a note if a test set of the task is flagged; else an empty string."""
     flagged = [found.share_of_rows for found in overlaps.values() if found.flagged]
     return f"{percent(max(flagged))} of test rows in part" if flagged else ""
 
@@ -125,7 +125,7 @@ def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
 
 
 def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
-    """A task's score, and the strongest system of each class that it is compared with."""
+    """Return the tile of a task: its score, the other arms and the strongest baseline."""
     arms, baselines, titles = task.arms(), task.baselines(), task.titles()
     beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
     if (strongest := task.strongest) is not None:
@@ -164,7 +164,7 @@ def _task_stages(task: TaskFacts) -> list[tuple[str, list[str]]]:
 
 
 def _all_task_stages(facts: Facts) -> list[tuple[str, list[str]]]:
-    """Two cards for a line of many tasks."""
+    """Return two cards that summarize all tasks, for pipelines with many tasks."""
     encoders = [task.arms()["encoder"] for task in facts.tasks]
     rows = sum(task.result["rows"]["train"] for task in facts.tasks)
     trials, seeds = (sum(len(encoder[key]) for encoder in encoders) for key in ("trials", "seeds"))

@@ -1,4 +1,4 @@
-"""The HTML blocks that sections are made of."""
+"""HTML building blocks of the sections."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from bertline.evaluation.wording import escape
 
 
 def section(identity: str, heading: str, *blocks: str) -> str:
-    """A section with its heading."""
+    """Return a section with its heading."""
     return f'<section id="{identity}"><h2>{escape(heading)}</h2>{"".join(blocks)}</section>'
 
 
 def paragraph(text: str, css: str = "") -> str:
-    """A paragraph of plain text."""
+    """Return a paragraph of plain text."""
     return f'<p class="{css}">{escape(text)}</p>' if css else f"<p>{escape(text)}</p>"
 
 
 def figure(chart: str, caption: str) -> str:
-    """A chart with what it shows."""
+    """Return a chart with its caption."""
     return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def side_by_side(*blocks: str) -> str:
-    """Blocks in columns where the window is wide enough."""
+    """Return blocks that are laid out in columns if the window is wide enough."""
     return f'<div class="columns">{"".join(block for block in blocks if block)}</div>'
 
 
 def tiles(entries: Sequence[tuple[str, str, str]]) -> str:
-    """Large figures: value, name, and what it compares with."""
+    """Return large figures, each (value, name, note on what it compares with)."""
     items = (
         f'<div class="tile"><b>{_with_small_spread(value)}</b><span>{escape(name)}</span>'
         f"<small>{escape(note)}</small></div>"
@@ -43,19 +43,19 @@ def _with_small_spread(value: str) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of plain texts that scrolls sideways on a narrow screen."""
+    """Return a table of plain text cells that scrolls horizontally on a narrow screen."""
     header = "".join(f"<th>{escape(cell)}</th>" for cell in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def folded(summary: str, content: str) -> str:
-    """Content behind a line to click."""
+    """Return collapsed content that opens on a click on its summary."""
     return f"<details><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def pieces(tokens: Sequence[str]) -> str:
-    """WordPiece tokens: the pieces that continue a word are joined to it and shaded."""
+    """Return WordPiece tokens as HTML; tokens that continue a word are joined to it and shaded."""
     spans = []
     for token in tokens:
         continues = token.startswith("##") and len(token) > 2

@@ -1,4 +1,5 @@
-"""How pretraining went: curves beside the unigram line and a reference run, probes, and the film strip."""
+"""Pretraining section of the report: curves with the unigram baseline and a reference run, probes, and the film
+strip."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from bertline.evaluation.reference import ReferenceCurve, reference_for
 from bertline.evaluation.wording import count, duration, escape, listing, percent
 
 _FRAMES = 9
-"""Moments shown of each sentence."""
+"""Maximum number of film strip frames shown per sentence."""
 _GUESSES = 5
 _LOSS = "val/mlm_loss"
 _SHIFT, _ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
@@ -21,7 +22,7 @@ _ALARMS = 20
 
 
 def pretraining_charts(facts: Facts) -> dict[str, str]:
-    """Charts by file name; a curve that was not recorded has none."""
+    """Return the charts by file name; curves that were not recorded have no chart."""
     charts = {}
     reference = reference_for(facts.params)
     if facts.curve("val/mlm_loss") or facts.curve("train/mlm_loss"):
@@ -61,7 +62,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
 
 
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
-    """Curves, speed, alarms and film strip."""
+    """Return the section with curves, speed, alarms and film strip."""
     captions = {
         "mlm_loss": "The loss of filling blanks. Below the dashed line the model uses the words around a blank, not "
         "only how frequent each word is.",
@@ -81,7 +82,7 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
 
 
 def _behind(facts: Facts, reference: ReferenceCurve | None, colours: Mapping[str, str]) -> list[Series]:
-    """The reference's curves of some metrics, where there is a reference; the first one has its name in the legend."""
+    """Return the reference run's curves of some metrics, if there is a reference; only the first is in the legend."""
     if reference is None:
         return []
     curves = [Series("", reference.until(key, facts.curve(key)), css, behind=True) for key, css in colours.items()]
@@ -90,7 +91,7 @@ def _behind(facts: Facts, reference: ReferenceCurve | None, colours: Mapping[str
 
 
 def _reference(facts: Facts) -> str:
-    """What the pale curves are, and what is set otherwise here."""
+    """Return a paragraph on the reference run behind the pale curves and on differences in configuration."""
     reference = reference_for(facts.params)
     if reference is None:
         return ""
@@ -109,7 +110,7 @@ def _reference(facts: Facts) -> str:
 
 
 def _alarms(facts: Facts) -> str:
-    """What went wrong, with advice; nothing where nothing did."""
+    """Return a table of alarms with advice; empty without alarms."""
     if not facts.alarms:
         return ""
     rows = [(f"{row['step']:,}", _what_happened(row), row["advice"]) for row in facts.alarms[:_ALARMS]]
@@ -127,7 +128,7 @@ def _what_happened(alarm: dict[str, Any]) -> str:
 
 
 def _film_strip(facts: Facts) -> str:
-    """Each sentence with the guesses for its first blank at moments spread over training."""
+    """Return the predictions for the first [MASK] of each sentence at steps spread over training."""
     sentences: dict[str, list[dict[str, Any]]] = {}
     for row in facts.film_strip:
         sentences.setdefault(row["sentence"], []).append(row)
@@ -159,7 +160,7 @@ def _guess(token: str, probability: float) -> str:
 
 
 def _spread(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first and the last frame and some between, evenly spaced."""
+    """Return the first and last frame and evenly spaced frames between."""
     if len(rows) <= _FRAMES:
         return list(rows)
     return [rows[round(index * (len(rows) - 1) / (_FRAMES - 1))] for index in range(_FRAMES)]

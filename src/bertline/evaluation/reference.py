@@ -1,6 +1,6 @@
-"""Reference curves: runs of the presets that come with bertline, drawn behind the user's own.
+"""Reference curves: runs of presets that ship with bertline, drawn behind the user's own curves.
 
-A curve is a small JSON file in `reference_curves/`, made by `pipelines/reference_curve.py` from a finished run.
+A reference is a small JSON file in `reference_curves/`, written by `pipelines/reference_curve.py` from a finished run.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _FOLDER = "reference_curves"
 _HELD_OUT = ("val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy")
 _TRAIN = "train/mlm_loss"
 _TRAIN_POINTS = 100
-"""At most so many are kept: each is the mean of the rows since the one before."""
+"""Maximum number of points of the training loss; each is the mean of the rows since the previous point."""
 _ALIKE = ("corpus", "python_docs", "tokenizer", "examples", "objective", "model")
-"""Sections that say what is read and what is learnt from it; a loss compares only where they are the same."""
+"""Sections that define data, objective and model; losses are comparable only if these sections are equal."""
 _MAY_DIFFER = ("optimizer", "schedule", "pretrain")
 _PRETRAIN_KEYS = ("seed", "max_steps", "precision", "start_from")
-"""Those of the pretrain section that change what is learnt, beside the steps of its phases."""
+"""Keys of the pretrain section that affect learning, besides the steps of its phases."""
 _PUBLIC_CORPORA = ("python_docs", "hub")
 
 Curve = list[tuple[float, float]]
@@ -39,37 +39,37 @@ Curve = list[tuple[float, float]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferenceCurve:
-    """A finished run of a preset."""
+    """Curves and settings of a finished run of a preset."""
 
     name: str
     device: str
-    """In words: `2 CPU cores`."""
+    """Description of the device, such as `2 CPU cores`."""
     date: str
-    """On which it ended, as YYYY-MM-DD."""
+    """Date on which the run ended, as YYYY-MM-DD."""
     commit: str
-    """Of the code that ran."""
+    """Commit of the code that ran."""
     versions: dict[str, str]
     num_tokens: int
-    """Real tokens of the whole run."""
+    """Number of real tokens of the whole run."""
     train_time_s: float
     unigram_entropy: float
     settings: dict[str, Any]
-    """The sections of its configuration."""
+    """Sections of the configuration."""
     curves: dict[str, Curve]
-    """By metric; `train/mlm_loss` is smoothed."""
+    """Curves by metric; `train/mlm_loss` is smoothed."""
 
     @property
     def title(self) -> str:
-        """What the legend calls it."""
+        """Name in the legend."""
         return f"reference: {self.name}, {self.device}, {self.date}"
 
     def until(self, key: str, own: Sequence[tuple[float, float]]) -> Curve:
-        """One metric up to the last step of the user's own curve: a longer reference would squeeze that."""
+        """Return one metric up to the last step of the user's curve, which a longer reference would compress."""
         last = max((step for step, _ in own), default=-1.0)
         return [point for point in self.curves.get(key, []) if point[0] <= last]
 
     def differences(self, params: Mapping[str, Any]) -> list[str]:
-        """What is set otherwise in another run, of all that changes what is learnt."""
+        """Describe the settings of another run that differ and affect learning."""
         ours, theirs = (dict(_effective(settings)) for settings in (self.settings, params))
         return [
             f"{key} is {_shown(theirs[key])} instead of {_shown(ours[key])}"
@@ -79,25 +79,26 @@ class ReferenceCurve:
 
 
 def reference_for(params: Mapping[str, Any]) -> ReferenceCurve | None:
-    """The shipped curve of a run like the one with this configuration, if there is one.
+    """Return the shipped reference that is comparable with a run of this configuration; None if there is none.
 
-    Alike means: the same corpus, vocabulary, examples, objective and model, and phases of the same lengths and global
-    batches. Optimizer, schedule, steps, seed and precision may differ: that is what one wants to compare.
+    Comparable runs have the same corpus, vocabulary, examples, objective and model, and phases with the same sequence
+    lengths and global batch sizes. Optimizer, schedule, steps, seed and precision may differ: they are what is
+    compared.
     """
     return next((curve for curve in read_references() if _is_alike(curve.settings, params)), None)
 
 
 def read_references() -> list[ReferenceCurve]:
-    """All curves that come with bertline, by name."""
+    """Return all references that ship with bertline, sorted by file name."""
     paths = sorted(files("bertline.evaluation").joinpath(_FOLDER).iterdir(), key=lambda path: path.name)
     return [parse_reference(path.read_text(encoding="utf-8"), path.name) for path in paths if path.name[-5:] == ".json"]
 
 
 def parse_reference(text: str, where: str) -> ReferenceCurve:
-    """A curve from the text of its file.
+    """Parse the text of a reference file.
 
     Raises:
-        ArtifactError: It is of another format.
+        ArtifactError: The file has another format version.
     """
     content = json.loads(text)
     if content.pop("format_version", None) != FORMAT_VERSION:
@@ -109,17 +110,17 @@ def parse_reference(text: str, where: str) -> ReferenceCurve:
 
 
 def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> dict[str, Any]:
-    """What `write_reference` writes about a finished pretraining.
+    """Return the reference of a finished pretraining, as content for `write_reference`.
 
     Args:
-        folder: `runs/pretrain/FINGERPRINT`.
-        name: Of the preset.
-        device: What it ran on, in words.
-        commit: Of the code that ran.
+        folder: Folder of the run, `runs/pretrain/FINGERPRINT`.
+        name: Name of the preset.
+        device: Description of the device.
+        commit: Commit of the code that ran.
 
     Raises:
         ArtifactError: The run is not finished.
-        ConfigError: Its text is not one that anybody can get, so nobody could compare with it.
+        ConfigError: The corpus is not public, so other users cannot have a comparable run.
     """
     import yaml
 
@@ -150,7 +151,7 @@ def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> di
 
 
 def write_reference(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a curve with a line for each key and each metric, so that a new run shows as a short difference."""
+    """Write a reference with one line per key and metric, so that diffs between runs are short."""
     curves = ",\n".join(f"    {json.dumps(key)}: {json.dumps(points)}" for key, points in content["curves"].items())
     head = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in content.items() if key != "curves"]
     body = ",\n".join([*head, f'  "curves": {{\n{curves}\n  }}'])
@@ -158,7 +159,7 @@ def write_reference(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def smoothed(points: Sequence[tuple[float, float]], most: int) -> Curve:
-    """Means of consecutive points, at most so many, each at the last step that it covers.
+    """Average consecutive points to at most `most` points, each at the last step that it covers.
 
     Example:
         >>> smoothed([(20, 9.0), (40, 7.0), (60, 5.0)], 2)
@@ -200,5 +201,5 @@ def _shown(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON gives it back: tuples are lists there."""
+    """Return the value after a round trip through JSON, which turns tuples into lists."""
     return json.loads(json.dumps(value))

@@ -1,4 +1,4 @@
-"""The few SVG shapes that charts need. Colours are classes of `chart.css`, so that charts follow light and dark."""
+"""SVG shapes of the charts. Colours are classes of `chart.css`, so that charts adapt to light and dark mode."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bertline.evaluation.wording import escape
 
 WIDTH = 440
 _CHARACTER_WIDTH = 7.2
-"""Of 12 px type, on average, in the widest of the system fonts."""
+"""Average width in pixels of a character of 12 px type in the widest of the system fonts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values to pixels, evenly or in their logarithm."""
+    """Linear or logarithmic map from values to pixels."""
 
     low: float
     high: float
@@ -29,12 +29,12 @@ class Scale:
         return self.start + (at - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Round values inside the range."""
+        """Return round values inside the range."""
         return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high)
 
 
 def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
-    """The range of some values with air at both ends.
+    """Return the range of values with a margin at both ends.
 
     Example:
         >>> padded([0.0, 1.0], 0.1)
@@ -46,7 +46,7 @@ def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
 
 
 def tick_label(value: float) -> str:
-    """A short label.
+    """Return a short label for a tick.
 
     Example:
         >>> tick_label(3000.0), tick_label(0.25), tick_label(0.0003), tick_label(0.0)
@@ -58,34 +58,34 @@ def tick_label(value: float) -> str:
 
 
 def half_width(content: str) -> float:
-    """Half of what a line of text takes at most, in pixels."""
+    """Return an upper estimate of half the width of a line of text, in pixels."""
     return len(content) * _CHARACTER_WIDTH / 2
 
 
 def text(x: float, y: float, content: str, css: str = "", anchor: str = "start") -> str:
-    """A line of text."""
+    """Draw a line of text."""
     return f'<text x="{x:.1f}" y="{y:.1f}" class="{css}" text-anchor="{anchor}">{escape(content)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
-    """A straight line."""
+    """Draw a straight line."""
     return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="{css}"/>'
 
 
 def path(points: Sequence[tuple[float, float]], css: str) -> str:
-    """A line through points."""
+    """Draw a line through points."""
     joined = " L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     return f'<path d="M{joined}" class="{css}"/>'
 
 
 def dot(x: float, y: float, radius: float, css: str, title: str = "") -> str:
-    """A dot, with a text that shows when pointed at."""
+    """Draw a dot with a tooltip."""
     inner = f"<title>{escape(title)}</title>" if title else ""
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{css}">{inner}</circle>'
 
 
 def legend(entries: Sequence[tuple[str, str]], y: float, *, left: float = 8) -> tuple[str, float]:
-    """Coloured names, broken into rows that fit; the second value is where they end."""
+    """Draw coloured names, wrapped into rows; return the shapes and the y coordinate of the end."""
     shapes, x = [], left
     for name, css in entries:
         width = 28 + len(name) * _CHARACTER_WIDTH
@@ -98,7 +98,7 @@ def legend(entries: Sequence[tuple[str, str]], y: float, *, left: float = 8) -> 
 
 
 def drawing(shapes: Sequence[str], height: float, description: str) -> str:
-    """The SVG element, for a page that has `chart.css`."""
+    """Return the SVG element, for a page that includes `chart.css`."""
     return (
         f'<svg class="chart" viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(description)}" '
         f'xmlns="http://www.w3.org/2000/svg">{"".join(shapes)}</svg>'
@@ -106,13 +106,13 @@ def drawing(shapes: Sequence[str], height: float, description: str) -> str:
 
 
 def standalone(chart: str) -> str:
-    """The same as a file of its own."""
+    """Return a chart as a standalone SVG file with its style."""
     head, rest = chart.split(">", 1)
     return f"{head}><style>{chart_css()}</style>{rest}\n"
 
 
 def chart_css() -> str:
-    """The style that all charts share."""
+    """Return the style sheet of all charts."""
     return files("bertline.evaluation").joinpath("chart.css").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The curves as CSV files, for `dvc plots`, and what is read of the predictions."""
+"""Curves as CSV files for `dvc plots`, and data read from the predictions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertline.evaluation.folders import LineFolders
 
 
 def write_tables(facts: Facts, line: LineFolders, folder: Path) -> None:
-    """Write `curves/*.csv` and `confusion/TASK.csv`. Without tasks, the task tables have only their head."""
+    """Write `curves/*.csv` and `confusion/TASK.csv`. Without tasks, task tables have only a header."""
     losses = [] if facts.taken_from else _losses(facts)
     _write(folder / "curves" / "mlm_loss.csv", ["step", "train", "validation", "unigram"], losses)
     nsp = _joined(facts.curve("train/nsp_accuracy"), facts.curve("val/nsp_accuracy"))
@@ -36,7 +36,7 @@ def write_tables(facts: Facts, line: LineFolders, folder: Path) -> None:
 
 
 def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
-    """By test split, how right the best model is about each row (0 to 1), where it says so."""
+    """Return, by test split, the correctness (0 to 1) of the best model on each row; splits without it are omitted."""
     found = {}
     for split in task.result["test_splits"]:
         path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
@@ -55,7 +55,7 @@ def _losses(facts: Facts) -> Iterable[Sequence[Any]]:
 
 
 def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:
-    """Curves side by side by step; empty where a curve has no value."""
+    """Join curves by step; a cell is empty where a curve has no value."""
     columns = [dict(curve) for curve in curves]
     steps = sorted(set().union(*columns))
     return [[step, *(column.get(step, "") for column in columns)] for step in steps]

@@ -1,4 +1,4 @@
-"""The charts of a task: scores side by side, scores by training size, trials by hyperparameter."""
+"""Charts of a task: scores of all systems, scores by training size, trials by hyperparameter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAJORITY_COLOUR = "c3"
 
 
 def task_charts(task: TaskFacts) -> dict[str, str]:
-    """Charts by file name, each begun with the task's name."""
+    """Return the charts by file name; each name begins with the task's name."""
     charts = {f"{task.name}_scores": _scores(task)}
     if task.result.get("label_efficiency"):
         charts[f"{task.name}_label_efficiency"] = _label_efficiency(task)
@@ -24,7 +24,7 @@ def task_charts(task: TaskFacts) -> dict[str, str]:
 
 
 def varied(task: TaskFacts) -> list[str]:
-    """The hyperparameters that are numbers and took more than one value."""
+    """Return the numeric hyperparameters with more than one value in the trials."""
     trials = [trial for arm in task.arms().values() for trial in arm["trials"] if trial["dev"] is not None]
     values = {
         name: {trial["params"].get(name) for trial in trials}
@@ -38,7 +38,7 @@ def _is_number(value: Any) -> bool:
 
 
 def colours(task: TaskFacts) -> dict[str, str]:
-    """A class of `chart.css` for every encoder and baseline."""
+    """Return a class of `chart.css` for every encoder and baseline."""
     others = [name for name in task.result["baselines"] if name != "majority"]
     cycle = {name: _BASELINE_COLOURS[place % len(_BASELINE_COLOURS)] for place, name in enumerate(others)}
     return {**_ARM_COLOURS, **cycle, "majority": _MAJORITY_COLOUR}

@@ -1,4 +1,4 @@
-"""What is told of one kind of task and not of others: confusion, scores by type, before and after re-ranking."""
+"""Details that only some kinds of tasks have: confusion matrix, scores by type, scores before and after re-ranking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THRESHOLDS = {
 
 
 def details_section(task: TaskFacts) -> str:
-    """Everything that a kind of task says of the best model on test."""
+    """Return the task-specific details of the best model on test."""
     details: dict[str, Any] = task.result.get("details") or {}
     matrix = task.result.get("confusion_matrix") or details.get("confusion_matrix")
     labels = details.get("labels") or task.result["labels"]
@@ -39,7 +39,8 @@ def details_section(task: TaskFacts) -> str:
 
 
 def _calibration(errors: dict[str, float]) -> str:
-    """A sentence from the expected calibration error without a temperature (`before`) and, if one was used, with it."""
+    """Describe the expected calibration error without temperature (`before`) and, if one was used, with it
+    (`after`)."""
     found = score(errors["before"])
     if "after" in errors:
         found = f"{found} without the temperature, {score(errors['after'])} with it"
@@ -53,7 +54,7 @@ def _confusion(matrix: list[list[int]], labels: list[str]) -> str:
     heading = "<h3>What is taken for what</h3>"
     if len(labels) > _MOST_LABELS:
         return heading + _worst_confusions(matrix, labels)
-    # Few short labels head their columns; others are numbered.
+    # Columns are headed by the labels if these are few and short, else by numbers.
     numbered = len(labels) > _MOST_HEADS or max(map(len, labels)) > _LONGEST_HEAD
     head = "".join(
         f'<th title="{escape(label)}">{number if numbered else escape(label)}</th>'
@@ -106,7 +107,7 @@ def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> str:
 
 
 def _others(details: Mapping[str, Any]) -> str:
-    """Figures that have no form of their own here: better shown plainly than left out."""
+    """Return all remaining figures as plain tables, so that none is omitted."""
     blocks, rows = [], []
     for name, value in details.items():
         words = metric_name(name)

@@ -1,4 +1,4 @@
-"""Where a model is sure and wrong: the rows of the worst errors, shown as suits the kind of task."""
+"""Confident errors of a model, rendered by kind of task."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bertline.evaluation.wording import escape, shortened
 _ERRORS = 8
 _CHARACTERS = 420
 _AROUND = 160
-"""Characters of a context on each side of an answer."""
+"""Number of context characters shown on each side of an answer."""
 _BLANKS = 8
 _NOT_INPUTS = ("id", "gold", "predicted", "score", "correct", "words")
 
 
 def errors_section(task: TaskFacts) -> str:
-    """The errors that the best model was surest of, on test."""
+    """Return the most confident errors of the best model on test."""
     errors = task.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
     if not errors:
         return ""
@@ -51,7 +51,7 @@ def _answer(error: dict[str, Any]) -> str:
 
 
 def _marked(context: str, gold: list[str], predicted: list[str]) -> str:
-    """The context around the answers, with the right one and the given one coloured."""
+    """Return the context around the answers, with the gold and the predicted answer highlighted."""
     places: list[tuple[int, int, str]] = []
     for texts, css in ((gold[:1], "right"), (predicted[:1], "wrong")):
         for answer in texts:
@@ -121,7 +121,7 @@ def _blank(error: dict[str, Any]) -> str:
 
 
 def _inputs(error: dict[str, Any]) -> str:
-    """The texts of a row, whatever its columns are called."""
+    """Return the input texts of a row, whatever its columns are called."""
     texts = [
         _plain(value)
         for name, value in error.items()

@@ -1,4 +1,4 @@
-"""The rows of a task's splits, whatever its kind, from the folder alone."""
+"""Reading the rows of any kind of task from its folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rows_of(folder: Path, manifest: dict[str, Any], split: SplitName) -> StoredR
     """Read a split.
 
     Raises:
-        ArtifactError: The file is missing, or the kind is not known.
+        ArtifactError: The file is missing, or the kind of task is unknown.
     """
     kind = manifest["task_kind"]
     if kind not in _ROWS:

@@ -1,4 +1,4 @@
-"""A task's scores in words and tables: what is beaten, by how much, and whether chance explains it."""
+"""Scores of a task in sentences and tables: comparisons, differences and significance."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bertline.foundation.verdicts import NOISE_UNKNOWN
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 _FEWEST_ROWS = 10
-"""For an average of their own."""
+"""Minimum number of rows for a separate average."""
 
 
 def scores_sentence(task: TaskFacts) -> str:
-    """A task's score with every baseline and the spread over seeds."""
+    """Return a sentence with a task's score, its spread over seeds, and every other arm and baseline."""
     titles, arms = task.titles(), task.arms()
     encoder = arms["encoder"]
     against = [
@@ -45,18 +45,18 @@ def scores_sentence(task: TaskFacts) -> str:
 
 
 def test_score(arm: dict[str, Any]) -> str:
-    """An arm's mean on test with its spread; one seed has none."""
+    """Return an arm's mean on test with its spread; a single seed has no spread."""
     return score(arm["test_mean"], spread_of(arm, "test"))
 
 
 def verdicts(task: TaskFacts) -> str:
-    """Whether pretraining helps, whether the encoder beats the reference one, and every comparison as a table."""
+    """Return whether pretraining helps, whether the encoder beats the reference encoder, and all comparisons."""
     blocks = [_pretraining(task), _reference(task), _comparisons(task), _failed_runs(task)]
     return "".join(block for block in blocks if block)
 
 
 def conclusion(task: TaskFacts) -> str:
-    """Whether the encoder beats the strongest simple opponent; it comes first in a task's section."""
+    """Return whether the encoder beats the strongest simple opponent, the first sentence of a task's section."""
     return str(task.result["conclusion"]["sentence"])
 
 
@@ -95,7 +95,7 @@ def _reference(task: TaskFacts) -> str:
 
 
 def _is_known(found: dict[str, Any]) -> bool:
-    """Whether the noise of a comparison is known."""
+    """Return whether the noise of a comparison is known."""
     return "p_value" in found
 
 
@@ -109,7 +109,7 @@ def _smallest(found: dict[str, Any]) -> str:
 
 
 def _comparisons(task: TaskFacts) -> str:
-    """A table a test; that of `test` has no heading of its own."""
+    """Return a table of comparisons per test split; the table of `test` has no heading."""
     by_split = task.result.get("comparisons_by_split") or {"test": task.result["comparisons"]}
     blocks = []
     for split, comparisons in by_split.items():
@@ -162,12 +162,12 @@ def _failed_runs(task: TaskFacts) -> str:
 
 
 def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[str, list[float]]) -> str:
-    """How much of each test set stands in the pretraining corpus, flagged where it is much.
+    """Describe the overlap of each test set with the pretraining corpus; flagged test sets stand out.
 
     Args:
         task: The task.
-        overlaps: By test split.
-        correct: By test split, how right the best model is about each row, in the order of the rows; may be missing.
+        overlaps: Overlap by test split.
+        correct: Correctness of the best model on each row, by test split; splits may be missing.
     """
     blocks = []
     for split, found in overlaps.items():
@@ -206,14 +206,14 @@ def _clean_sentence(found: Overlap, correct: list[float]) -> str:
 
 
 def score_tables(task: TaskFacts) -> str:
-    """Every score of every split, folded; a table a split."""
+    """Return all scores as collapsed tables, one per split."""
     blocks, titles = [], task.titles()
     for split in ("dev", *task.result["test_splits"]):
         contents = {**task.arms(), **task.baselines()}
         metrics = list(dict.fromkeys(metric for one in contents.values() for metric in one["scores"].get(split, {})))
         if not metrics:
             continue
-        metrics.sort(key=lambda metric: metric != task.metric)  # the one that trials were chosen by comes first
+        metrics.sort(key=lambda metric: metric != task.metric)  # the selection metric comes first
         rows = [
             [titles[name], *(_cell(one, split, metric) for metric in metrics), *_interval_cell(one, split), _seeds(one)]
             for name, one in contents.items()
@@ -227,7 +227,7 @@ def score_tables(task: TaskFacts) -> str:
 
 
 def _chosen_on_dev(task: TaskFacts) -> str:
-    """The settings that dev chose for the systems that the encoder is compared with."""
+    """Describe the settings that were chosen on dev for the compared systems."""
     titles = task.titles()
     contents = {**task.arms(), **task.baselines()}
     said = [
@@ -262,7 +262,7 @@ def _cell(content: dict[str, Any], split: str, metric: str) -> str:
 
 
 def _interval_cell(content: dict[str, Any], split: str) -> list[str]:
-    """Over the rows of a test; dev, by which things were chosen, has none."""
+    """Return the interval over the rows of a test split; dev has none, because it was used for selection."""
     if split == "dev":
         return []
     bounds = content.get("intervals", {}).get(split)

@@ -1,4 +1,4 @@
-"""A task: its scores beside the baselines, how much labelling it takes, what the sweep tried, where it goes wrong."""
+"""Task section of the report: scores and baselines, label efficiency, sweep trials, details and errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bertline.evaluation.wording import count, listing, metric_name, number_of, 
 def task_section(
     task: TaskFacts, charts: dict[str, str], overlaps: dict[str, Overlap], correct: dict[str, list[float]]
 ) -> str:
-    """Everything about one task.
+    """Return the section of one task.
 
     Args:
-        task: Its data and its sweep.
-        charts: Those of `task_charts`.
-        overlaps: By test split, with the pretraining corpus.
-        correct: By test split, how right the best model is about each row.
+        task: Data and sweep results of the task.
+        charts: Charts from `task_charts`.
+        overlaps: Overlap with the pretraining corpus, by test split.
+        correct: Correctness of the best model on each row, by test split.
     """
     metric = metric_name(task.metric)
     caption = (
@@ -71,7 +71,7 @@ def _choice(task: TaskFacts) -> str:
 
 
 def _candidates(task: TaskFacts) -> str:
-    """The configurations that were repeated over seeds: fewest diverged seeds first, then best mean on dev."""
+    """Return the configurations that were repeated over seeds: fewest diverged seeds first, then best dev mean."""
     arm = task.arms()["encoder"]
     candidates = sorted(arm.get("candidates") or [], key=_rank)
     if len(candidates) < 2:
@@ -90,7 +90,7 @@ def _candidates(task: TaskFacts) -> str:
 
 
 def _rank(candidate: dict[str, Any]) -> tuple[int, float]:
-    # One of which every seed diverged has no mean, and comes last.
+    # A candidate whose seeds all diverged has no mean and comes last.
     return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
 
 

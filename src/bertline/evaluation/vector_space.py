@@ -1,4 +1,4 @@
-"""A picture of the vector space: test passages, by the pretrained encoder alone, in two dimensions."""
+"""Plot of the vector space: test passages encoded by the pretrained encoder, in two dimensions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_SIZE = 32
 _COLOURS = 16
-"""As many as `chart.css` has of the classes g0, g1, ..."""
+"""Number of classes g0, g1, ... in `chart.css`."""
 
 
 def vector_space_chart(task: TaskFacts, line: LineFolders, *, num_points: int) -> str | None:
-    """Test passages of a task coloured by label; None for all but single passages with one of a few labels each."""
+    """Plot test passages of a task by label; None unless the task has single passages with one of a few labels each."""
     labels, config = task.result["labels"], line.params["tasks"][task.name]
     if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _COLOURS:
         return None
@@ -44,12 +44,12 @@ def vector_space_chart(task: TaskFacts, line: LineFolders, *, num_points: int) -
 
 
 def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:
-    """The mean of each text's last hidden states over its tokens, shape [N, hidden_size]."""
+    """Return the mean of each text's last hidden states over its tokens, [N, hidden_size]."""
     tokenizer = Tokenizer.load(model_folder)
     encoder = load_encoder(model_folder).eval()
     max_length = min(max_length, encoder.config.max_position_embeddings)  # the task may start from another encoder
     encoded = [ids[: max_length - 2] for ids in tokenizer.encode_batch(texts)]
-    # Texts of like length share a batch: less padding, less time.
+    # Texts of similar length share a batch to reduce padding.
     order = sorted(range(len(texts)), key=lambda index: len(encoded[index]))
     vectors = torch.empty(len(texts), encoder.config.hidden_size)
     with torch.inference_mode():
@@ -65,9 +65,9 @@ def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> ND
 
 
 def principal_components(vectors: NDArray[np.float32]) -> tuple[NDArray[np.float64], tuple[float, float]]:
-    """The first two principal components of each row, shape [N, 2], and the shares of variance they hold.
+    """Return the first two principal components of each row, [N, 2], and their explained variance ratios.
 
-    The sign of a component is arbitrary; here its largest weight is positive, so that the picture is always the same.
+    The sign of a component is arbitrary; its largest weight is made positive, so that the plot is deterministic.
     """
     centred = vectors.astype(np.float64) - vectors.mean(axis=0)
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)

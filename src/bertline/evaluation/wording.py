@@ -1,4 +1,4 @@
-"""Numbers and sentences as a person reads them."""
+"""Formatting of numbers and text for the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bertline.tasks.metrics.names import metric_name as metric_name
 
 
 def signed(value: float) -> str:
-    """A difference.
+    """Format a difference with its sign.
 
     Example:
         >>> signed(0.0213), signed(-0.1)
@@ -19,7 +19,7 @@ def signed(value: float) -> str:
 
 
 def escape(text: object) -> str:
-    """Any text, safe inside HTML: the corpus is the user's and may hold anything.
+    """Escape any text for HTML; the user's corpus may contain anything.
 
     Example:
         >>> escape("<script>")
@@ -29,7 +29,7 @@ def escape(text: object) -> str:
 
 
 def count(number: float) -> str:
-    """A count, short from a million on.
+    """Format a count; counts from one million on are abbreviated.
 
     Example:
         >>> count(4386), count(21_734_000), count(5_600_000_000)
@@ -42,7 +42,7 @@ def count(number: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of one.
+    """Format a fraction as a percentage.
 
     Example:
         >>> percent(0.3341)
@@ -52,7 +52,7 @@ def percent(share: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time.
+    """Format a duration.
 
     Example:
         >>> duration(42), duration(375), duration(9000)
@@ -67,19 +67,19 @@ def duration(seconds: float) -> str:
 
 
 def score(value: float, spread: float | None = None) -> str:
-    """A score, with the standard deviation over seeds where it was repeated.
+    """Format a score, with the standard deviation over seeds if given.
 
     Example:
         >>> score(0.42), score(0.4213, 0.0121).split()
         ('0.420', ['0.421', '±', '0.012'])
     """
-    # Narrow spaces at which no line breaks.
+    # U+202F: narrow no-break spaces.
     number = f"{value:.3f}".replace("-", "\u2212")
     return number if spread is None else f"{number}\u202f±\u202f{spread:.3f}"
 
 
 def number_of(number: float, thing: str) -> str:
-    """A count with its noun.
+    """Format a count with its noun.
 
     Example:
         >>> number_of(1, "layer"), number_of(12, "layer")
@@ -89,7 +89,7 @@ def number_of(number: float, thing: str) -> str:
 
 
 def with_diverged(finished: int, diverged: int) -> str:
-    """How many seeds a score is of.
+    """Format the number of seeds of a score.
 
     Example:
         >>> with_diverged(5, 0), with_diverged(4, 1)
@@ -99,7 +99,7 @@ def with_diverged(finished: int, diverged: int) -> str:
 
 
 def setting(value: object) -> str:
-    """A hyperparameter's value.
+    """Format the value of a hyperparameter.
 
     Example:
         >>> setting(0.00030000000000000003), setting(32), setting("gelu")
@@ -109,7 +109,7 @@ def setting(value: object) -> str:
 
 
 def listing(words: Sequence[str]) -> str:
-    """Words joined as in a sentence.
+    """Join words as in a sentence.
 
     Example:
         >>> listing(["a"]), listing(["a", "b"]), listing(["a", "b", "c"])
@@ -119,7 +119,7 @@ def listing(words: Sequence[str]) -> str:
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most so many characters, cut at a space.
+    """Shorten a text to at most `limit` characters, cut at a space.
 
     Example:
         >>> shortened("one two three", 9)

@@ -1,4 +1,4 @@
-"""From examples to the arrays of one training step."""
+"""Batches of masked and padded examples for training."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bertline.examples.store import Array, ExampleStore
 def masked_batch(
     store: ExampleStore, indices: npt.ArrayLike, *, epoch: int, seed: int, policy: MaskingPolicy
 ) -> dict[str, Array]:
-    """Read, mask and pad the examples at `indices`, all at once.
+    """Read, mask and pad the examples at `indices` as one vectorised batch.
 
-    Equal to `collate` of `mask_example` of each, at about a twentieth of the time. Rows are padded to
-    `store.max_length`, so that every batch has one shape.
+    Equal to `mask_example` for each example, then `collate`, in about a twentieth of the time. Rows are padded to
+    `store.max_length`, so the batch shape depends only on the number of examples.
 
     Args:
         store: The examples.
         indices: [B] example ids.
-        epoch: Counted from 0.
-        seed: The root seed of the masks (`examples.seed`).
+        epoch: Epoch number, from 0.
+        seed: Root seed of the masks (`examples.seed`).
         policy: `masking_policy(store.manifest)`.
 
     Returns:
@@ -41,18 +41,18 @@ def masked_batch(
         "attention_mask": attention_mask.astype(np.int64),
         "masked_positions": rows.masked_positions,
         "masked_labels": rows.masked_labels,
-        # In the store they are a column of records. A step at the end of an epoch joins two batches, which copies them:
-        # without the copy here its strides would be others, and a compiled model would be compiled again for it.
+        # The labels are a strided column of the store's records. A step at the end of an epoch concatenates two
+        # batches, which makes them contiguous; without a copy here, the different strides would cause recompilation.
         "next_sentence_labels": np.ascontiguousarray(examples.next_sentence_labels),
     }
 
 
 def collate(examples: Sequence[MaskedExample], *, max_length: int, max_targets: int, pad_id: int) -> dict[str, Array]:
-    """Pad masked examples to one shape.
+    """Pad masked examples to the same shape.
 
     Returns:
-        With B examples, S = `max_length`, P = `max_targets`, all int64: `input_ids` [B, S]; `token_type_ids` [B, S], 0
-        in padding; `attention_mask` [B, S], 1 for real tokens; `masked_positions` [B, P], 0 where unused;
+        Arrays for B examples, S = `max_length`, P = `max_targets`, all int64: `input_ids` [B, S]; `token_type_ids`
+        [B, S], 0 in padding; `attention_mask` [B, S], 1 for real tokens; `masked_positions` [B, P], 0 where unused;
         `masked_labels` [B, P], -100 where unused; `next_sentence_labels` [B], 1 = random next.
 
     Example:

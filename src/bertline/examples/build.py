@@ -1,4 +1,4 @@
-"""The examples stage: sentence pairs for every configured length, with a manifest and a few to read."""
+"""The examples stage: sentence pairs for every configured length, a manifest, and a few examples as readable text."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _MUCH_TRUNCATED = 0.5
 def build_examples(
     config: ExamplesConfig, tokenizer_folder: Path, corpus_folder: Path, out: Path, *, num_workers: int
 ) -> dict[str, float | int]:
-    """Make the examples artifact: shards of each length and split, `readable-LENGTH.txt`, `manifest.json`.
+    """Build the examples artifact: shards for each length and split, `readable-LENGTH.txt`, `manifest.json`.
 
-    The bytes are a function of corpus, tokenizer and configuration alone, whatever `num_workers` is. Memory is bounded
-    by a few batches and one shard; the encoded corpus lies on disk meanwhile (2 or 4 bytes a token).
+    The output bytes depend only on corpus, tokenizer and configuration, not on `num_workers`. Memory is bounded by a
+    few batches and one shard; the encoded corpus is stored on disk during the build (2 or 4 bytes per token).
 
     Returns:
-        Headline figures: for each length examples, tokens, share of random next segments, unigram entropy.
+        Summary metrics for each length: examples, tokens, fraction of random next segments, unigram entropy.
 
     Raises:
-        DataError: A split has too few documents to make pairs from.
+        DataError: A split has too few documents, or too little text, to make pairs from.
     """
     tokenizer = Tokenizer.load(tokenizer_folder)
     with folder_written_atomically(out) as folder:
@@ -99,7 +99,7 @@ def _write_examples(
         cls_id=tokenizer.cls_id,
         sep_id=tokenizer.sep_id,
     )
-    # Validation pairs are made once: more copies of the same text would measure nothing new.
+    # One copy of the validation pairs: more copies of the same text would add no information.
     num_copies = _dupe_factor(config) if split == "train" else 1
     blocks = blocks_of_documents(EncodedCorpus.open(encoded), num_copies)
     results = ordered_map(partial(generate_block, generation=generation), blocks, num_workers=num_workers)
@@ -126,7 +126,7 @@ def _write_examples(
 
 
 def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, folder: Path) -> float:
-    """Write the readable examples and return the unigram entropy."""
+    """Write the readable examples of one length and return its unigram entropy."""
     policy = masking_policy(manifest)
     train, validation = (ExampleStore(folder, split, length, manifest) for split in _SPLITS)
     readable = folder / f"readable-{length:04d}.txt"

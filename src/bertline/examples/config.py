@@ -1,4 +1,4 @@
-"""Configuration of the examples stage: sentence pairs and their masks."""
+"""Configuration of the examples stage: sentence pairs and masking."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 _MAX_SHARD_SEQUENCES = 1_000_000
-"""Places in a shard are 32-bit numbers of tokens, so that 4,096 tokens a sequence still fit."""
+"""Token offsets in a shard are 32-bit; with this limit, sequences of 4,096 tokens still fit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CommonMaskingConfig:
     mask_prob: float
-    """Share of the tokens of a sequence chosen as targets (paper, section 3.1: 0.15)."""
+    """Fraction of the tokens of a sequence chosen as targets (paper, section 3.1: 0.15)."""
     replace_with_mask_prob: float
-    """Share of the targets shown as [MASK] (paper: 0.8)."""
+    """Fraction of the targets replaced by [MASK] (paper: 0.8)."""
     replace_with_random_prob: float
-    """Share of the targets shown as a random piece (paper: 0.1); the rest is shown unchanged."""
+    """Fraction of the targets replaced by a random token (paper: 0.1); the rest is unchanged."""
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_prob < 1:
@@ -31,20 +31,20 @@ class _CommonMaskingConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DynamicMaskingConfig(_CommonMaskingConfig):
-    """New targets in every epoch (RoBERTa, arXiv 1907.11692, section 4.1)."""
+    """Dynamic masking: new targets in every epoch (RoBERTa, arXiv 1907.11692, section 4.1)."""
 
     kind: Literal["dynamic"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StaticMaskingConfig(_CommonMaskingConfig):
-    """The reference code's way: pairs made `dupe_factor` times, each copy with one mask for good."""
+    """Static masking as in the reference code: pairs are generated `dupe_factor` times, each copy with a fixed mask."""
 
     kind: Literal["static"]
     dupe_factor: int
 
     def __post_init__(self) -> None:
-        # super() without arguments does not work in slotted dataclasses, which are made anew by the decorator.
+        # super() without arguments does not work in slotted dataclasses, because the decorator creates a new class.
         _CommonMaskingConfig.__post_init__(self)
         if self.dupe_factor < 1:
             raise ValueError(f"dupe_factor must be at least 1, found {self.dupe_factor}")
@@ -55,18 +55,18 @@ MaskingConfig = DynamicMaskingConfig | StaticMaskingConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExamplesConfig:
-    """Sequences for each length, as in section 3.1 and A.2 of the paper."""
+    """Sequences of each length, as in sections 3.1 and A.2 of the paper."""
 
     seed: int
     lengths: tuple[int, ...]
-    """Maximum tokens of a sequence, [CLS] and both [SEP] included; one set of shards per length. Empty where nothing is
-    pretrained."""
+    """Maximum sequence lengths in tokens, including [CLS] and both [SEP]; one set of shards per length. Empty if there
+    is no pretraining."""
     random_next_prob: float
-    """Share of pairs whose second segment comes from another document (0.5)."""
+    """Fraction of pairs whose second segment comes from another document (0.5)."""
     short_sequence_prob: float
-    """Share of sequences made shorter than they could be (0.1)."""
+    """Fraction of sequences with a random, shorter target length (0.1)."""
     shard_sequences: int
-    """Sequences a shard."""
+    """Sequences per shard."""
     masking: DynamicMaskingConfig | StaticMaskingConfig
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The corpus as piece ids: flat memory-mapped arrays in which any sentence of any document is one look-up away."""
+"""The corpus as token ids: flat memory-mapped arrays with random access to every sentence of every document."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ _BATCH_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class EncodedCorpus:
-    """One split. Document d has the sentences `document_starts[d]` to `document_starts[d + 1]`, and sentence s the
-    tokens `sentence_starts[s]` to `sentence_starts[s + 1]`. No document and no sentence is empty."""
+    """The encoded documents of one split.
+
+    Document d has the sentences from `document_starts[d]` up to `document_starts[d + 1]`, and sentence s the tokens
+    from `sentence_starts[s]` up to `sentence_starts[s + 1]` (end exclusive). No document and no sentence is empty.
+    """
 
     tokens: Array
-    """[tokens] piece ids, without special ones."""
+    """[tokens] token ids, without special tokens."""
     sentence_starts: Array
     """[sentences + 1] int64."""
     document_starts: Array
@@ -34,12 +37,12 @@ class EncodedCorpus:
 
     @property
     def num_documents(self) -> int:
-        """Documents with at least one token."""
+        """Number of documents; each has at least one token."""
         return len(self.document_starts) - 1
 
     @classmethod
     def open(cls, folder: Path) -> EncodedCorpus:
-        """Map what `encode_corpus` wrote."""
+        """Memory-map the files written by `encode_corpus`."""
         dtype = (folder / "dtype").read_text()
         return cls(
             _mapped(folder / "tokens", dtype),
@@ -49,7 +52,9 @@ class EncodedCorpus:
 
     @classmethod
     def from_lists(cls, documents: Iterable[Iterable[list[int]]]) -> EncodedCorpus:
-        """From documents of sentences of piece ids.
+        """Build an encoded corpus from documents, each a list of sentences, each a list of token ids.
+
+        Empty sentences and documents are left out.
 
         Example:
             >>> corpus = EncodedCorpus.from_lists([[[5, 6], [7]], [[8]]])
@@ -69,11 +74,11 @@ class EncodedCorpus:
 def encode_corpus(
     documents: Iterable[Document], tokenizer_folder: Path, folder: Path, *, num_workers: int
 ) -> Counter[str]:
-    """Encode documents in order into `folder`, a batch in memory at a time.
+    """Encode documents in order into `folder`, with a few batches in memory at a time.
 
     Returns:
-        Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens`, left out
-        because nothing was left of them (control characters alone, for instance).
+        Counts: `documents`, `sentences` and `tokens` written; `documents/no_tokens` and `sentences/no_tokens` left out
+        because they have no tokens (only control characters, for instance).
     """
     folder.mkdir(parents=True)
     dtype = token_id_dtype(Tokenizer.load(tokenizer_folder).vocab_size)
@@ -114,7 +119,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[tuple[str, ...]]]:
 
 
 def _encode_batch(documents: list[tuple[str, ...]], tokenizer_folder: Path) -> tuple[EncodedCorpus, dict[str, int]]:
-    # Processes share out the work; the library's own threads would only get into their way.
+    # The work is already spread over processes; the library's own threads would only compete with them.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     sentences = [sentence for document in documents for sentence in document]
     ids = iter(_tokenizer(tokenizer_folder).encode_literally(sentences))
@@ -142,5 +147,5 @@ def _append(handle: BinaryIO, array: Array) -> None:
 def _mapped(path: Path, dtype: str) -> Array:
     if path.stat().st_size == 0:
         return np.empty(0, dtype=dtype)
-    # A plain view: np.memmap's own indexing is several times slower.
+    # A plain ndarray view: indexing an np.memmap is several times slower.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -1,4 +1,4 @@
-"""From spans of the encoded corpus to finished examples, a block of documents at a time."""
+"""Generation of examples from spans of the encoded corpus, one block of documents at a time."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _BLOCK_TOKENS = 500_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Generation:
-    """What is the same for every block of one split and one length."""
+    """Settings shared by all blocks of one split and one length."""
 
     corpus_folder: Path
-    """An encoded corpus."""
+    """Folder of an encoded corpus."""
     split: Split
     length: int
     config: ExamplesConfig
@@ -36,14 +36,17 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class BlockOfDocuments:
-    """Neighbouring documents, and which of the `dupe_factor` copies of their pairs to make."""
+    """A range of documents, and the number of the copy (out of `dupe_factor`) of their pairs."""
 
     documents: range
     copy: int
 
 
 def blocks_of_documents(corpus: EncodedCorpus, num_copies: int) -> list[BlockOfDocuments]:
-    """Blocks of about half a million tokens, in order, all of one copy before the next. The corpus alone decides."""
+    """Split the corpus into blocks of about half a million tokens, in order, all of one copy before the next.
+
+    Block boundaries depend on the corpus alone.
+    """
     document_ends = corpus.sentence_starts[corpus.document_starts[1:]]
     number = document_ends // _BLOCK_TOKENS
     bounds = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), corpus.num_documents]
@@ -52,7 +55,10 @@ def blocks_of_documents(corpus: EncodedCorpus, num_copies: int) -> list[BlockOfD
 
 
 def generate_block(block: BlockOfDocuments, generation: Generation) -> tuple[ExampleBlock, Counter[str]]:
-    """The examples of a block and their counts: a pure function of the corpus, the configuration and the block."""
+    """Generate the examples of a block, and their counts.
+
+    This is a pure function of the corpus, the configuration and the block.
+    """
     corpus = _opened(generation.corpus_folder)
     pairs: list[Pair] = []
     for document in block.documents:
@@ -71,7 +77,7 @@ def generate_block(block: BlockOfDocuments, generation: Generation) -> tuple[Exa
 
 
 def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> ExampleBlock:
-    """Write `[CLS] A [SEP] B [SEP]` for each pair, end to end.
+    """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs into one block.
 
     Example:
         >>> from bertline.examples.pairs import Span
@@ -93,7 +99,7 @@ def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> E
 
 
 def _indices(starts: Array, lengths: Array) -> Array:
-    """The numbers from each start on, as many as its length, end to end.
+    """Return the concatenated ranges `start, ..., start + length - 1` of all starts and lengths.
 
     Example:
         >>> _indices(np.array([10, 50]), np.array([3, 2])).tolist()

@@ -1,11 +1,11 @@
-"""Choosing and hiding the targets of masked language modelling.
+"""Masking for masked language modelling: choosing the targets and replacing them in the input.
 
-Every choice is a pure function of (seed, epoch, example id, position): no generator has a state that workers, ranks or
-a resumed run would have to share. The random numbers are SplitMix64's. An example's stream starts at a key made from
-seed, epoch and example id, and position p owns its outputs 3p, 3p + 1 and 3p + 2: the first decides whether p is a
-target, the second what is shown there, the third which random piece. The output after those of the last position that
-there can be decides how many targets the example has. As any output can be computed without the ones before it, a whole
-batch is one array expression, and yet each row is what it would be alone.
+Every choice is a pure function of (seed, epoch, example id, position): there is no generator state for workers, ranks
+or a resumed run to share. The random numbers are those of SplitMix64. Each example has a stream that starts at a key
+derived from seed, epoch and example id. Position p uses the outputs 3p, 3p + 1 and 3p + 2 of the stream: the first
+decides whether p is a target, the second how it is replaced, the third which random token replaces it. The output after
+those of the largest possible position decides the number of targets. Any output can be computed without the preceding
+ones, so a batch is one array expression, and each row has the same result as when it is masked alone.
 """
 
 from __future__ import annotations
@@ -25,49 +25,49 @@ from bertline.foundation.seeds import seed_for
 _OUTPUTS_PER_POSITION = 3
 _POSITION_BITS = 16
 _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-"""SplitMix64's increment, 2**64 divided by the golden ratio (Steele, Lea and Flood 2014, section 4)."""
+"""Increment of SplitMix64: 2**64 divided by the golden ratio (Steele, Lea and Flood 2014, section 4)."""
 _POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
 _OUTPUT_FOR_NUMBER = np.array([_OUTPUTS_PER_POSITION << _POSITION_BITS], dtype=np.uint64)
 _NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
 UNUSED_LABEL = -100
-"""The label of a place without a target: the one that torch's cross-entropy ignores."""
+"""Label of unused target entries; PyTorch's cross-entropy ignores it by default."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaskingPolicy:
-    """How targets are chosen and shown, and the facts of the vocabulary that this needs."""
+    """Settings for choosing and replacing targets, and the vocabulary data that masking needs."""
 
     mask_prob: float
     replace_with_mask_prob: float
     replace_with_random_prob: float
     static: bool
-    """One mask for good: the epoch is ignored."""
+    """Whether masks are the same in every epoch."""
     vocab_size: int
     pad_id: int
     mask_id: int
     special_ids: tuple[int, ...]
-    """Never targets, never shown as a random replacement."""
+    """Ids of special tokens, which are never targets and never random replacements."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedExample:
-    """An example with its targets hidden, without padding."""
+    """A masked example without padding."""
 
     input_ids: Array
-    """[length] int64, as the model sees it."""
+    """[length] int64, with targets replaced: the model's input."""
     token_type_ids: Array
     """[length] int64."""
     masked_positions: Array
     """[targets] int64, ascending."""
     masked_labels: Array
-    """[targets] int64: the true piece ids."""
+    """[targets] int64, the true token ids."""
     next_sentence_label: int
     """1 = random next."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedRows:
-    """B padded rows with their targets hidden."""
+    """B padded and masked rows."""
 
     input_ids: Array
     """[B, S] int64."""
@@ -78,7 +78,7 @@ class MaskedRows:
 
 
 def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
-    """The policy that an examples manifest describes (its `masking`, `vocab_size` and `special_ids`)."""
+    """Return the masking policy of an examples manifest (its `masking`, `vocab_size` and `special_ids`)."""
     masking, special_ids = manifest["masking"], manifest["special_ids"]
     return MaskingPolicy(
         mask_prob=masking["mask_prob"],
@@ -93,7 +93,7 @@ def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
 
 
 def max_targets(max_length: int, mask_prob: float) -> int:
-    """Most targets that a sequence pair of `max_length` tokens, three of them special, can have.
+    """Return the maximum number of targets of a sequence pair with `max_length` tokens, three of them special.
 
     Example:
         >>> max_targets(64, 0.15), max_targets(128, 0.15), max_targets(512, 0.15)
@@ -103,18 +103,18 @@ def max_targets(max_length: int, mask_prob: float) -> int:
 
 
 def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, policy: MaskingPolicy) -> MaskedExample:
-    """Hide the targets of one example: a pure function of its arguments.
+    """Mask one example; a pure function of its arguments.
 
-    `mask_prob` of the maskable tokens become targets, at least one (none if nothing can be masked), each set of that
-    size being equally likely. Where that is no whole number, chance rounds it up or down, in proportion, so that over
-    many examples it is the share asked for: of 29 tokens, 15 % are four targets or five. Of these,
-    `replace_with_mask_prob` show [MASK], `replace_with_random_prob` a random ordinary piece (which may be the true
-    one), and the rest the true piece.
+    A fraction `mask_prob` of the maskable tokens become targets, at least one (none if nothing can be masked); all sets
+    of that size are equally likely. A fractional number of targets is rounded up or down at random with the
+    probability that makes its expectation exact: 15 % of 29 tokens are four or five targets. Of the targets,
+    `replace_with_mask_prob` become [MASK], `replace_with_random_prob` a random non-special token (possibly the true
+    one), and the rest stay unchanged.
 
     Notes:
-        The reference code (google-research/bert, create_pretraining_data.py) takes the share of all tokens, [CLS] and
-        [SEP] included, and rounds to the nearest number, which in short sequences is another share; it lets [UNK] be a
-        target, and any piece, even a special one, be the random replacement.
+        The reference code (google-research/bert, create_pretraining_data.py) takes the fraction of all tokens,
+        including [CLS] and [SEP], and rounds to the nearest number, which gives a different fraction in short
+        sequences; [UNK] can be a target, and any token, even a special one, can be the random replacement.
 
     References:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 and A.1.
@@ -140,15 +140,15 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
 def mask_rows(
     input_ids: Array, example_ids: Array, *, seed: int, epoch: int, policy: MaskingPolicy, num_columns: int
 ) -> MaskedRows:
-    """`mask_example` for padded rows at once: row i depends on nothing but itself and `example_ids[i]`.
+    """Apply `mask_example` to a batch of padded rows; row i depends only on its tokens and `example_ids[i]`.
 
     Args:
-        input_ids: [B, S] int64; changed in no place.
+        input_ids: [B, S] int64; not modified.
         example_ids: [B].
-        seed: The root seed of the masks.
-        epoch: Counted from 0; ignored by a static policy.
-        policy: How to mask.
-        num_columns: P, places for targets a row (`max_targets`).
+        seed: Root seed of the masks.
+        epoch: Epoch number, from 0; ignored if the policy is static.
+        policy: The masking policy.
+        num_columns: P, maximum number of targets per row (`max_targets`).
     """
     maskable_pieces, ordinary_pieces = _piece_tables(policy)
     maskable = maskable_pieces[input_ids]
@@ -161,7 +161,7 @@ def mask_rows(
 
     counters = positions.astype(np.uint64) * np.uint64(_OUTPUTS_PER_POSITION)
     action = _unit_interval(_output(keys[:, None], counters + np.uint64(1)))
-    # The high 32 bits scaled to the table: a remainder would favour low ids, if by very little.
+    # The high 32 bits scaled to the table size: the modulo would favour low ids slightly.
     drawn = (_output(keys[:, None], counters + np.uint64(2)) >> np.uint64(32)) * np.uint64(len(ordinary_pieces))
     random_pieces = ordinary_pieces[(drawn >> np.uint64(32)).astype(np.int64)]
     show_mask = action < policy.replace_with_mask_prob
@@ -175,7 +175,10 @@ def mask_rows(
 
 
 def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
-    """[B] `mask_prob` of the maskable tokens, rounded up as often as the fraction says; at least 1 where it can be."""
+    """Return [B] numbers of targets: `mask_prob` of the maskable tokens, randomly rounded to keep the expectation.
+
+    At least 1 for rows with maskable tokens.
+    """
     share = mask_prob * num_maskable
     whole = np.floor(share)
     rounded = whole + (_unit_interval(_output(keys, _OUTPUT_FOR_NUMBER)) < share - whole)
@@ -183,12 +186,12 @@ def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:
 
 
 def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_columns: int) -> Array:
-    """[B, P] the `num_targets` maskable positions with the lowest random numbers, ascending; S where unused."""
+    """Return [B, P] the `num_targets` maskable positions with the lowest random numbers, ascending; S where unused."""
     length = maskable.shape[1]
     columns = np.arange(length, dtype=np.uint64)
     scores = _output(keys[:, None], columns * np.uint64(_OUTPUTS_PER_POSITION))
-    # The position takes the lowest bits: no two scores are equal, so any way of sorting gives one order, and a sort
-    # of values, which is much faster than one of indices, tells where each came from.
+    # The lowest bits hold the position: all keys are distinct, so every sorting algorithm gives the same order, and
+    # np.sort returns the positions too, much faster than np.argsort.
     scores = np.where(maskable, (scores & ~_POSITION_MASK) | columns, _NEVER)
     lowest = np.sort(scores, axis=1)[:, :num_columns]
     positions = (lowest & _POSITION_MASK).astype(np.int64)
@@ -198,20 +201,20 @@ def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_colu
 
 @lru_cache(maxsize=8)
 def _piece_tables(policy: MaskingPolicy) -> tuple[Array, Array]:
-    """[vocab_size] whether a piece may be a target; and the ids of those that may."""
+    """Return [vocab_size] whether each token may be a target, and the ids of tokens that may."""
     maskable = np.ones(policy.vocab_size, dtype=bool)
     maskable[list(policy.special_ids)] = False
     return maskable, np.flatnonzero(maskable)
 
 
 def _example_keys(example_ids: Array, *, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
-    """[B] the start of each example's stream: outputs of the stream that seed and epoch name, at the example ids."""
+    """Return [B] start keys of the examples' streams: output `example_id` of the stream of seed and epoch."""
     key = np.uint64(seed_for(seed, "mask", epoch))
     return _output(np.full(1, key), np.asarray(example_ids).astype(np.uint64))
 
 
 def _output(keys: npt.NDArray[np.uint64], counters: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """SplitMix64's output number `counters`, from 0, of the streams that start at `keys`.
+    """Return the SplitMix64 outputs with the numbers `counters`, from 0, of the streams that start at `keys`.
 
     Example:
         >>> _output(np.zeros(1, dtype=np.uint64), np.arange(2, dtype=np.uint64)).tolist()
@@ -224,5 +227,5 @@ def _output(keys: npt.NDArray[np.uint64], counters: npt.NDArray[np.uint64]) -> n
 
 
 def _unit_interval(outputs: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
-    """[0, 1) from the 53 high bits, all that a double holds."""
+    """Map outputs to [0, 1) by their 53 high bits, the precision of a double."""
     return (outputs >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,6 +1,7 @@
-"""Sequences of a batch put end to end into rows, so that little padding is computed.
+"""Packing: the sequences of a batch are concatenated into rows, which reduces computation on padding.
 
-Shapes: B sequences of at most W tokens, R rows of W tokens, P targets, C pieces.
+Shapes: B sequences of at most W tokens, R rows of W tokens, P targets, C spans (a span is a sequence, or the padding at
+the end of a row).
 """
 
 from __future__ import annotations
@@ -14,30 +15,31 @@ import numpy as np
 from bertline.examples.masking import UNUSED_LABEL
 from bertline.examples.store import Array
 
-# Rows are added in sixteenths of a batch: few shapes, since each is compiled by itself, and little padding.
+# The number of rows is a multiple of a sixteenth of the batch: few shapes, each of which is compiled separately, and
+# little padding.
 _SHARES_OF_BATCH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where each sequence goes."""
+    """Position of each sequence in the packed rows."""
 
     rows: Array
-    """[B]."""
+    """[B], row of each sequence."""
     offsets: Array
-    """[B] tokens of its row before it."""
+    """[B], offset of each sequence in its row, in tokens."""
     num_rows: int
 
 
 def place_sequences(lengths: Array, width: int) -> Placement:
-    """Put sequences into as few rows as best-fit decreasing finds: the longest first, each where it fits most tightly.
+    """Assign sequences to rows by best-fit decreasing: longest first, each into the row with the least space that fits.
 
-    At most 11/9 of the fewest rows possible, and one (Johnson et al., "Worst-Case Performance Bounds for Simple
-    One-Dimensional Packing Algorithms", SIAM J. Comput. 3, 1974).
+    The number of rows is at most 11/9 of the optimum plus one (Johnson et al., "Worst-Case Performance Bounds for
+    Simple One-Dimensional Packing Algorithms", SIAM J. Comput. 3, 1974).
 
     Args:
         lengths: [B], each from 1 to `width`.
-        width: Tokens of a row.
+        width: Tokens per row.
 
     Example:
         >>> placement = place_sequences(np.array([3, 5, 2, 4]), 8)
@@ -46,7 +48,7 @@ def place_sequences(lengths: Array, width: int) -> Placement:
     """
     rows, offsets = np.empty_like(lengths), np.empty_like(lengths)
     num_rows, shortest = 0, int(lengths.min())
-    spaces: list[tuple[int, int]] = []  # (tokens left, row), rising
+    spaces: list[tuple[int, int]] = []  # (tokens left, row), ascending
     for index in np.argsort(-lengths, kind="stable").tolist():
         length = int(lengths[index])
         place = bisect_left(spaces, (length, 0))
@@ -64,20 +66,20 @@ def place_sequences(lengths: Array, width: int) -> Placement:
 def packed_batches(
     batch: Mapping[str, Array], *, pad_id: int, max_targets: int, rows_per_batch: int | None
 ) -> Iterator[dict[str, Array]]:
-    """The sequences of a padded batch as packed micro-batches.
+    """Pack the sequences of a padded batch into micro-batches.
 
     Args:
         batch: The arrays of `masked_batch`, [B, W].
-        pad_id: Of the tokenizer.
-        max_targets: Most targets of a sequence of W tokens.
-        rows_per_batch: R; the last micro-batch is filled up with empty rows. None takes all rows at once.
+        pad_id: Id of `[PAD]`.
+        max_targets: Maximum number of targets of a sequence of W tokens.
+        rows_per_batch: R; the last micro-batch is filled up with empty rows. None puts all rows into one micro-batch.
 
     Yields:
-        All int64 but `boundaries`. `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` [R, W]; the
-        sequences of a micro-batch count from 1, padding has 0. `boundaries` [C + 1] int32, where each piece begins in
-        the rows laid end to end: a sequence, or the padding at the end of a row; the last numbers repeat the end.
-        `first_positions` [N] and `next_sentence_labels` [N], where the sequences begin in the rows laid end to end;
-        `masked_positions` [P] and `masked_labels` [P] likewise. What is unused points to 0 and has the label -100.
+        Arrays, int64 except `boundaries`. `input_ids`, `token_type_ids`, `position_ids` and `sequence_ids` [R, W];
+        sequence ids count from 1 in each micro-batch and are 0 in padding. `boundaries` [C + 1] int32, the start of
+        each span in the flattened rows; the last entries repeat the end. `first_positions` [N] (start of each sequence
+        in the flattened rows) and `next_sentence_labels` [N]; `masked_positions` [P] (indices into the flattened rows)
+        and `masked_labels` [P]. Unused entries have position 0 and label -100.
     """
     lengths = batch["attention_mask"].sum(axis=1)
     width = batch["input_ids"].shape[1]
@@ -133,5 +135,5 @@ def _rounded(number: int, step: int) -> int:
 
 
 def _room(number: int, usual: int) -> int:
-    """The usual room, or the next power of two where it is not enough: shapes should seldom change."""
+    """Return the array size: `usual`, or the next power of two if that is too small, so that shapes rarely change."""
     return usual if number <= usual else 1 << (number - 1).bit_length()

@@ -1,14 +1,16 @@
 """Sentence pairs for next-sentence prediction, as spans of the encoded corpus.
 
-The way is that of google-research/bert, create_pretraining_data.py: sentences are gathered into a chunk of the wanted
-length and cut at a random sentence into A and B; half of the time B is instead a random segment of another document,
-and the sentences that A did not use begin the next chunk. The departures, each for a reason, are:
+The algorithm is that of google-research/bert, create_pretraining_data.py: sentences are collected into a chunk of the
+target length, which is split into A and B at a random sentence boundary; half of the time B is instead a random segment
+of another document, and the sentences that A did not use start the next chunk. Differences, with reasons:
 
-- A chunk takes at least two sentences where the document has them. In the reference a sentence as long as the chunk is
-  alone in it, and then B is always random: more than half of all pairs are random, and A gives the answer away.
-- The last sentence of a document, left alone, is cut at a random token if its true continuation is asked for.
-- Whether a sequence is made short is drawn for each sequence, not once for a document; documents may be books.
-- Documents are drawn as a whole: another document is always found, never the same one by exhausted tries.
+- A chunk has at least two sentences if the document has them left. In the reference code, a sentence as long as the
+  chunk is alone in it, and then B is always random: more than half of all pairs are random, and A reveals the label.
+- If the last sentence of a document is alone in its chunk and B is to be its true continuation, the sentence is split
+  at a random token.
+- Short sequences are drawn per sequence, not per document, because documents may be books.
+- The other document is drawn from all documents except the current one. The reference code tries a limited number of
+  times and may end up with the same document.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 
 NUM_SPECIAL_TOKENS = 3
-"""[CLS], and [SEP] after each segment."""
+"""Special tokens per sequence: [CLS], and [SEP] after each segment."""
 
 
 class Span(NamedTuple):
-    """Tokens `start` to `stop` of the encoded corpus."""
+    """Tokens of the encoded corpus from `start` up to `stop` (exclusive)."""
 
     start: int
     stop: int
@@ -37,29 +39,29 @@ class Span(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two segments, cut to fit."""
+    """Two segments, truncated to the maximum length."""
 
     a: Span
     b: Span
     next_sentence_label: int
     """1 = B is a random segment of another document."""
     is_short: bool
-    """Made for a random shorter length."""
+    """Whether the target length was a random, shorter one."""
     num_truncated: int
-    """Tokens cut off so that the pair fits."""
+    """Number of tokens removed to fit the maximum length."""
 
 
 def document_pairs(
     corpus: EncodedCorpus, document: int, rng: random.Random, *, length: int, config: ExamplesConfig
 ) -> Iterator[Pair]:
-    """The pairs of one document: a pure function of the corpus, the document and the state of `rng`.
+    """Generate the pairs of one document; a pure function of its arguments and the state of `rng`.
 
     Args:
-        corpus: It has at least two documents, unless `config.random_next_prob` is 0.
-        document: Its index.
-        rng: For this document alone.
-        length: Most tokens of a sequence, with its special ones.
-        config: `random_next_prob` and `short_sequence_prob`.
+        corpus: Encoded corpus with at least two documents, unless `config.random_next_prob` is 0.
+        document: Index of the document.
+        rng: Generator for this document only.
+        length: Maximum sequence length in tokens, including special tokens.
+        config: Provides `random_next_prob` and `short_sequence_prob`.
 
     References:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
@@ -76,7 +78,7 @@ def document_pairs(
         while end < num_sentences and (end - sentence < 2 or starts[end] - starts[sentence] < target):
             end += 1
         if starts[end] - starts[sentence] < 2:
-            return  # a document's last sentence, of one token: too little for two segments
+            return  # the last sentence of the document has one token, too few for two segments
         random_next = rng.random() < config.random_next_prob
         if end - sentence > 1:
             cut_sentence = sentence + 1 + _below(rng, end - sentence - 1)
@@ -97,7 +99,7 @@ def document_pairs(
 
 
 def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, num_tokens: int) -> Span:
-    """Sentences of another document from a random one on, until there are `num_tokens` or the document ends."""
+    """Return sentences of another document, from a random one up to `num_tokens` tokens or the document's end."""
     other = _below(rng, corpus.num_documents - 1)
     other += other >= document
     first, last = (int(index) for index in corpus.document_starts[other : other + 2])
@@ -109,10 +111,10 @@ def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, nu
 
 
 def _truncated(a: Span, b: Span, excess: int, rng: random.Random) -> tuple[Span, Span]:
-    """Cut `excess` tokens, each from the longer segment, from its front or its back with equal chance."""
+    """Remove `excess` tokens, each from the longer segment, from its front or back with equal probability."""
     if not excess:
         return a, b
-    # Token by token, the longer loses until both are equal, and then they take turns, B first.
+    # Equivalent to removing single tokens: from the longer segment until both are equal, then in turns, B first.
     from_longer = min(excess, abs(a.length - b.length))
     rest = excess - from_longer
     from_a, from_b = rest // 2, rest - rest // 2
@@ -129,5 +131,8 @@ def _cut(span: Span, num_tokens: int, rng: random.Random) -> Span:
 
 
 def _below(rng: random.Random, stop: int) -> int:
-    """A whole number from 0 to stop - 1. Only `random()` is promised to stay the same in every Python version."""
+    """Return a random integer from 0 to `stop - 1`.
+
+    Python guarantees identical results in all versions only for `random()`.
+    """
     return int(rng.random() * stop)

@@ -1,4 +1,4 @@
-"""A few examples as a person reads them: tokens, what was hidden, and what the pair is."""
+"""Human-readable text of a few examples: tokens, masked targets and the kind of pair."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_readable(path: Path, store: ExampleStore, tokenizer: Tokenizer, *, see
 
 
 def describe_example(store: ExampleStore, index: int, tokenizer: Tokenizer, *, seed: int, policy: MaskingPolicy) -> str:
-    """One example: a heading, then segment A and segment B on lines of their own."""
+    """Return the text of one example: a heading, then segment A and segment B, each starting on a new line."""
     example = store[index]
     masked = mask_example(example, seed=seed, epoch=0, example_id=index, policy=policy)
     tokens = tokenizer.tokens(masked.input_ids.tolist())

@@ -1,4 +1,4 @@
-"""The line that a masked language model must fall below: what knowing only how frequent each piece is would give."""
+"""Unigram entropy: the loss of a baseline that knows only token frequencies, which a masked LM must beat."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _BATCH_TOKENS = 1 << 22
 
 
 def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
-    """The cross-entropy, in nats, of the train split's piece frequencies on the validation targets.
+    """Return the cross-entropy, in nats, of the train split's token frequencies on the validation targets.
 
     Args:
-        train_counts: [vocab_size] how often each piece stands in the train examples. One is added for every piece, so
-            that one never seen in training does not cost infinitely much.
-        target_counts: [vocab_size] how often each piece is a validation target.
-        special_ids: Pieces that are never targets; they get no probability.
+        train_counts: [vocab_size] count of each token in the train examples. One is added to each count, so that
+            tokens unseen in training do not have infinite loss.
+        target_counts: [vocab_size] count of each token among the validation targets.
+        special_ids: Ids of tokens that are never targets; they get probability 0.
 
     Example:
         >>> round(unigram_entropy([0, 3, 1], [0, 2, 0], special_ids=[0]), 4)  # -log(4 / 6)
@@ -37,16 +37,16 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
 
 
 def piece_counts(store: ExampleStore, vocab_size: int) -> Array:
-    """[vocab_size] how often each piece stands in the examples, special ones included."""
+    """Return [vocab_size] the count of each token in the examples, including special tokens."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     for ids in store.id_shards():
-        for start in range(0, len(ids), _BATCH_TOKENS):  # bincount makes a copy four times as large
+        for start in range(0, len(ids), _BATCH_TOKENS):  # in batches, as bincount makes a copy four times as large
             counts += np.bincount(ids[start : start + _BATCH_TOKENS], minlength=vocab_size)
     return counts
 
 
 def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy) -> Array:
-    """[vocab_size] how often each piece is a target under the masks of epoch 0, which validation always uses."""
+    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses."""
     counts = np.zeros(policy.vocab_size, dtype=np.int64)
     for start in range(0, len(store), _BATCH_EXAMPLES):
         indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))

@@ -1,7 +1,7 @@
 """Examples on disk: shards of memory-mapped arrays, opened in constant time and safe to share with workers.
 
-Layout of `length-0064/train/`: for each shard `00000.input_ids.npy`, all its sequences end to end, and
-`00000.examples.npy`, a row an example with the columns start, length, first_segment_length, next_sentence_label.
+Layout of `length-0064/train/`: for each shard, `00000.input_ids.npy` has all its sequences concatenated, and
+`00000.examples.npy` one row per example with the columns start, length, first_segment_length, next_sentence_label.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ class Example:
     """One sequence, `[CLS] A [SEP] B [SEP]`, without padding."""
 
     input_ids: Array
-    """[length] piece ids."""
+    """[length] token ids."""
     token_type_ids: Array
-    """[length] 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`."""
+    """[length], 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`."""
     next_sentence_label: int
-    """1 if B is a random segment of another document, 0 if it follows A (BERT's sense)."""
+    """1 if B is a random segment of another document, 0 if it follows A (the reference code's convention)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleBlock:
-    """Many examples, end to end."""
+    """N concatenated examples."""
 
     input_ids: Array
-    """[sum of lengths] piece ids."""
+    """[sum of lengths] token ids."""
     lengths: Array
-    """[N] tokens of each example, special ones included."""
+    """[N] number of tokens of each example, including special tokens."""
     first_segment_lengths: Array
-    """[N] tokens of `[CLS] A [SEP]`."""
+    """[N] number of tokens of `[CLS] A [SEP]`."""
     next_sentence_labels: Array
     """[N]."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedExamples:
-    """B examples as rows of S = max_length tokens, padding at the end."""
+    """B examples as rows of S = max_length tokens, with padding at the end."""
 
     input_ids: Array
     """[B, S] int64."""
@@ -82,10 +82,10 @@ class ExampleStore:
 
     @classmethod
     def open(cls, folder: Path, split: Split, length: int) -> ExampleStore:
-        """Open without reading any example; shards are mapped when first used.
+        """Open without reading any example; shards are memory-mapped at first use.
 
         Raises:
-            ArtifactError: Not an examples folder, or none of that length in it.
+            ArtifactError: The folder is not an examples artifact, or has no examples of this length.
         """
         manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
         if str(length) not in manifest["lengths"]:
@@ -96,7 +96,7 @@ class ExampleStore:
         return cls(folder, split, length, manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A memory map would be pickled as a copy of the file; a spawned worker opens its own instead.
+        # A memory map would be pickled as a copy of the file; instead, a spawned worker opens the store itself.
         return ExampleStore.open, self._arguments
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ class ExampleStore:
         return Example(ids[start : start + length].astype(np.int64), token_type_ids, label)
 
     def padded(self, indices: npt.ArrayLike) -> PaddedExamples:
-        """The examples at `indices` ([B], each from 0 to len - 1), padded to `max_length`."""
+        """Return the examples at `indices` ([B], each from 0 to len - 1), padded to `max_length`."""
         wanted = np.asarray(indices, dtype=np.int64)
         numbers, rows_in_shard = np.divmod(wanted, self._shard_sequences)
         input_ids = np.empty((len(wanted), self.max_length), dtype=np.int64)
@@ -122,7 +122,7 @@ class ExampleStore:
             chosen = numbers == number
             ids, rows = self._shard(int(number))
             facts[chosen] = rows[rows_in_shard[chosen]]
-            # Columns beyond an example's end read its neighbour here and become padding below.
+            # Columns after the end of an example read the next example here and become padding below.
             source = np.minimum(facts[chosen, :1] + columns, len(ids) - 1)
             input_ids[chosen] = ids[source]
         _, lengths, first_segment_lengths, labels = facts.T
@@ -130,7 +130,7 @@ class ExampleStore:
         return PaddedExamples(input_ids, lengths, first_segment_lengths, labels)
 
     def id_shards(self) -> Iterable[Array]:
-        """The piece ids of all examples, special ones included, a shard at a time."""
+        """Yield the token ids of all examples, including special tokens, one shard at a time."""
         for number in range(-(-len(self) // self._shard_sequences)):
             yield self._shard(number)[0]
 
@@ -138,7 +138,7 @@ class ExampleStore:
         if number not in self._shards:
             paths = [self._folder / f"{number:05d}.{name}.npy" for name in ("input_ids", "examples")]
             try:
-                # Plain views of the maps: np.memmap's own indexing is several times slower.
+                # Plain ndarray views: indexing an np.memmap is several times slower.
                 ids, rows = (np.asarray(np.load(path, mmap_mode="r")) for path in paths)
             except (OSError, ValueError) as error:
                 raise ArtifactError(f"{paths[0]} cannot be read ({error}). Run the stage examples again.") from error
@@ -165,7 +165,7 @@ class ExampleWriter:
             self._write_shard(self._shard_sequences)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining examples as the last shard."""
         if self._num_waiting:
             self._write_shard(self._num_waiting)
 
@@ -191,12 +191,12 @@ class ExampleWriter:
 
 
 def split_folder(folder: Path, split: Split, length: int) -> Path:
-    """Where the shards of one split and length lie."""
+    """Return the folder of the shards of one split and length."""
     return folder / f"length-{length:04d}" / split
 
 
 def token_id_dtype(vocab_size: int) -> np.dtype[Any]:
-    """The smallest unsigned type that holds every piece id.
+    """Return the smallest unsigned dtype that holds every token id.
 
     Example:
         >>> token_id_dtype(30522), token_id_dtype(119547)

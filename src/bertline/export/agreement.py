@@ -1,4 +1,4 @@
-"""How far an ONNX file is from the model it was made of: largest difference, and whether decisions stay the same."""
+"""Agreement of an ONNX file with the PyTorch model: largest difference of outputs, and agreement of decisions."""
 
 from __future__ import annotations
 
@@ -25,37 +25,38 @@ from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
 
 Decision = Literal["label", "labels", "score", "token", "token_score", "span", "vector"]
-"""What is compared: the likeliest label of a text; each label of several; the order of texts by a score; the likeliest
-label or piece of each token; the order of tokens by a score; both ends of an answer; the order of pairs of texts by
-the cosine of their vectors."""
+"""Decision that is compared: `label`, the predicted label of a text; `labels`, each label of a multi-label text;
+`score`, the order of texts by a score; `token`, the predicted label or vocabulary entry of each token; `token_score`,
+the order of tokens by a score; `span`, start and end of an answer; `vector`, the order of pairs of texts by the cosine
+of their vectors."""
 
 Marks = Literal["none", "shared_tokens", "word_case"]
-"""What a model reads of its tokens besides their ids (`finetuning.token_marks`)."""
+"""Kind of token marks that a model reads besides token ids (`finetuning.token_marks`)."""
 
 _NUM_TEXTS = 256
 _BATCH_SIZE = 16
-# Where a predictions table has what the model read, by the kind of task; the second text may be missing.
+# Columns of a predictions table with the model's inputs, by kind of task; `text_pair` may be missing.
 _INPUT_COLUMNS = (("question", "context"), ("query", "first_document"), ("query", "predicted"), ("text", "text_pair"))
 Outputs = list[tuple[NDArray[np.float32], ...]]
-"""A tuple of output arrays a batch."""
+"""Tuples of output arrays, one per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One file beside the PyTorch model in fp32."""
+    """Agreement of an ONNX file with the PyTorch model in fp32."""
 
     max_difference: float
-    """Between two output numbers of real tokens."""
+    """Largest absolute difference of an output value, padding excluded."""
     decisions: float
-    """Share of equal decisions (0 to 1), or, for `score`, `token_score` and `vector`, Spearman's correlation."""
+    """Fraction of equal decisions or, for `score`, `token_score` and `vector`, Spearman's rank correlation."""
 
 
 def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[str], list[str] | None]:
-    """Texts (and second texts) of a task's test rows, as many as a check needs.
+    """Return texts, and second texts for pairs, of the first test rows of a task.
 
     Args:
-        predictions: The sweep's predictions.parquet, where there is one.
-        fallback: Texts to take where there is none.
+        predictions: Path of the sweep's predictions.parquet; may be missing.
+        fallback: Texts to return if it is missing or has no input columns.
     """
     if predictions.exists():
         table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
@@ -70,7 +71,7 @@ def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[st
 def encoded_texts(
     texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int, marks: Marks
 ) -> Sequences:
-    """The texts as the model reads them, with their marks, truncated to its maximum or, as words, in windows."""
+    """Encode texts as the model reads them, with token marks; truncated or, for marked words, split into windows."""
     match marks:
         case "none":
             return encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
@@ -87,13 +88,13 @@ def encoded_texts(
 
 
 def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:
-    """What the PyTorch model gives, batch by batch."""
+    """Return the outputs of the PyTorch model by batch."""
     with torch.no_grad():
         return list(_outputs(lambda batch: tuple(x.numpy() for x in view(*(batch[n] for n in INPUT_NAMES))), sequences))
 
 
 def onnx_outputs(path: Path, sequences: Sequences) -> Outputs:
-    """What an ONNX file gives, batch by batch."""
+    """Return the outputs of an ONNX file by batch."""
     session = open_session(path)
     return list(_outputs(lambda batch: tuple(session.run(None, {n: batch[n].numpy() for n in INPUT_NAMES})), sequences))
 
@@ -106,19 +107,19 @@ def _outputs(
 
 
 def compare(found: Outputs, expected: Outputs, sequences: Sequences, decision: Decision) -> Agreement:
-    """Hold one model's outputs to another's; padding, which no decision reads, is left out."""
+    """Compare the outputs of two models, without padding."""
     masks = [batch["attention_mask"].numpy().astype(bool) for _, batch in scoring_batches(sequences, batch_size=16)]
     differences = [
         np.abs(_real(one, mask) - _real(other, mask)).max()
         for ours, theirs, mask in zip(found, expected, masks, strict=True)
         for one, other in zip(ours, theirs, strict=True)
     ]
-    # NumPy's max keeps NaN, which passes no tolerance.
+    # NumPy's max propagates NaN, which no tolerance accepts.
     return Agreement(float(np.max(differences)), _decisions(found, expected, masks, decision))
 
 
 def _real(values: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """[B, ...] as it is, [B, S, ...] without padding."""
+    """Return values of shape [B, ...] unchanged, and those of shape [B, S, ...] without padding."""
     return values[mask] if values.shape[:2] == mask.shape and values.ndim + 1 > mask.ndim else values
 
 
@@ -151,7 +152,7 @@ def _share(pairs: list[tuple[NDArray, NDArray]]) -> float:
 
 
 def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """[B]: start and end in one number, so that a span is equal or it is not."""
+    """Return [B], start and end of each span encoded as one integer."""
     start, end = (np.where(mask, logits, -np.inf).argmax(-1) for logits in outputs)
     return start * mask.shape[1] + end
 
@@ -161,7 +162,7 @@ def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float64]:
 
 
 def _cosines(outputs: Outputs, masks: list[NDArray[np.bool_]]) -> NDArray[np.float64]:
-    """The cosine of every two texts' mean-pooled vectors."""
+    """Return the cosine similarity of all pairs of texts, from mean-pooled vectors."""
     pooled = []
     for (hidden_states, *_), mask in zip(outputs, masks, strict=True):
         weights = mask[..., None].astype(np.float64)
@@ -172,7 +173,7 @@ def _cosines(outputs: Outputs, masks: list[NDArray[np.bool_]]) -> NDArray[np.flo
 
 
 def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Rank correlation; 1 where all values on both sides are the same, for then nothing is in another order.
+    """Return Spearman's rank correlation; 1 if all values on both sides are equal, because no order differs.
 
     >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])), 6)
     0.5

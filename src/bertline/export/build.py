@@ -1,4 +1,4 @@
-"""The export stage: folders that stand on their own, each held to transformers before anyone sees it."""
+"""The stage `export`: self-contained Hugging Face folders, checked against transformers before they are written."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ def build_export(
 ) -> dict[str, float | int]:
     """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer, ONNX files and model card, verified.
 
-    There is no `out/encoder` where a checkpoint was fine-tuned as it is, since the checkpoint is published already.
+    There is no `out/encoder` if a checkpoint was fine-tuned without further pretraining: it is published already.
 
     Args:
         config: Names, licence, formats, tolerances.
-        pretrain_folder: The encoder with its pretraining heads.
-        sweep_folders: The sweep's artifact of each task, with the winner in `best/`.
-        line_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage, each where it is known.
-        out: Is replaced when everything has passed.
+        pretrain_folder: Folder of the encoder with its pretraining heads.
+        sweep_folders: Folder of the sweep artifact of each task, with the best model in `best/`.
+        line_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage; unknown ones may be missing.
+        out: Folder to write; replaced only if all checks pass.
 
     Returns:
-        For each folder its largest difference from transformers' logits, that of its ONNX file, the agreement of its
-        int8 file, and its size.
+        For each folder the largest difference from transformers' logits and the size in bytes and, for each ONNX file
+        that was written, the largest difference of the fp32 file and the agreement of the int8 file.
 
     Raises:
-        ConfigError: A task has the encoder's name.
-        ArtifactError: An artifact is missing, or transformers or ONNX computes something else; `out` stays as it was.
+        ConfigError: A task is named like the encoder's folder.
+        ArtifactError: An artifact is missing, or outputs of transformers or ONNX differ; `out` is unchanged.
     """
     if ENCODER in sweep_folders:
         raise ConfigError(f"a task is named {ENCODER!r}, which is the folder of the encoder itself. Rename the task.")
@@ -85,7 +85,7 @@ def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, 
     max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
     difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)
-    # The encoder has no rows of its own; those of a task are real text.
+    # The encoder has no labelled rows; rows of a task are realistic texts to check it with.
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
     rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
     onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
@@ -113,7 +113,7 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
 
 
 def _add_sentence_transformer(finished: FinishedTask, target: Path) -> None:
-    """Models that give a text a vector are also folders of the sentence-transformers package."""
+    """Add the files of the sentence-transformers package to models that embed texts."""
     config: Any = finished.kind.config
     if isinstance(config, RetrievalTaskConfig):
         similarity, prompts = config.similarity, {"query": config.query_prefix, "document": config.document_prefix}
@@ -150,7 +150,7 @@ def _onnx(
     say(f"export: {folder.name}: ONNX")
     texts, text_pairs = checked_texts(predictions, CHECKED_TEXTS)
     if architecture == "BertModel":
-        # An encoder reads each text by itself.
+        # An encoder reads each text separately.
         texts, text_pairs = [*texts, *(text_pairs or ())], None
     request = OnnxRequest(
         folder=folder,

@@ -1,4 +1,4 @@
-"""Model cards: what a model is, what it learned from, how well it does beside what, and what not to use it for."""
+"""Model cards: description, training data, scores compared with baselines, and limits of a model."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _ENCODER_SECTIONS = ("corpus", "tokenizer", "examples", "model", "objective", "o
 
 
 def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
-    """README.md of the encoder.
+    """Return the README.md of the encoder.
 
     Args:
-        facts: Of the line.
-        onnx: What `export_onnx` measured; None where there is no ONNX file.
-        torch_bytes: Size of the weights.
+        facts: Facts of the pipeline.
+        onnx: Results of `export_onnx`; None if there is no ONNX file.
+        torch_bytes: Size of the PyTorch weights in bytes.
     """
     name = facts.export.model_name
     own_tasks = [task for task in facts.results if facts.start_of(task) is None]
@@ -67,12 +67,12 @@ model.embed(["One text.", "Another text."])  # one vector each
 
 
 def task_card(facts: CardFacts, task: str, onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
-    """README.md of a task's winner; arguments as for `encoder_card`."""
+    """Return the README.md of a task's best model; arguments are those of `encoder_card`."""
     name = f"{facts.export.model_name}-{task}"
     usage, other_start = facts.usages[task], facts.start_of(task)
     use = "\n\n".join(f"```python\n{snippet.replace('NAME', name)}\n```" for snippet in usage.snippets)
     tags = list(dict.fromkeys(["bert", usage.tag, *(["sentence-transformers"] if _has_vectors(usage) else [])]))
-    # What the line's own encoder is and has read says nothing of a model that came from elsewhere.
+    # The facts of the pipeline's own encoder do not apply to a model that started from another checkpoint.
     if other_start is None:
         what = f"{usage.what} Fine-tuned from {escaped(facts.export.model_name)}. {what_it_is(facts)}"
         read_before = ("The encoder was pretrained before on:", data(facts))
@@ -102,13 +102,13 @@ def _card(front_matter: str, *parts: str) -> str:
 
 
 def _section(title: str, *paragraphs: str) -> str:
-    """A section, or nothing where there is nothing to say."""
+    """Return a section; empty if all paragraphs are empty."""
     known = [paragraph for paragraph in paragraphs if paragraph]
     return "\n\n".join((f"## {title}", *known)) if known else ""
 
 
 def _front_matter(facts: CardFacts, *, task: str | None, tags: list[str], pipeline: str | None) -> str:
-    """The card's metadata for the Hugging Face hub. JSON is YAML, and quotes what needs it."""
+    """Return the card's metadata for the Hugging Face hub. JSON values are valid YAML with correct quoting."""
     name = facts.export.model_name
     metadata: dict[str, Any] = {
         "language": facts.export.language,

@@ -1,4 +1,4 @@
-"""The sections of a model card; each is empty where its facts are not known."""
+"""Sections of a model card; a section is empty if its facts are unknown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertline.foundation.manifests import versions_of
 
 
 def what_it_is(facts: CardFacts) -> str:
-    """Two lines for the top."""
+    """Return the description at the top of the card."""
     model = facts.model
     case = "lower-cased" if facts.lowercase else "cased"
     begin = "trained from random weights"
@@ -28,7 +28,7 @@ def what_it_is(facts: CardFacts) -> str:
 
 
 def data(facts: CardFacts) -> str:
-    """What the corpus held and what was left out."""
+    """Return the content of the corpus and the dropped text by reason."""
     corpus = facts.corpus
     counts: Mapping[str, Mapping[str, int]] = corpus.get("counts", {})
     if not counts:
@@ -51,7 +51,7 @@ def _reasons(dropped: Mapping[str, int], most: int = 6) -> str:
 
 
 def training_settings(facts: CardFacts) -> str:
-    """How it was pretrained."""
+    """Return the settings of pretraining."""
     pretrain, training = facts.params.get("pretrain", {}), facts.training
     optimizer = facts.params.get("optimizer", {})
     rows = [
@@ -73,7 +73,7 @@ def training_settings(facts: CardFacts) -> str:
 
 
 def pretraining_scores(facts: CardFacts) -> str:
-    """The pretraining's scores beside their baselines."""
+    """Return the scores of pretraining and their baselines."""
     training = facts.training
     if "val/mlm_loss" not in training:
         return ""
@@ -89,12 +89,12 @@ def pretraining_scores(facts: CardFacts) -> str:
 
 
 def conclusion(facts: CardFacts, task: str) -> str:
-    """Whether the encoder beats the strongest simple opponent; it comes first in a task's card."""
+    """Return whether the encoder beats the strongest simple opponent, the first sentence of a task's card."""
     return escaped(str(facts.results[task]["conclusion"]["sentence"]))
 
 
 def task_scores(facts: CardFacts, task: str) -> str:
-    """A task's scores beside their baselines."""
+    """Return the scores of a task and its baselines."""
     result = facts.results[task]
     rows_of, encoder = result["rows"], result["arms"]["encoder"]
     diverged = f" ({encoder['num_diverged']} more diverged)" if encoder.get("num_diverged") else ""
@@ -112,7 +112,7 @@ def task_scores(facts: CardFacts, task: str) -> str:
 
 
 def more_scores(facts: CardFacts, task: str) -> str:
-    """Every metric of the task's model, on every test."""
+    """Return all metrics of the task's model on all test splits."""
     names, rows = metric_rows(facts.results[task])
     more = len(names) > 2 or len(rows) > 1
     return f"All metrics of this model's configuration:\n\n{table(names, rows)}" if rows and more else ""
@@ -128,7 +128,7 @@ def _degenerate(result: Mapping[str, Any]) -> str:
 
 
 def _comparisons(result: Mapping[str, Any]) -> str:
-    """The encoder against each of the others, paired over the test rows."""
+    """Return the comparisons of the encoder with each other system, paired over the test rows."""
     titles = {
         **{name: shown(arm["title"]) for name, arm in result["arms"].items() if arm is not None},
         **{name: shown(baseline["title"]) for name, baseline in result["baselines"].items()},
@@ -163,7 +163,7 @@ _AGREEMENT = {
 
 
 def formats(onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
-    """ONNX files beside the original: size, latency, difference."""
+    """Return the sizes, latencies and differences of the ONNX files, compared with the PyTorch model."""
     if onnx is None:
         return ""
     names, rows = onnx_rows(onnx, torch_bytes)
@@ -186,7 +186,7 @@ def formats(onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
 
 
 def task_data(facts: CardFacts, task: str) -> str:
-    """Where labelled rows come from."""
+    """Return the source and the number of labelled rows."""
     rows = facts.results[task]["rows"]
     source = facts.params.get("tasks", {}).get(task, {}).get("source", {}).get("kind")
     named = f" from `{source}`" if source else ""
@@ -194,7 +194,7 @@ def task_data(facts: CardFacts, task: str) -> str:
 
 
 def fine_tuning_settings(facts: CardFacts, task: str) -> str:
-    """The winning configuration."""
+    """Return the best configuration."""
     result = facts.results[task]
     best = result["arms"]["encoder"]["best_params"]
     rows = [
@@ -208,12 +208,12 @@ def fine_tuning_settings(facts: CardFacts, task: str) -> str:
 
 
 def limits(facts: CardFacts) -> str:
-    """What the encoder is not for."""
+    """Return the limits of the encoder."""
     return _bullets(_limit_sentences(facts, facts.encoder_max_length))
 
 
 def task_limits(facts: CardFacts, task: str) -> str:
-    """What a task's model is not for."""
+    """Return the limits of a task's model."""
     result = facts.results[task]
     sentences = [
         *facts.usages[task].limits,
@@ -245,7 +245,7 @@ def _limit_sentences(facts: CardFacts, max_length: int | None, *, own_encoder: b
 
 
 def origin(facts: CardFacts, sections: Iterable[str]) -> str:
-    """Commit and configuration."""
+    """Return the commit and the configuration."""
     paragraphs = []
     if facts.commit and facts.commit != "none":
         paragraphs.append(f"Code: commit `{facts.commit}`.")
@@ -261,7 +261,7 @@ def _setting(params: Mapping[str, Any], name: str) -> Any:
         value = value.get(part) if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping):
         return value
-    # Neither the sentences of the film strip nor the bounds of alarms say anything about the model.
+    # The sentences of the film strip and the bounds of alarms do not describe the model.
     return {key: item for key, item in value.items() if key not in ("film_strip", "health")}
 
 

@@ -1,4 +1,4 @@
-"""Tables of a model card, in Markdown."""
+"""Markdown tables of a model card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bertline.foundation.local_paths import without_local_path
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table.
+    """Return a Markdown table.
 
     >>> print(table(["a", "b"], [[1, "x|y"]]))
     | a | b |
@@ -22,12 +22,12 @@ def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def column_names() -> list[str]:
-    """The columns of `score_rows`."""
+    """Return the column names of `score_rows`."""
     return ["", "dev", "test", "95 % interval of test"]
 
 
 def shown(title: str) -> str:
-    """The title of an arm or a baseline, which may be a path that the user gave.
+    """Escape the title of an arm or a baseline, and shorten it if it is a local path.
 
     >>> shown("/home/ada/models/minilm")
     './minilm'
@@ -36,7 +36,7 @@ def shown(title: str) -> str:
 
 
 def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
-    """The scores of a sweep's result.json: this model's configuration, then what it is measured against."""
+    """Return the scores of a sweep's result.json: this model's configuration first, then arms and baselines."""
     arms = result["arms"]
     first = {"encoder": "**this model's configuration**"}
     rows = [
@@ -55,7 +55,7 @@ def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 
 def metric_rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Every metric of the winning configuration on every test: column names, and a row a metric."""
+    """Return column names and one row per metric, with the scores of the best configuration on all test splits."""
     scores: Mapping[str, Mapping[str, Mapping[str, float | None]]] = result["arms"]["encoder"].get("scores", {})
     splits = [split for split in result.get("test_splits", ["test"]) if split in scores]
     metrics = list(dict.fromkeys(metric for split in splits for metric in scores[split]))
@@ -64,7 +64,7 @@ def metric_rows(result: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 
 def onnx_rows(onnx: Mapping[str, Any], torch_bytes: int) -> tuple[list[str], list[list[str]]]:
-    """The formats of a folder: size, latency, and how near they are to the original."""
+    """Return column names and one row per file: size, latency, and agreement with the PyTorch model."""
     latency: Mapping[str, Mapping[str, float]] = onnx.get("latency_ms", {})
     batches = list(latency.get("torch", {}))
     names = ["file", "MB", *(f"ms, batch of {size}" for size in batches), "largest difference", "agreement"]
@@ -76,7 +76,7 @@ def onnx_rows(onnx: Mapping[str, Any], torch_bytes: int) -> tuple[list[str], lis
 
 
 def interval(bounds: Sequence[float] | None) -> str:
-    """Lower and upper end, or nothing.
+    """Format the bounds of an interval; empty without bounds.
 
     >>> interval([0.8123, 0.9])
     '0.812 to 0.900'
@@ -85,7 +85,7 @@ def interval(bounds: Sequence[float] | None) -> str:
 
 
 def _spread(score: Mapping[str, float | None] | None) -> str:
-    """A mean with its standard deviation over seeds; one seed has none."""
+    """Format a mean with its standard deviation over seeds; a single seed has none."""
     if not score:
         return ""
     return f"{score['mean']:.3f}" + (f" ± {score['std']:.3f}" if score["std"] is not None else "")

@@ -1,4 +1,4 @@
-"""Configuration of the export stage."""
+"""Configuration of the stage `export`."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportConfig:
-    """What leaves the house."""
+    """Settings of the exported models."""
 
     model_name: str
     """Name of the encoder in cards and in MLflow's registry; tasks are registered as NAME-TASK."""
     license: str
-    """Of the weights, for the model card (an SPDX identifier, or `other`)."""
+    """Licence of the weights for the model card (an SPDX identifier, or `other`)."""
     language: str
     register: bool
-    """Register versions in MLflow."""
+    """Whether to register versions in MLflow."""
     alias: str
-    """The alias the new versions get."""
+    """Alias that new versions get."""
     champion_alias: str
-    """The alias of a task's best version so far. The first version gets it, and a later one by beating that one on the
-    same data and by the same metric; where scores cannot be compared it stays, and people move it."""
+    """Alias of a task's best version so far. The first version gets it; a later version gets it if it beats the current
+    one on the same data and metric. If scores are not comparable the alias stays, and users move it."""
     logits_tolerance: float
     """Largest absolute difference from transformers' logits that passes the check."""
     onnx: bool
-    """Write `onnx/model.onnx` into each folder."""
+    """Whether to write `onnx/model.onnx` into each folder."""
     onnx_tolerance: float
     """Largest absolute difference of an ONNX file in fp32 from the PyTorch model that passes the check."""
     int8: bool
-    """Also write `onnx/model_int8.onnx`: a quarter of the size, faster on CPUs, not quite the same numbers."""
+    """Whether to also write `onnx/model_int8.onnx`: a quarter of the size, faster on CPUs, slightly different
+    outputs."""
     int8_min_agreement: float
-    """Share of decisions (for scores and vectors: Spearman's correlation) that the int8 file must have in common with
-    the original; below it the file is left out. It is there to catch quantisation that went wrong, not to set a
-    standard: disagreement bounds the accuracy that can be lost, and sound int8 BERTs lose a point or two
-    (arXiv 1910.06188), so that a tenth of the decisions says something is broken."""
+    """Minimum fraction of equal decisions of the int8 file and the PyTorch model (for scores and vectors: Spearman's
+    correlation); below it the file is not exported. The check catches broken quantization and is not a quality
+    standard: disagreement bounds the loss of accuracy, and sound int8 BERTs lose one or two points (arXiv 1910.06188),
+    so disagreement in a tenth of the decisions indicates an error."""
     measure_latency: bool
-    """Measure how long a batch takes on this machine, for the card."""
+    """Whether to measure the latency of batches on this machine for the card."""
 
     def __post_init__(self) -> None:
         if self.int8 and not self.onnx:
             raise ValueError("int8 is true and onnx is false; the int8 file is made of the other. Set both or none")
         if not 0 <= self.int8_min_agreement <= 1:
             raise ValueError(f"int8_min_agreement must be between 0 and 1, found {self.int8_min_agreement}")
-        # The name is used in code, in URLs and, followed by the task, in MLflow's registry.
+        # The name occurs in code, in URLs and, followed by the task, in MLflow's registry.
         if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", self.model_name):
             raise ValueError(
                 f"model_name is {self.model_name!r}; it may have letters, digits, '_', '-', '.' and, for the hub, one "

@@ -1,4 +1,4 @@
-"""What a model card says, gathered from manifests, scores and configuration; nothing is asked for that is not known."""
+"""Content of the model cards, from manifests, scores and configuration. Unknown facts are omitted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CardFacts:
-    """The facts of a line. Mappings are empty where a fact is not known, as after a run by hand."""
+    """Facts of a pipeline. Mappings are empty if a fact is unknown, for example if stages were run by hand."""
 
     export: ExportConfig
     model: ModelConfig
@@ -30,37 +30,37 @@ class CardFacts:
     lowercase: bool
     num_parameters: int
     params: Mapping[str, Any]
-    """The whole configuration."""
+    """Complete configuration."""
     commit: str | None
     corpus: Mapping[str, Any]
-    """The corpus' manifest."""
+    """Manifest of the corpus."""
     training: Mapping[str, Any]
     """Headline figures of pretraining."""
     taken_from: str | None
-    """The checkpoint that was fine-tuned as it is; None where an encoder was trained."""
+    """Checkpoint that was fine-tuned without further pretraining; None if an encoder was pretrained."""
     precision: str | None
-    """What `pretrain.precision` came to."""
+    """Precision that `pretrain.precision` was resolved to."""
     results: Mapping[str, Mapping[str, Any]]
-    """result.json of each task's sweep."""
+    """Content of result.json of each task's sweep."""
 
     tasks: Mapping[str, FinishedTask]
-    """What task.json beside each winner says."""
+    """Content of task.json of each task's best model."""
     usages: Mapping[str, Usage]
-    """What each task's model does."""
+    """Descriptions and code examples of each task's model."""
 
     @property
     def start_from(self) -> str | None:
-        """The checkpoint that pretraining went on from."""
+        """Checkpoint from which pretraining continued; None if it started from random weights."""
         return self.params.get("pretrain", {}).get("start_from")
 
     @property
     def hub_start(self) -> str | None:
-        """The same where it is a name on the hub; a folder's name says nothing to a reader."""
+        """`start_from` if it is a hub name, else None: the name of a local folder does not help a reader."""
         name = self.start_from
         return name if name is not None and _is_hub_name(name) else None
 
     def start_of(self, task: str) -> str | None:
-        """What a task's model was fine-tuned from, where that is not the line's own encoder: words for a reader."""
+        """Describe what a task's model was fine-tuned from; None if it is the pipeline's own encoder."""
         start = self.tasks[task].kind.config.start_from or self.taken_from
         if start is None:
             return None
@@ -72,9 +72,9 @@ class CardFacts:
 
     @property
     def encoder_max_length(self) -> int | None:
-        """The longest sequence that positions were learned for; None where that is not known.
+        """Longest sequence in pretraining, for which positions were learned; None if unknown.
 
-        A checkpoint that was continued brings all its positions with it.
+        It is None if pretraining continued from a checkpoint, whose positions are all learned.
         """
         phases = self.params.get("pretrain", {}).get("phases", [])
         if not phases or self.start_from is not None:
@@ -82,14 +82,14 @@ class CardFacts:
         return min(self.model.max_position_embeddings, max(phase["max_length"] for phase in phases))
 
     def task_max_length(self, task: str) -> int:
-        """The sequence length that a model was fine-tuned and scored with."""
+        """Return the maximum sequence length with which a task's model was fine-tuned and scored."""
         return self.tasks[task].kind.config.max_length
 
 
 def read_card_facts(
     config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], line_facts: Mapping[str, Any]
 ) -> CardFacts:
-    """Gather the facts.
+    """Read the facts from the artifacts.
 
     Raises:
         ArtifactError: The encoder's folder or a sweep's result.json is missing.

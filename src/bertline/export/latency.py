@@ -1,4 +1,4 @@
-"""How long a batch takes on this machine's CPU; for cards and manifests, never for a decision."""
+"""Latency of a batch on this machine's CPU, for cards and manifests; no decision depends on it."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from bertline.export.views import INPUT_NAMES, ModelView
 BATCH_SIZES = (1, 32)
 _RUNS = 7
 _MIN_RUNS = 3
-# A large model at full length would hold the line up for minutes: what is slow needs fewer repetitions, and what takes
-# seconds no run to warm up.
+# A large model at full length would delay the pipeline for minutes: slow models are measured fewer times, and models
+# that take seconds get no warm-up.
 _ENOUGH_S = 3.0
 
 
 def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int) -> dict[str, dict[str, float]]:
-    """Median milliseconds that a full batch takes, every sequence `max_length` long.
+    """Measure the median latency of full batches in milliseconds, with sequences of `max_length` tokens.
 
     Args:
-        view: The PyTorch model, measured as `torch`.
-        files: Name to ONNX file.
-        max_length: Tokens of each sequence.
+        view: PyTorch model, measured as `torch`.
+        files: ONNX files by name.
+        max_length: Number of tokens of each sequence.
 
     Returns:
-        `{"torch": {"1": 12.3, "32": 210.0}, ...}`: name to batch size to milliseconds. Runs of the formats take
-        turns, so that a busy moment of the machine falls on all of them.
+        Milliseconds by name, then batch size: `{"torch": {"1": 12.3, "32": 210.0}, ...}`. Runs of the formats are
+        interleaved, so that load on the machine affects all of them.
     """
     sessions = {name: open_session(path) for name, path in files.items()}
     measured: dict[str, dict[str, float]] = {"torch": {}, **{name: {} for name in files}}
@@ -48,7 +48,7 @@ def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int)
 
 
 def machine_name() -> str:
-    """The processor and how many threads of it were used: a latency means nothing without them."""
+    """Return the processor and the number of threads used, without which a latency is meaningless."""
     cpuinfo = Path("/proc/cpuinfo")
     model = platform.processor() or platform.machine()
     if cpuinfo.exists():
@@ -59,13 +59,13 @@ def machine_name() -> str:
 
 
 def view_vocabulary(view: ModelView) -> int:
-    """Pieces of the model's vocabulary."""
+    """Return the vocabulary size of the model."""
     encoder = getattr(view.model, "bert", view.model)
     return int(encoder.vocab_size)
 
 
 def _in_turns(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Seconds of each run, by name."""
+    """Run all functions in turns; return the seconds of each run by name."""
     first = {name: [_seconds(run)] for name, run in runs.items()}
     if sum(times[0] for times in first.values()) > _ENOUGH_S:
         return first

@@ -1,15 +1,15 @@
-"""Names that a user chose, in Markdown: they are shown as they are, whatever characters they have."""
+"""Escaping of the user's names for Markdown, so that they are displayed literally."""
 
 from __future__ import annotations
 
 import re
 
-# Characters that begin emphasis, code, links, images, HTML or an entity. Inside a word an underscore means nothing.
+# Characters that begin emphasis, code, links or images. An underscore inside a word has no meaning.
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
 
 
 def code_span(text: str) -> str:
-    r"""Text as inline code. Runs of white space, line breaks included, become one space.
+    r"""Return text as inline code. Runs of white space, including line breaks, become one space.
 
     References:
         CommonMark 0.31, section 6.1: the fence is a longer run of backticks than any inside.
@@ -25,7 +25,7 @@ def code_span(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text escaped for a paragraph, a heading or, through `card_tables.table`, a cell.
+    r"""Escape text for a paragraph, a heading or, through `card_tables.table`, a table cell.
 
     Example:
         >>> escaped("<b>a*b</b>\n| docs_match")

@@ -1,4 +1,4 @@
-"""A folder's ONNX files, made, held to the PyTorch model, and measured."""
+"""Export of a folder's ONNX files, with checks against the PyTorch model and latency measurements."""
 
 from __future__ import annotations
 
@@ -21,30 +21,33 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OnnxRequest:
-    """What becomes a graph, and what it is checked on."""
+    """Model to export, and texts to check it with."""
 
     folder: Path
-    """A Hugging Face folder with its tokenizer; gets `onnx/`."""
+    """Hugging Face folder with tokenizer; `onnx/` is added to it."""
     architecture: Architecture
-    """Which outputs the graph has."""
+    """Architecture, which determines the outputs of the graph."""
     max_length: int
-    """Most tokens of a sequence in use; the graph itself takes all positions of the model."""
+    """Maximum number of tokens of a sequence in checks and latency measurements. The graph supports all positions of
+    the model."""
     texts: list[str]
     text_pairs: list[str] | None
     marks: Marks = "none"
-    """Which marks the model reads its tokens with."""
+    """Kind of token marks that the model reads."""
 
 
 def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
-    """Write `onnx/model.onnx` and, if asked, `onnx/model_int8.onnx`.
+    """Write `onnx/model.onnx` and, if configured, `onnx/model_int8.onnx`.
+
+    An int8 file below `int8_min_agreement` is deleted, with a warning and a note in the card; the other files are not
+    affected.
 
     Returns:
-        For the manifest and the card: of each file its size, its largest difference and its agreement with the
-        PyTorch model; what agreement means here; latencies.
+        Facts for the manifest and the card: size, largest difference and agreement of each file compared with the
+        PyTorch model, the kind of decision compared, and latencies.
 
     Raises:
-        ArtifactError: The fp32 file computes something else. (An int8 file below `int8_min_agreement` is left out,
-            with a warning and a line in the card: the others are as good as before.)
+        ArtifactError: The outputs of the fp32 file differ from the PyTorch model by more than `onnx_tolerance`.
     """
     folder = request.folder
     view = load_view(folder, request.architecture)
@@ -60,7 +63,7 @@ def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
 
     write_onnx(view, folder / FP32)
     fp32 = compare(onnx_outputs(folder / FP32, sequences), expected, sequences, decision)
-    # `not <=` also refuses NaN.
+    # `not <=` also rejects NaN.
     if not fp32.max_difference <= config.onnx_tolerance:
         raise ArtifactError(
             f"{folder / FP32} differs from the PyTorch model by {fp32.max_difference:.2e}, over export.onnx_tolerance "
@@ -87,7 +90,7 @@ def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
                 f"export.int8_min_agreement = {config.int8_min_agreement}; it is left out."
             )
     if config.measure_latency:
-        # The way `bertline.load` computes it; the graph was made of the plain formula.
+        # `bertline.load` uses SDPA; the graph was traced with plain attention.
         set_attention(view, "sdpa")
         found["latency_ms"] = measure_latency(view, files, max_length=request.max_length)
         found["machine"] = machine_name()
@@ -96,7 +99,7 @@ def export_onnx(request: OnnxRequest, config: ExportConfig) -> dict[str, Any]:
 
 
 def decision_of(folder: Path, architecture: Architecture) -> Decision:
-    """What a model's outputs are for, and so what two of them must agree in."""
+    """Return the kind of decision that a model's outputs are used for, and in which two formats must agree."""
     settings = read_json(folder / CONFIG_NAME)
     single = len(settings.get("id2label") or {}) == 1
     match architecture:

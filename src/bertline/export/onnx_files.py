@@ -1,4 +1,4 @@
-"""ONNX files: the graph in fp32 with dynamic batch and sequence axes, and its weights in int8."""
+"""ONNX files: the graph in fp32 with dynamic batch and sequence axes, and a copy with int8 weights."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
 
 FP32 = Path("onnx/model.onnx")
 INT8 = Path("onnx/model_int8.onnx")
-# LayerNormalization is one operator from 17 on; every runtime since early 2023 (onnxruntime 1.14) reads 18.
+# LayerNormalization is a single operator since opset 17; runtimes since early 2023 (onnxruntime 1.14) read opset 18.
 OPSET = 18
 
 
 def write_onnx(view: ModelView, path: Path) -> None:
-    """Write the model's graph; batch and sequence length stay open.
+    """Write the graph of a model, with dynamic batch size and sequence length.
 
-    Names of source files, which exporters keep for debugging, are taken out: the file says nothing of the machine it
-    was made on and is the same each time.
+    Source file names, which exporters store for debugging, are removed: the file contains nothing about the machine and
+    is reproducible.
 
     Raises:
-        ArtifactError: The graph has a fixed size where it must not.
+        ArtifactError: The graph has a fixed size where it must be dynamic.
 
     Notes:
-        By PyTorch's older exporter, which traces. The newer one (`dynamo=True`) gives a graph that is no faster
-        (MiniLM, batch 16 of 64 tokens, one thread: 138 against 146 ms) and takes 40 times as long to make it. What a
-        trace could get wrong, a size that it takes for a constant, is found by the checks in other sizes.
+        This uses PyTorch's older exporter, which traces. The graph of the newer one (`dynamo=True`) is no faster
+        (MiniLM, batch 16 of 64 tokens, one thread: 138 against 146 ms), and exporting takes 40 times as long. The
+        typical error of a trace, a size that becomes a constant, is found by checks with other sizes.
     """
     import onnx
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Sizes that differ from each other and from those of the checks.
+    # Batch size and length differ from each other and from those of the checks.
     example = torch.arange(3 * 8).remainder(5).reshape(3, 8)
     with _quiet():
         torch.onnx.export(
@@ -67,13 +67,13 @@ def write_onnx(view: ModelView, path: Path) -> None:
 
 
 def write_int8(fp32: Path, int8: Path) -> None:
-    """Quantise the weights of matrix products and embeddings to int8, a scale a channel.
+    """Quantize the weights of matrix products and embeddings to int8, with one scale per channel.
 
-    Activations are quantised as they come, with one scale for a whole batch ("dynamic quantization"), so that no
-    calibration data is needed and a result depends a little on its company in the batch.
+    Activations are quantized at run time with one scale per batch ("dynamic quantization"): no calibration data is
+    needed, and results depend slightly on the other texts of the batch.
 
-    Weights take 7 of the 8 bits: without VNNI instructions, sums of two products of 8 bits overflow on x86
-    (onnxruntime's documentation, "Quantize ONNX Models", section on reduce_range).
+    Weights use 7 of the 8 bits: without VNNI instructions, sums of two 8-bit products overflow on x86 (onnxruntime's
+    documentation, "Quantize ONNX Models", section on reduce_range).
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -82,15 +82,15 @@ def write_int8(fp32: Path, int8: Path) -> None:
 
 
 def open_session(path: Path, *, num_threads: int | None = None) -> onnxruntime.InferenceSession:
-    """An ONNX file, ready to run on the CPU.
+    """Open an ONNX file for inference on the CPU.
 
     Args:
-        path: The file.
-        num_threads: None takes as many as torch does, so that comparisons are fair.
+        path: Path of the file.
+        num_threads: Number of threads; None uses as many as torch, so that comparisons are fair.
     """
     import onnxruntime
 
-    # Microsoft's builds for Windows report use; nothing of ours phones home.
+    # Microsoft's Windows builds send telemetry; bertline must not.
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = num_threads or torch.get_num_threads()
@@ -103,13 +103,13 @@ def _forget_origin(model: onnx.ModelProto) -> None:
     for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.initializer):
         del part.metadata_props[:]
         part.doc_string = ""
-    # Shapes of intermediate values are inferred again by whoever needs them; stale ones break the quantizer.
+    # Stale shapes of intermediate values break the quantizer; they are inferred again where needed.
     del graph.value_info[:]
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Progress and advice of the exporter say nothing to a user; what goes wrong is raised."""
+    """Suppress progress output and warnings of the exporter; errors are raised."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "root")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):

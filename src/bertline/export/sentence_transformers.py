@@ -1,4 +1,4 @@
-"""The few small files that make a folder one of the sentence-transformers package, which is not needed to write them.
+"""Writer of the files that make a folder loadable by sentence-transformers. The package itself is not needed.
 
 References:
     Reimers and Gurevych, Sentence-BERT (arXiv 1908.10084); the package's documentation, "Structure of Sentence
@@ -24,18 +24,18 @@ def write_sentence_transformer(
     similarity: Literal["cosine", "dot"],
     prompts: dict[str, str],
 ) -> None:
-    """Add what `SentenceTransformer(folder)` reads to a folder with a `BertModel` and its tokenizer.
+    """Add the files that `SentenceTransformer(folder)` reads to a folder with a `BertModel` and its tokenizer.
 
-    Its vectors are those of `bertline.load(folder).embed`: pooled, not normalised; similarity divides by the lengths
-    itself where it is the cosine.
+    The vectors equal those of `bertline.load(folder).embed`: pooled, not normalized. Cosine similarity normalizes them
+    itself.
 
     Args:
-        folder: Has config.json, model.safetensors and the tokenizer.
-        max_length: Most tokens of a text.
-        hidden_size: Numbers of a vector.
-        pooling: How token vectors become one.
-        similarity: What the vectors were trained to be compared by.
-        prompts: What is put before a text, by its role (`query`, `document`); empty texts where there is nothing.
+        folder: Folder with config.json, model.safetensors and the tokenizer.
+        max_length: Maximum number of tokens of a text.
+        hidden_size: Dimension of the vectors.
+        pooling: How token vectors are pooled.
+        similarity: Similarity function that the vectors were trained with.
+        prompts: Prefix of a text by its role (`query`, `document`); empty strings for no prefix.
     """
     kinds = (("", "Transformer"), (POOLING_FOLDER, "Pooling"))
     modules = [

@@ -1,4 +1,4 @@
-"""What each kind of model does and how it is used, in words and code for its card."""
+"""Descriptions and code examples of each kind of model, for its card."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from bertline.tasks.config import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """The kind-specific part of a card."""
+    """The part of a card that depends on the kind of task."""
 
     what: str
-    """One sentence: what goes in, what comes out."""
+    """One sentence on inputs and outputs."""
     tag: str
-    """Of the hub: its `pipeline_tag` where `pipeline` is true."""
+    """Task tag of the hub, also used as `pipeline_tag` of the card if `pipeline` is true."""
     pipeline: bool
-    """Whether transformers has a pipeline that does this with the folder."""
+    """Whether a library of the hub (transformers, sentence-transformers) runs this task with the unmodified folder."""
     snippets: tuple[str, ...]
-    """Python code, each with `NAME` for the folder."""
+    """Python examples, with `NAME` in place of the folder."""
     limits: tuple[str, ...]
-    """What to know before relying on it."""
+    """Limits that users should know."""
 
 
 _MARKED_BY_TRANSFORMERS = """\
@@ -68,11 +68,11 @@ probabilities = model(**inputs).logits.softmax(-1)"""
 
 
 def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
-    """The words for a task's model.
+    """Return the usage of a task's model.
 
     Args:
-        finished: Its kind, labels and calibration.
-        pair: Whether an input is two texts.
+        finished: Kind, labels and calibration of the task.
+        pair: Whether an input is a pair of texts.
     """
     config, labels = finished.kind.config, finished.kind.labels
     match config:
@@ -302,7 +302,7 @@ def _fill_mask() -> Usage:
 
 
 def is_pair(config: Any, predictions: Path) -> bool:
-    """Whether an input of a task is two texts: told by its rows, or by its source where there are none."""
+    """Return whether an input of a task is a pair of texts, from its rows or, if these are missing, its source."""
     import pyarrow.parquet as pq
 
     if predictions.exists() and "text_pair" in pq.read_schema(predictions).names:

@@ -1,4 +1,4 @@
-"""Proof that an exported folder means the same to transformers as to bertline."""
+"""Verification that transformers and bertline compute the same for an exported folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.modeling.huggingface import read_config
 from bertline.tokenization.tokenizer import Tokenizer
 
-# Accents, capitals, punctuation, digits, Chinese characters, control and unknown ones, a blank, an overlong word.
+# Accents, capitals, punctuation, digits, Chinese, control and unknown characters, [MASK], an overlong word, no text.
 CHECKED_TEXTS = (
     "The function returns a new array of the given shape and type.",
     "Café, naïve, Zürich, Ångström and façade: accents, é as one character and e\u0301 as two.",
@@ -40,18 +40,19 @@ _AUTO_CLASSES: dict[Architecture, str] = {
 
 
 def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float) -> float:
-    """Hold a folder to transformers' class for it: every output at every real position, and the names of labels.
+    """Check a folder against transformers: all outputs at all positions except padding, label names and token ids.
 
     Args:
-        folder: With model and tokenizer.
-        labels: What the labels must be called, by number; None where the model has none.
-        tolerance: Largest absolute difference of two logits that passes.
+        folder: Folder with model and tokenizer.
+        labels: Expected label names by index; None if the model has none.
+        tolerance: Largest absolute difference of an output that passes.
 
     Returns:
-        The largest absolute difference.
+        Largest absolute difference.
 
     Raises:
-        ArtifactError: A difference above the tolerance, other token ids or labels, or weights missing on one side.
+        ArtifactError: A difference is above the tolerance, token ids or labels differ, or transformers finds missing,
+            unexpected or mismatched weights.
     """
     verify_tokenizer(folder)
     architecture = architecture_in(folder)
@@ -72,15 +73,15 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
 
 
 def _without_padding(values: Tensor, real: Tensor) -> Tensor:
-    """[B, S, ...] at the real positions; [B, ...] as it is."""
+    """Return values of shape [B, S, ...] without padding, and those of shape [B, ...] unchanged."""
     return values[real] if values.shape[:2] == real.shape else values
 
 
 def verify_tokenizer(folder: Path) -> None:
-    """Hold a folder's tokenizer to transformers': the same ids for texts that show every rule.
+    """Check a folder's tokenizer against transformers: equal token ids for texts that exercise every rule.
 
     Raises:
-        ArtifactError: Other ids for a text.
+        ArtifactError: The token ids of a text differ.
     """
     reference = _reference_tokenizer(folder)
     tokenizer = Tokenizer.load(folder)
@@ -95,7 +96,7 @@ def verify_tokenizer(folder: Path) -> None:
 
 
 def _reference_tokenizer(folder: Path) -> Any:
-    # Progress bars, load reports and advice on long texts; what matters here is checked and raised.
+    # Suppress progress bars, load reports and length warnings; problems are checked and raised here.
     transformers.utils.logging.disable_progress_bar()
     transformers.utils.logging.set_verbosity_error()
     return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
@@ -110,14 +111,14 @@ def _reference(cls: Any, folder: Path) -> Any:
 
 
 def _inputs(folder: Path) -> dict[str, Tensor]:
-    """The checked texts in pairs, padded, as transformers itself encodes them."""
+    """Return the checked texts as padded pairs, encoded by transformers."""
     reference = _reference_tokenizer(folder)
     longest = min(_MAX_SEQUENCE, reference.model_max_length, read_config(folder)[0].max_position_embeddings)
     texts = [text for text in CHECKED_TEXTS if text]
     inputs = dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
     )
-    # Models that read marked tokens have more token types than segments: the check covers every type.
+    # Models with token marks have more token types than segments; the check covers every type.
     kinds_of_types = read_config(folder)[0].type_vocab_size // NUM_SEGMENT_TYPES
     if kinds_of_types > 1:
         inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % kinds_of_types)
@@ -126,7 +127,7 @@ def _inputs(folder: Path) -> dict[str, Tensor]:
 
 def _held(folder: Path, name: str, found: Tensor, expected: Tensor, tolerance: float) -> float:
     difference = (found - expected).abs().max().item()
-    # `not <=` also refuses NaN.
+    # `not <=` also rejects NaN.
     if not difference <= tolerance:
         raise ArtifactError(
             f"{folder}: {name} differ from transformers' by {difference:.2e}, over export.logits_tolerance = "

@@ -1,6 +1,6 @@
-"""What a folder's model computes, under the names that transformers and ONNX give it.
+"""Models with the input and output names of transformers and ONNX.
 
-Shapes: B sequences, S positions, L labels, H hidden size, V pieces of the vocabulary.
+Shapes: B sequences, S positions, L labels, H hidden size, V vocabulary size.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
 
 
 class ModelView(nn.Module):
-    """A model with the inputs and outputs of transformers' class of that name.
+    """A bertline model with the inputs and outputs of transformers' class of the given name.
 
     Args:
-        model: One of ours.
-        architecture: Says which outputs; `BertModel` takes the encoder out of any model.
+        model: Model of bertline.
+        architecture: Architecture, which determines the outputs; `BertModel` takes the encoder of any model.
     """
 
     def __init__(self, model: nn.Module, architecture: Architecture) -> None:
@@ -56,7 +56,7 @@ class ModelView(nn.Module):
         self.architecture: Architecture = architecture
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, ...]:
-        """The tensors named by `OUTPUT_NAMES`; all arguments are [B, S]."""
+        """Return the tensors named by `OUTPUT_NAMES`; all arguments are [B, S]."""
         match self.architecture:
             case "BertModel":
                 return (self.model(input_ids, token_type_ids, attention_mask).hidden_states,)
@@ -73,10 +73,10 @@ class ModelView(nn.Module):
 
 
 def architecture_in(folder: Path) -> Architecture:
-    """The class that a folder's config.json names.
+    """Return the architecture in a folder's config.json.
 
     Raises:
-        ArtifactError: None, or one that is not exported.
+        ArtifactError: There is none, or it cannot be exported.
     """
     named = read_json(folder / CONFIG_NAME).get("architectures") or ["nothing"]
     if named[0] not in get_args(Architecture):
@@ -88,7 +88,7 @@ def architecture_in(folder: Path) -> Architecture:
 
 
 def load_view(folder: Path, architecture: Architecture, *, attention: AttentionKind = "plain") -> ModelView:
-    """Read a folder as the model of this name, in evaluation mode."""
+    """Load a folder's model with this architecture, in evaluation mode."""
     model: nn.Module
     match architecture:
         case "BertModel":

@@ -8,37 +8,39 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningConfig:
-    """What a trial may vary (paper, section 4 and A.3). Numbers are floats or whole numbers as the field says."""
+    """Hyperparameters of one fine-tuning run; a sweep may vary those that are numbers (paper, section 4 and A.3)."""
 
     learning_rate: float
-    """Of the head and the top layer."""
+    """Peak learning rate of the head and the top layer."""
     batch_size: int
-    """Rows an optimizer step (windows, where a row is read in several)."""
+    """Rows per optimizer step (windows, where a row is split into several)."""
     num_epochs: int
-    """0 trains nothing: the encoder is scored as it is, where the task's head has no weights of its own."""
+    """Number of training epochs. 0 scores the encoder untrained: an error if its head is randomly initialized."""
     warmup_fraction: float
-    """Share of the steps over which the rate rises; it falls linearly to zero after."""
+    """Fraction of the steps used for learning rate warm-up; the rate then decays linearly to zero."""
     weight_decay: float
     dropout_prob: float
-    """Of the head's input and of the encoder."""
+    """Dropout probability in the encoder and on the head's input."""
     max_grad_norm: float
     trained_layers: int | None
-    """None trains all weights; N the last N layers with the head; 0 the head alone, on a frozen encoder. The pooler is
-    part of the head. What is frozen runs without dropout."""
+    """Number of top layers to train along with the head: None trains all weights, 0 only the head on a frozen encoder.
+    The pooler counts as part of the head. Frozen modules run without dropout."""
     layer_decay: float
-    """The rate of each layer is that of the layer above it times this; the embeddings count as the lowest layer. 1: off
-    (ELECTRA, arXiv 2003.10555, table 7: 0.8 to 0.9)."""
+    """Learning rate of a layer as a fraction of that of the layer above; the embeddings count as the lowest layer. 1
+    disables it (ELECTRA, arXiv 2003.10555, table 7: 0.8 to 0.9)."""
     reinitialized_layers: int
-    """How many of the top layers, with the pooler, start anew (arXiv 2006.05987, section 5)."""
+    """Number of top layers to re-initialize, along with the pooler (arXiv 2006.05987, section 5); 0 for none."""
     bias_correction: bool
-    """AdamW's; BERT's own optimizer left it out, which makes small sets unstable (arXiv 2006.05987, section 4)."""
+    """Whether AdamW corrects its bias. BERT's own optimizer does not, which makes training on small datasets unstable
+    (arXiv 2006.05987, section 4)."""
     label_smoothing: float
-    """Share of the target that is spread evenly over all labels. An error where there are none (numbers, a CRF)."""
+    """Fraction of the target spread evenly over all labels. An error for a loss without labels (numbers, a CRF)."""
     class_weights: Literal["none", "balanced"]
-    """`balanced` weighs each label by rows / (labels * rows of that label) of train: 1 in the mean over the rows, and 0
-    for a label that train lacks. An error for a use without classes."""
+    """`balanced` weights each label by rows / (labels * rows of that label), counted on train: the mean weight over the
+    rows is 1, and a label absent from train gets 0. An error for a task without classes."""
     early_stopping_epochs: int | None
-    """Stop after so many epochs without a better dev score; the best epoch's weights stay. None: the last's stay."""
+    """Number of epochs without a better dev score after which to stop, keeping the weights of the best epoch. None
+    trains all epochs and keeps the weights of the last."""
 
     def __post_init__(self) -> None:
         if not self.learning_rate > 0:

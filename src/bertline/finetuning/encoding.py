@@ -1,4 +1,4 @@
-"""Texts as token ids, and batches of sequences of like length. What every kind of task is made of."""
+"""Encoding of texts as token ids, and batches of sequences of similar length, shared by all kinds of tasks."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from torch import Tensor
 from bertline.foundation.seeds import generator
 from bertline.tokenization.tokenizer import Tokenizer
 
-# Sequences are sorted by length among this many batches: enough to leave little padding, few enough to stay random.
+# Number of batches within which sequences are sorted by length: enough for little padding, few enough to stay random.
 _BATCHES_SORTED_TOGETHER = 16
 SCORING_BATCH_SIZE = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """Sequences as the model takes them; N of them, S tokens in the longest."""
+    """N model input sequences, padded to the S tokens of the longest."""
 
     input_ids: NDArray[np.int64]
-    """[N, S], padded at the end."""
+    """Token ids [N, S], padded at the end."""
     token_type_ids: NDArray[np.int64]
-    """[N, S], 1 in the second segment."""
+    """Segment ids [N, S], 1 in the second segment."""
     lengths: NDArray[np.int64]
-    """[N] tokens, [CLS] and [SEP] included."""
+    """Number of tokens of each sequence [N], including [CLS] and [SEP]."""
     cut: NDArray[np.bool_]
-    """[N] whether what a sequence stands for had more tokens than there was room for, and lost some."""
+    """Whether tokens of the original text were truncated to fit the sequence, [N]."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Sequences:
-        """These sequences, in this order."""
+        """Return the sequences at `indices`, in that order."""
         chosen = np.asarray(indices, dtype=np.int64)
         return Sequences(self.input_ids[chosen], self.token_type_ids[chosen], self.lengths[chosen], self.cut[chosen])
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
-        """These sequences, padded to the longest among them.
+        """Return the sequences at `indices` as one batch, padded to the longest among them.
 
         Returns:
             input_ids, token_type_ids and attention_mask [B, S].
@@ -61,13 +61,13 @@ def assemble(
     pad_id: int,
     cut: Sequence[bool] | None = None,
 ) -> Sequences:
-    """Whole sequences, special pieces included, as one padded array.
+    """Pad complete sequences, special tokens included, to one array.
 
     Args:
-        sequences: Ids of each.
-        first_lengths: Tokens of each that are of the first segment, its [CLS] and [SEP] included.
-        pad_id: Of the tokenizer.
-        cut: See `Sequences.cut`; None: no sequence was.
+        sequences: Token ids of each sequence.
+        first_lengths: Number of first-segment tokens of each sequence, including its [CLS] and [SEP].
+        pad_id: Id of the padding token.
+        cut: See `Sequences.cut`; None means that no sequence was truncated.
 
     Example:
         >>> assemble([[2, 7, 3, 8, 3], [2, 9, 3]], [3, 3], pad_id=0).token_type_ids.tolist()
@@ -86,9 +86,9 @@ def assemble(
 def encode_texts(
     texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int
 ) -> Sequences:
-    """Encode `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, each cut to `max_length` tokens.
+    """Encode texts as `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, truncated to `max_length` tokens.
 
-    A pair gives up tokens from the end of its longer segment, one at a time (BERT reference code, `run_classifier.py`).
+    A pair loses tokens from the end of its longer segment, one at a time (BERT reference code, `run_classifier.py`).
     """
     first = tokenizer.encode_literally(list(texts))
     second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
@@ -111,31 +111,31 @@ def encode_texts(
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Texts as one sequence or several; W sequences of N rows."""
+    """N rows split into W sequences, one or more per row."""
 
     sequences: Sequences
-    """W of them; those of a row stand together, in the order of the text."""
+    """The W sequences; those of a row are consecutive, in text order."""
     row_starts: NDArray[np.int64]
-    """[N], the first sequence of each row."""
+    """Index of the first sequence of each row [N]."""
 
     @property
     def row_of(self) -> NDArray[np.int64]:
-        """[W], the row that each sequence is of."""
+        """Row of each sequence [W]."""
         return np.repeat(np.arange(len(self.row_starts)), self.num_windows)
 
     @property
     def num_windows(self) -> NDArray[np.int64]:
-        """[N], sequences of each row."""
+        """Number of sequences of each row [N]."""
         return np.diff(self.row_starts, append=len(self.sequences))
 
     @property
     def cut(self) -> NDArray[np.bool_]:
-        """[N], whether any sequence of the row lost tokens."""
+        """Whether any sequence of the row was truncated [N]."""
         return any_of(self.sequences.cut, np.append(self.row_starts, len(self.sequences)))
 
 
 def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np.bool_]:
-    """Whether any flag of each group is set; those of group n are from offsets[n] to offsets[n + 1].
+    """Return whether any flag of each group is set; group n is flags[offsets[n] : offsets[n + 1]].
 
     >>> any_of(np.array([False, True, False]), np.array([0, 2, 2, 3])).tolist()
     [True, False, False]
@@ -146,17 +146,17 @@ def any_of(flags: NDArray[np.bool_], offsets: NDArray[np.integer]) -> NDArray[np
 def encode_windows(
     texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer, *, max_length: int, overlap: int
 ) -> Windows:
-    """Encode as `encode_texts` does, but read what is too long in several sequences instead of cutting it.
+    """Encode as `encode_texts` does, but split long texts into overlapping sequences instead of truncating them.
 
-    Of a pair the longer segment is read in pieces; the shorter one stands in each of them, cut to half of the room
-    where it is longer than that.
+    In a pair, the longer segment is split; each of its windows is combined with the shorter segment, which is truncated
+    to half of the available tokens if it is longer than that.
 
     Args:
-        texts: The first segments.
-        text_pairs: The second ones, or None.
-        tokenizer: The model's own.
-        max_length: Most tokens of a sequence.
-        overlap: Tokens that neighbouring pieces share; fewer than a piece has.
+        texts: First segments.
+        text_pairs: Second segments, or None.
+        tokenizer: Tokenizer of the model.
+        max_length: Maximum number of tokens of a sequence.
+        overlap: Number of tokens that neighbouring windows share; less than the size of a window.
     """
     first = tokenizer.encode_literally(list(texts))
     second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
@@ -182,7 +182,7 @@ def encode_windows(
 
 
 def _pieces(segment: list[int], room: int, overlap: int) -> list[list[int]]:
-    """Pieces of at most `room` tokens, each beginning with the last `overlap` tokens of the one before.
+    """Split a segment into windows of at most `room` tokens, neighbours sharing `overlap` tokens.
 
     >>> _pieces([1, 2, 3, 4, 5, 6], 4, 2), _pieces([1, 2, 3, 4, 5], 4, 1), _pieces([], 4, 1)
     ([[1, 2, 3, 4], [3, 4, 5, 6]], [[1, 2, 3, 4], [4, 5]], [[]])
@@ -192,7 +192,7 @@ def _pieces(segment: list[int], room: int, overlap: int) -> list[list[int]]:
 
 
 def _pieces_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:
-    """The longer segment in pieces beside the shorter one."""
+    """Combine windows of the longer segment with the shorter segment; a pair that fits stays whole."""
     if len(first) + len(second) <= room:
         return [(first, second)]
     shorter = min(len(first), len(second), room // 2)
@@ -202,12 +202,12 @@ def _pieces_of_pair(first: list[int], second: list[int], room: int, overlap: int
 
 
 def _loses_in_windows(first: int, second: int, room: int) -> bool:
-    """Whether the shorter of two segments of so many tokens is cut beside the pieces of the longer one."""
+    """Return whether windows of a pair truncate its shorter segment; `first` and `second` are token counts."""
     return first + second > room and min(first, second) > room // 2
 
 
 def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of two segments stay when the longer one gives way (the second where both are as long).
+    """Return how many tokens of each segment remain when the longer one is truncated first (the second on a tie).
 
     >>> _kept_of_pair(10, 3, 8), _kept_of_pair(9, 9, 10), _kept_of_pair(2, 3, 10)
     ((5, 3), (5, 5), (2, 3))
@@ -223,13 +223,13 @@ def _kept_of_pair(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 class LengthSortedBatches:
-    """Batches of training sequences, in another random order in each epoch; those of a batch are of like length.
+    """Batches of training sequences of similar length, in a new random order each epoch.
 
     Args:
-        lengths: Tokens of each sequence.
-        make: Turns the indices of a batch into the batch.
-        batch_size: Sequences of a batch; the last one of an epoch may have fewer.
-        seed: The order is a function of the seed and the number of the epoch.
+        lengths: Number of tokens of each sequence.
+        make: Makes a batch from the indices of its sequences.
+        batch_size: Number of sequences in a batch; one batch of an epoch may have fewer.
+        seed: Seed of the order, which is a function of the seed and the epoch number.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class LengthSortedBatches:
 def scoring_batches(
     sequences: Sequences, *, batch_size: int = SCORING_BATCH_SIZE, max_tokens: int | None = None
 ) -> Iterator[tuple[NDArray[np.integer], dict[str, Tensor]]]:
-    """Batches of all sequences, longest first, each with the indices of its sequences; see `scoring_indices`."""
+    """Yield batches of all sequences, longest first, each with the indices of its sequences; see `scoring_indices`."""
     for indices in scoring_indices(sequences.lengths, batch_size=batch_size, max_tokens=max_tokens):
         yield indices, sequences.batch(indices)
 
@@ -277,7 +277,7 @@ def scoring_batches(
 def scoring_indices(
     lengths: NDArray[np.integer], *, batch_size: int = SCORING_BATCH_SIZE, max_tokens: int | None = None
 ) -> Iterator[NDArray[np.integer]]:
-    """Indices of all sequences in batches, longest first.
+    """Yield the indices of all sequences in batches, longest first.
 
     Args:
         lengths: Number of tokens of each sequence.

@@ -1,4 +1,4 @@
-"""One fine-tuning run: an encoder and the rows of a task to a finished model and its dev scores."""
+"""One fine-tuning run: trains an encoder on a task and returns the model and its dev scores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskSplit:
-    """Rows of a split, and the same encoded."""
+    """Rows of a split and their encoding."""
 
     rows: Any
     encoded: Any
@@ -42,49 +42,49 @@ class TaskSplit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningJob:
-    """Everything that decides the outcome of a run, and where it runs."""
+    """Inputs of a fine-tuning run: everything that determines its result, and the machine it runs on."""
 
     kind: TaskKind[Any, Any, Any]
     config: FineTuningConfig
     encoder: EncoderWeights
-    """`random` keeps the architecture of the folder and draws all weights from the seed."""
+    """`random` keeps the architecture of `encoder_folder` and draws all weights from the seed."""
     encoder_folder: Path
-    """A Hugging Face folder of any BERT encoder."""
+    """Hugging Face folder of any BERT encoder."""
     train: TaskSplit
     dev: TaskSplit
     seed: int
-    """Root of the head's weights, the order of rows and dropout."""
+    """Root seed of the head's weights, the order of rows and dropout."""
     machine: Machine
     runtime: RuntimeConfig
     checks: tuple[float, ...] = ()
-    """Shares of the schedule, rising, above 0 and below 1, after which dev is scored besides the ends of epochs."""
+    """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningResult:
-    """What a run gives."""
+    """Result of a fine-tuning run."""
 
     model: nn.Module
     calibration: Calibration
     checks: tuple[DevCheck, ...]
-    """All looks at dev in order."""
+    """All dev evaluations in order."""
     dev_scores: dict[str, float]
-    """Of the finished model: that of the last epoch, or with early stopping that of the best."""
+    """Dev scores of the final model: the last epoch's, or with early stopping the best epoch's."""
     dev_statistics: NDArray[np.float64]
-    """Each dev row's contribution to these scores, [N, K]."""
+    """Contribution of each dev row to the scores, [N, K]."""
 
 
 def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:
-    """Train a model; the result is a function of the job alone (bitwise on a CPU, for a number of threads).
+    """Fine-tune a model; the result depends on the job alone (bitwise on a CPU, for a fixed number of threads).
 
     Args:
-        job: The run.
-        on_check: Called after each look at dev. What it raises ends the run.
+        job: Inputs of the run.
+        on_check: Called after each dev evaluation. An exception that it raises ends the run.
 
     Raises:
-        ConfigError: Fewer layers than the configuration names, nothing to train, or an option of the loss that means
-            nothing for the task.
-        DivergedError: The loss is not finite any more.
+        ConfigError: The encoder has fewer layers than the configuration names, there is nothing to train, or a loss
+            option does not apply to the task.
+        DivergedError: The loss or the gradient is no longer finite.
     """
     kind, config = job.kind, job.config
     check_options(kind, config)
@@ -113,15 +113,15 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
 
 
 def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, varied: Collection[str] = ()) -> None:
-    """Refuse options of the loss that would be ignored.
+    """Reject loss options that the task would ignore.
 
     Args:
-        kind: The task.
-        config: Of the run.
-        varied: Fields that trials vary.
+        kind: Kind of the task.
+        config: Configuration of the run.
+        varied: Names of the fields that trials vary.
 
     Raises:
-        ConfigError: One that means nothing for the task is set or varied.
+        ConfigError: An option that does not apply to the task is set or varied.
     """
     for name, why in kind.unused_options.items():
         value, off = getattr(config, name), _OFF[name]
@@ -172,7 +172,8 @@ def _starting_model(job: FineTuningJob) -> nn.Module:
 
 
 def _class_weights(job: FineTuningJob) -> Tensor | None:
-    """[labels] rows / (labels * rows of the label), which has a mean of 1 over the rows; 0 where train has none."""
+    """Return class weights [labels], rows / (labels * rows of the label): their mean over the rows is 1; 0 for a label
+    absent from train."""
     if job.config.class_weights == "none":
         return None
     counts = job.kind.label_counts(job.train.rows)

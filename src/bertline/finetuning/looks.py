@@ -1,4 +1,4 @@
-"""Looks at dev while a run goes on: what they found, and whether it is time to stop."""
+"""Dev evaluations during a run, and early stopping."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bertline.training.devices import Machine
 
 @dataclass(frozen=True, slots=True)
 class DevCheck:
-    """A look at dev during training."""
+    """Scores of one dev evaluation during training."""
 
     share: float
-    """Of the schedule that is behind, in (0, 1]."""
+    """Completed fraction of the schedule, in (0, 1]."""
     epoch: int
-    """Finished epochs."""
+    """Number of finished epochs."""
     at_epoch_end: bool
     scores: dict[str, float]
 
@@ -34,21 +34,21 @@ class DevOutcome:
     scores: dict[str, float]
     calibration: Calibration
     statistics: NDArray[np.float64]
-    """Each row's contribution to the scores, [N, K]."""
+    """Contribution of each row to the scores, [N, K]."""
 
 
 class DevLooks:
-    """Scores dev after each epoch and at given shares of the schedule, and keeps the best epoch where asked to.
+    """Evaluates a model on dev during training and, with early stopping, keeps the weights of the best epoch.
 
-    Looking changes nothing: not the weights, not the random numbers of the steps to come.
+    An evaluation changes neither the weights nor the random numbers of later steps.
 
     Args:
-        kind: Predicts and scores.
-        rows: Of dev.
-        encoded: The same as token ids.
-        machine: Where this runs.
+        kind: Kind of the task, which predicts and scores.
+        rows: Dev rows.
+        encoded: Encoded dev rows.
+        machine: Device and precision to run on.
         patience: Epochs without a better score after which to stop; None never stops and keeps the last epoch.
-        on_check: Called after each look; what it raises ends the run.
+        on_check: Called after each evaluation; an exception that it raises ends the run.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class DevLooks:
         self._epochs_without_better = 0
 
     def look(self, model: nn.Module, *, step: int, share: float, epoch: int, at_epoch_end: bool) -> None:
-        """Score dev; twice after the same step costs once."""
+        """Evaluate on dev and record the scores; a second call for the same step reuses the result."""
         if self._newest is None or self._newest[0] != step:
             predictions = self._kind.predict(model, self._encoded, self._machine)
             calibration = self._kind.calibrate(self._rows, predictions)
@@ -87,7 +87,7 @@ class DevLooks:
 
     @property
     def should_stop(self) -> bool:
-        """Whether the patience is used up."""
+        """Whether early stopping ends the run: the patience is exhausted."""
         return self._patience is not None and self._epochs_without_better >= self._patience
 
     def finish(self, model: nn.Module) -> DevOutcome:
@@ -96,7 +96,7 @@ class DevLooks:
             _, found, weights = self._best
             model.load_state_dict(weights)
             return found
-        assert self._newest is not None  # every run ends with a look
+        assert self._newest is not None  # every run ends with an evaluation
         return self._newest[1]
 
     def _compare(self, model: nn.Module, found: DevOutcome) -> None:
@@ -111,7 +111,7 @@ class DevLooks:
 
 
 def steps_of_shares(shares: Sequence[float], *, num_steps: int, steps_per_epoch: int) -> list[tuple[int, float]]:
-    """The step after which each share of the schedule is behind, at least one, without those that an epoch ends at.
+    """Return the step (at least 1) at which each share of the schedule is completed, leaving out shares at epoch ends.
 
     >>> steps_of_shares([0.125, 0.25, 0.5], num_steps=20, steps_per_epoch=10)
     [(2, 0.125), (5, 0.25)]

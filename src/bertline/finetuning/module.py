@@ -24,27 +24,27 @@ from bertline.training.schedules import learning_rate_factor
 
 
 class FineTuningData(pl.LightningDataModule):
-    """The training batches; they make themselves anew for each epoch."""
+    """Data module over training batches that reshuffle themselves each epoch."""
 
     def __init__(self, batches: Iterable[dict[str, Tensor]]) -> None:
         super().__init__()
         self._batches = batches
 
     def train_dataloader(self) -> Iterable[dict[str, Tensor]]:
-        """The same object every time."""
+        """Return the same batches object each time."""
         return self._batches
 
 
 class FineTuningModule(pl.LightningModule):
-    """Trains a model of any kind of task.
+    """Lightning module that trains the model of any kind of task.
 
     Args:
-        model: With the weights to start from; what is frozen is so already.
-        config: The values of this run.
-        kind: Computes the loss.
-        options: What the loss is computed with.
-        steps_per_epoch: Optimizer steps of an epoch.
-        seed: Root of dropout's randomness.
+        model: Model with its initial weights; frozen modules are frozen already.
+        config: Configuration of the run.
+        kind: Kind of the task, which computes the loss.
+        options: Options of the loss.
+        steps_per_epoch: Optimizer steps per epoch.
+        seed: Root seed of dropout.
     """
 
     def __init__(
@@ -69,23 +69,23 @@ class FineTuningModule(pl.LightningModule):
         self.finished_steps = 0
         self.watch: LossWatch | None = None
         self.newest: tuple[Tensor, float] | None = None
-        """The loss of the newest step and the seconds that it took."""
+        """Loss of the latest step and its duration in seconds."""
         schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(config.warmup_fraction * self.num_steps))
         self.learning_rate_factor = learning_rate_factor(schedule, self.num_steps)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """AdamW with the values of the reference code."""
+        """Return AdamW with the betas and epsilon of the BERT reference code."""
         return fine_tuning_optimizer(self.model, self.config)
 
     def on_train_start(self) -> None:
-        """Begin to watch the loss."""
+        """Start watching the loss."""
         self.watch = LossWatch(self.device, max_grad_norm=self.config.max_grad_norm)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Take one optimizer step."""
         started = time.monotonic()
         optimizer = self.optimizers(use_pl_optimizer=False)
-        # A function of (seed, step): what else draws random numbers in this process does not matter.
+        # Seeded by (seed, step), so that other consumers of random numbers in this process do not affect dropout.
         seed_device(self.device, seed_for(self.seed, "dropout", self.finished_steps))
         lr = self.config.learning_rate * self.learning_rate_factor(self.finished_steps)
         set_learning_rate(optimizer, lr)
@@ -102,18 +102,18 @@ class FineTuningModule(pl.LightningModule):
         self.newest = (loss.detach(), time.monotonic() - started)
 
     def on_train_epoch_end(self) -> None:
-        """No epoch is judged whose losses have not been looked at."""
+        """Check the remaining losses before the epoch is evaluated."""
         assert self.watch is not None
         self.watch.read()
 
 
 class LookAtDev(pl.Callback):
-    """Looks at dev at the ends of epochs and at given shares of the schedule, and stops a run that has had enough.
+    """Callback that evaluates on dev at epoch ends and at given shares of the schedule, and applies early stopping.
 
     Args:
-        looks: Scores and remembers.
-        module: The run.
-        shares: Shares of the schedule, rising, above 0 and below 1.
+        looks: Dev evaluations of the run.
+        module: Module that is trained.
+        shares: Fractions of the schedule, ascending, in (0, 1).
     """
 
     def __init__(self, looks: DevLooks, module: FineTuningModule, shares: Iterable[float]) -> None:
@@ -125,7 +125,7 @@ class LookAtDev(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: FineTuningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Look where a share of the schedule is behind."""
+        """Evaluate on dev if a share of the schedule is completed."""
         step = module.finished_steps
         while self._waiting and self._waiting[0][0] <= step:
             _, share = self._waiting.pop(0)
@@ -133,7 +133,7 @@ class LookAtDev(pl.Callback):
             self._looks.look(module.model, step=step, share=share, epoch=epoch, at_epoch_end=False)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
-        """Look, and stop where the patience is used up."""
+        """Evaluate on dev, and stop if the patience is exhausted."""
         step = module.finished_steps
         epoch = step // module.steps_per_epoch
         share = epoch / module.config.num_epochs
@@ -142,7 +142,7 @@ class LookAtDev(pl.Callback):
 
 
 class ShowProgress(pl.Callback):
-    """Hands each step on to the progress lines."""
+    """Callback that reports each step to `RunProgress`."""
 
     def __init__(self, progress: RunProgress) -> None:
         self._progress = progress

@@ -1,4 +1,4 @@
-"""Which weights a run trains, which start anew, and at which rate each is trained."""
+"""Freezing, re-initialization, and parameter groups with layer-wise learning rates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from bertline.modeling.bert import BertModel
 from bertline.modeling.initialization import initialize
 from bertline.training.optimizers import FUSED_DEVICES, AdamWithoutBiasCorrection
 
-# Of the reference code (optimization.py); fine-tuning varies the other values only.
+# Values of the reference code (optimization.py); fine-tuning varies only the other hyperparameters.
 _BETAS, _EPS = (0.9, 0.999), 1e-6
 
 
 def reinitialize_top(encoder: BertModel, num_layers: int, *, seed: int) -> None:
-    """Draw the weights of the top layers and of the pooler anew; 0 leaves all as they are.
+    """Re-initialize the top `num_layers` layers and the pooler; 0 changes nothing.
 
     Raises:
         ConfigError: The encoder has fewer layers.
@@ -37,10 +37,10 @@ def reinitialize_top(encoder: BertModel, num_layers: int, *, seed: int) -> None:
 
 
 def freeze(encoder: BertModel, trained_layers: int | None) -> None:
-    """Freeze the embeddings and all layers but the last ones; None freezes nothing.
+    """Freeze the embeddings and all but the last `trained_layers` layers; None freezes nothing.
 
-    What is frozen runs as in scoring, without dropout: it gives the same features in every epoch (the feature-based
-    approach of the paper, section 5.3). The pooler belongs to the head: many checkpoints come without one.
+    Frozen modules run in evaluation mode, without dropout: they give the same features in every epoch (the
+    feature-based approach of the paper, section 5.3). The pooler is never frozen: many checkpoints come without one.
 
     Raises:
         ConfigError: The encoder has fewer layers.
@@ -55,11 +55,11 @@ def freeze(encoder: BertModel, trained_layers: int | None) -> None:
 
 
 def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: float) -> list[dict[str, Any]]:
-    """The trained weights in groups of one rate and one decay.
+    """Group the trained weights by learning rate and weight decay.
 
-    A group's `rate_factor` is what the run's learning rate is multiplied by: 1 for the head, the pooler and the top
-    layer, `layer_decay` for the layer below, its square below that, and so on; the embeddings are the lowest layer.
-    Matrices decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code.
+    A group's `rate_factor` multiplies the learning rate of the run: it is 1 for the head, the pooler and the top layer,
+    `layer_decay` for the layer below, its square below that, and so on; the embeddings are the lowest layer. Weight
+    decay applies to matrices but not to vectors (biases, LayerNorm's scale and shift), as in the reference code.
 
     References:
         Clark et al., ELECTRA (arXiv 2003.10555), appendix B; Howard and Ruder, ULMFiT (arXiv 1801.06146), section 3.2.
@@ -75,16 +75,16 @@ def parameter_groups(model: nn.Module, *, weight_decay: float, layer_decay: floa
             "weight_decay": weight_decay if decays else 0.0,
             "rate_factor": layer_decay**depth,
         }
-        # Without decay of the rate there is no reason for more than two groups, and fewer are faster.
+        # Without layer decay two groups are enough, and fewer groups are faster.
         groups.setdefault((depth if layer_decay != 1 else 0, decays), group)["params"].append(weight)
     return list(groups.values())
 
 
 def fine_tuning_optimizer(model: nn.Module, config: FineTuningConfig) -> torch.optim.Optimizer:
-    """AdamW over the trained weights, with or without its bias correction.
+    """Return AdamW over the trained weights, with or without bias correction.
 
     Raises:
-        ConfigError: Nothing is left to train.
+        ConfigError: No weight is trained.
     """
     groups = parameter_groups(model, weight_decay=config.weight_decay, layer_decay=config.layer_decay)
     if not groups:
@@ -96,7 +96,7 @@ def fine_tuning_optimizer(model: nn.Module, config: FineTuningConfig) -> torch.o
 
 
 def nothing_to_train() -> ConfigError:
-    """What to raise where no weight that the loss reads is trained."""
+    """Return the error for a run whose loss depends on no trained weight."""
     return ConfigError(
         "fine_tuning.trained_layers is 0, but this task's head has no weights of its own, so there is nothing to "
         "train. Train at least one layer, or set fine_tuning.num_epochs to 0 to score the encoder as it is."
@@ -104,7 +104,9 @@ def nothing_to_train() -> ConfigError:
 
 
 def _depth_below_top(name: str, num_layers: int) -> int:
-    """0 for the head, the pooler and the top layer; `num_layers` for the embeddings.
+    """Return how many layers a weight is below the top: 0 for the head, the pooler and the top layer.
+
+    `num_layers` for the embeddings.
 
     >>> [_depth_below_top(name, 4) for name in ("classifier.bias", "bert.layers.3.output.bias", "bert.layers.0.x")]
     [0, 0, 3]

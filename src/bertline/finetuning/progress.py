@@ -1,4 +1,4 @@
-"""How far a long run is, a line now and then, and whether its loss is still a number."""
+"""Progress lines of a fine-tuning run, and detection of divergence."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
 from bertline.training.progress import format_seconds
 
-# Reading a number from a GPU waits for it; a CPU has it at once.
+# Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _LOOK_EVERY_STEPS_ON_A_GPU = 50
 
 
 class DivergedError(BertlineError):
-    """The loss is no longer a number; the run cannot go on."""
+    """The loss or the gradient is no longer finite; the run cannot continue."""
 
 
 class LossWatch:
-    """Ends a run whose loss or gradient is not finite any more.
+    """Ends a run when its loss or gradient norm is no longer finite.
 
     Args:
-        device: That of the losses.
-        max_grad_norm: For the message.
+        device: Device of the losses.
+        max_grad_norm: Gradient clipping norm, quoted in the error message.
     """
 
     def __init__(self, device: torch.device, *, max_grad_norm: float) -> None:
@@ -33,17 +33,17 @@ class LossWatch:
         self._unread: list[tuple[int, float, Tensor]] = []
 
     def observe(self, step: int, lr: float, loss: Tensor, grad_norm: Tensor) -> None:
-        """Take the loss of a step (from 1) and the norm of its gradient.
+        """Record the loss of a step (counted from 1) and its gradient norm.
 
         Raises:
-            DivergedError: One of the losses so far is not finite.
+            DivergedError: A loss or gradient norm recorded so far is not finite.
         """
         self._unread.append((step, lr, torch.stack([loss.detach().float(), grad_norm.detach().float()])))
         if len(self._unread) >= self._every:
             self.read()
 
     def read(self) -> None:
-        """Look at the losses that have not been looked at.
+        """Check all losses that have not been checked yet.
 
         Raises:
             DivergedError: See `observe`.
@@ -63,10 +63,10 @@ class LossWatch:
 
 
 class RunProgress:
-    """Says how far a run is, where that takes longer than `every_s`: steps, loss, speed, time left.
+    """Logs the progress of a run every `every_s` seconds: steps, loss, tokens per second, time left.
 
     Args:
-        num_steps: Of the whole run.
+        num_steps: Number of steps of the run.
         every_s: Seconds between lines.
     """
 
@@ -83,7 +83,7 @@ class RunProgress:
         self._steps = 0
 
     def step(self, step: int, batch: dict[str, Tensor], loss: Tensor, took_s: float) -> None:
-        """Take a finished step (from 1), and say a line where one is due."""
+        """Record a finished step (counted from 1), and log a line if one is due."""
         self._loss = loss.detach() if self._loss is None else self._loss + loss.detach()
         self._tokens += [mask.sum() for name, mask in batch.items() if name.endswith("attention_mask")]
         self._busy_s += took_s

@@ -1,4 +1,4 @@
-"""Training of a two-tower encoder: pairs of a query and a relevant document, against the documents of the batch."""
+"""Training batches and loss of a dual encoder: (query, relevant document) pairs with in-batch negatives."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class EncodedSearch:
-    """Queries and the whole collection, with what is known of them."""
+    """Encoded queries and collection, with the relevant documents and hard negatives of each query."""
 
     queries: Sequences
     documents: Sequences
-    """The collection; the same object for every split."""
+    """Encoded collection; the same object for every split."""
     relevant: Sequence[Numbers]
-    """Of each query, the numbers of its relevant documents in the collection."""
+    """For each query, the indices of its relevant documents in the collection."""
     hard_negatives: Sequence[Numbers]
-    """Of each query, documents that look right and are not known to be; none before mining."""
+    """For each query, indices of high-ranking documents not judged relevant; empty before mining."""
 
 
 class PairBatches:
-    """Batches of pairs (query, relevant document); an epoch has each pair once, in an order that the seed decides.
+    """Batches of (query, relevant document) pairs; each epoch has every pair once, in a new order.
 
-    Each query of a batch brings `num_hard_negatives` of its own, drawn anew in each epoch. A document stands once in a
-    batch. Pairs are not sorted by length: documents of one length are easy to tell from others by their length alone.
+    Each query of a batch adds up to `num_hard_negatives` of its hard negatives, redrawn each epoch. A document occurs
+    once in a batch. Pairs are not sorted by length: the model could then tell documents apart by length alone.
 
     Args:
         encoded: Queries and collection.
-        batch_size: Pairs of a batch.
-        num_hard_negatives: For each query.
-        seed: The order is a function of the seed and the number of the epoch.
+        batch_size: Number of pairs in a batch.
+        num_hard_negatives: Maximum number of hard negatives per query.
+        seed: Seed of the order, which is a function of the seed and the epoch number.
     """
 
     def __init__(self, encoded: EncodedSearch, *, batch_size: int, num_hard_negatives: int, seed: int) -> None:
@@ -86,13 +86,13 @@ class PairBatches:
 def contrastive_loss(
     similarities: Tensor, targets: Tensor, also_relevant: Tensor, *, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Softmax over the documents of the batch, of which one is right for each query (arXiv 2004.04906, section 3.2).
+    """Compute softmax cross-entropy over the documents of the batch (arXiv 2004.04906, section 3.2).
 
     Args:
-        similarities: [B, D], already divided by the temperature.
-        targets: [B], which document is right.
-        also_relevant: [B, D] bool: others that are relevant too, and so are no wrong answers; never the right one.
-        label_smoothing: Share of the target that is spread evenly over all documents that count.
+        similarities: Similarities [B, D], already divided by the temperature.
+        targets: Index of each query's target document [B].
+        also_relevant: Bool mask [B, D] of other relevant documents, left out of the softmax; never the target.
+        label_smoothing: Fraction of the target spread evenly over all documents in the softmax.
 
     >>> loss = contrastive_loss(torch.zeros(1, 3), torch.tensor([0]), torch.tensor([[False, True, False]]))
     >>> round(loss.exp().item(), 4)

@@ -1,8 +1,8 @@
-"""Matches between the two texts of a pair as marks of their tokens (`token_marks`).
+"""Token marks (`token_marks`) for matches between the two texts of a pair.
 
 Whether a token also occurs in the other text decides many pair tasks, and a small encoder learns it last: attention
-has to learn it separately for every word. That a token is part of a word of the other text, or has its stem, is not
-visible in the token ids at all: "bind" in "keybindings", "sorts" and "sorted".
+has to learn it separately for every word. Token ids do not show at all whether a token is part of a word of the other
+text or shares its stem: "bind" in "keybindings", "sorts" and "sorted".
 
 References:
     Boualili, Moreno and Boughanem, "MarkedBERT: Integrating Traditional IR Cues in Pre-trained Language Models for
@@ -20,7 +20,8 @@ from bertline.finetuning.token_marks import with_marks
 from bertline.tokenization.tokenizer import Tokenizer
 
 SAME_TOKEN, PARTIAL = 1, 2
-"""Marks: the other text has the same token; or it has a word with the token's characters or with its stem in it."""
+"""Marks: `SAME_TOKEN` if the other text has the same token, `PARTIAL` if a word of it contains the token's characters
+or its stem."""
 NUM_MARKS = 2
 _FEWEST_CHARACTERS = 3
 _SHORTEST_STEM = 4
@@ -31,7 +32,8 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
     """Mark the tokens of pairs that match the other text; special tokens are never marked.
 
     A partial match is a token of at least 3 characters (without `##`) inside a word of the other text, or a token of
-    at least 5 whose first characters are: all but 3, and at least 4 ("sorted" matches "sorting" by "sort").
+    at least 5 characters whose stem is inside one. The stem drops the last 3 characters but keeps at least 4 ("sorted"
+    matches "sorting" by "sort").
 
     Args:
         sequences: Sequences with token types 0 and 1. Without a second text nothing is marked.
@@ -47,7 +49,7 @@ def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
 
 
 def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, specials: set[int]) -> list[int]:
-    """Marks of one pair's tokens."""
+    """Return the marks of the tokens of one pair."""
     tokens = tokenizer.tokens(ids)
     segments = types.tolist()
     known = [
@@ -76,7 +78,7 @@ def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, sp
 
 
 def _is_inside(token: str, words: str) -> bool:
-    """Whether words, separated by spaces, have a token or its stem in them.
+    """Return whether any of the space-separated words contains a token or its stem.
 
     >>> _is_inside("bind", "remove keybindings"), _is_inside("sorted", "sorting"), _is_inside("set", "reset")
     (True, True, True)

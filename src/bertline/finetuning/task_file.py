@@ -1,4 +1,4 @@
-"""task.json beside a fine-tuned model: what it needs, besides weights and tokenizer, to be used as it was scored."""
+"""task.json of a fine-tuned model: task configuration, labels and calibration, needed to use it as it was scored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMAT_VERSION = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _TaskFile:
-    """The content, as it is checked on reading."""
+    """Content of the file, validated on reading."""
 
     format_version: int
     task: TaskConfig
@@ -31,14 +31,14 @@ class _TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class FinishedTask:
-    """What a fine-tuned folder says of its task."""
+    """Task of a fine-tuned model folder, with its calibration."""
 
     kind: TaskKind[Any, Any, Any]
     calibration: Calibration
 
 
 def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Mapping[str, float]) -> None:
-    """Write the file without local paths (of the source, of the checkpoint it started from)."""
+    """Write task.json, without the local paths of the source and of the checkpoint that fine-tuning started from."""
     task = to_mapping(kind.config)
     # Prompts and separators may look like paths, but the model's output depends on them.
     source = task["source"]
@@ -56,10 +56,10 @@ def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Ma
 
 
 def read_task_file(folder: Path) -> FinishedTask | None:
-    """What the folder says of its task; None where it is no bertline folder of a task.
+    """Read the task of a model folder; None if the folder has no task.json.
 
     Raises:
-        ArtifactError: The file is of another version, or damaged.
+        ArtifactError: The file has another format version, or is damaged.
     """
     path = folder / TASK_FILE
     if not path.exists():

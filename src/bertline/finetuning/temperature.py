@@ -1,7 +1,8 @@
-"""Temperature scaling: the logits are divided by one number, which improves the calibration of the probabilities.
+"""Temperature scaling: logits are divided by one temperature, which improves the calibration of the probabilities.
 
-It keeps the order of the labels. It is chosen by the likelihood of dev's labels. Here it is applied to probabilities,
-whose logarithms are logits up to a constant that the softmax removes; so it works for pooled windows too.
+Scaling keeps the order of the labels. The temperature maximizes the likelihood of the dev labels. It is applied to
+probabilities, whose logarithms are logits up to a constant that the softmax removes, so it also works on the pooled
+probabilities of windows.
 
 References:
     Guo et al. 2017, On Calibration of Modern Neural Networks (arXiv 1706.04599), section 4.2.
@@ -19,7 +20,7 @@ from scipy.optimize import minimize_scalar
 TEMPERATURE = "temperature"
 """Key of the temperature in the calibration."""
 _LOWEST, _HIGHEST = 0.05, 20.0
-# Probabilities that were rounded to 0 or 1 have no finite logits.
+# Lower clip of probabilities: those rounded to 0 or 1 have no finite logits.
 _LEAST = 1e-12
 
 
@@ -38,19 +39,19 @@ def with_sigmoid_temperature(probabilities: NDArray[np.floating], temperature: f
 
 
 def softmax_temperature(probabilities: NDArray[np.floating], gold: NDArray[np.integer]) -> float:
-    """The temperature with the highest likelihood of the rows' labels, [N]."""
+    """Return the temperature with the highest likelihood of the gold labels [N], one per row."""
     logs, rows = _logs(probabilities), np.arange(len(gold))
     return _likeliest(lambda temperature: -float(_softmax_log(logs, temperature)[rows, gold].mean()))
 
 
 def sigmoid_temperature(probabilities: NDArray[np.floating], gold: NDArray[np.integer]) -> float:
-    """The temperature with the highest likelihood of independent labels, [N, L] of 0 and 1."""
+    """Return the temperature with the highest likelihood of independent gold labels [N, L], each 0 or 1."""
     signed = np.where(gold == 1, 1.0, -1.0) * _logits(probabilities)
     return _likeliest(lambda temperature: float(np.logaddexp(0.0, -signed / temperature).mean()))
 
 
 def _likeliest(loss: Callable[[float], float]) -> float:
-    """The temperature with the lowest loss, which is unimodal; 1 where no other is better."""
+    """Return the temperature with the lowest loss, assumed unimodal; 1 if no other is better."""
     found = minimize_scalar(
         lambda log: loss(math.exp(log)), bounds=(math.log(_LOWEST), math.log(_HIGHEST)), method="bounded"
     )

@@ -1,8 +1,8 @@
-"""Marks: facts about a token that an encoder is shown by its token type, such as a match in the other text of a pair.
+"""Marks: features of a token, encoded in its token type, such as a match in the other text of a pair.
 
-A token with mark m gets its segment's type plus `NUM_SEGMENT_TYPES` * m; mark 0 is no mark. The embeddings of the new
-types are initialised as copies of the segments' own, so that marks do not change a pretrained encoder's output at
-first. Unlike marker tokens they take up no positions.
+A token with mark m gets its segment's type plus `NUM_SEGMENT_TYPES` * m; mark 0 means no mark. The embeddings of the
+new types are initialized as copies of the segment embeddings, so that marks do not change a pretrained encoder's
+output at first. Unlike marker tokens, marks take up no positions.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NUM_SEGMENT_TYPES = 2
 
 
 def with_marks(sequences: Sequences, marks: NDArray[np.int64]) -> Sequences:
-    """Sequences with token types 0 and 1, with marks [N, S] added."""
+    """Add marks [N, S] to the token types of sequences whose types are 0 and 1."""
     return replace(sequences, token_type_ids=sequences.token_type_ids + NUM_SEGMENT_TYPES * marks)
 
 
 def add_marked_types(encoder: BertModel, num_marks: int) -> None:
     """Add the token types of marked tokens to an encoder, in place, each with the embedding of its segment.
 
-    Types that it already has, such as those of an encoder fine-tuned with marks, stay as they are.
+    Existing types, such as those of an encoder fine-tuned with marks, keep their embeddings.
     """
     old = encoder.embeddings.token_type_embeddings
     num_types = NUM_SEGMENT_TYPES * (1 + num_marks)

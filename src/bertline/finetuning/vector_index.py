@@ -1,4 +1,4 @@
-"""An index of vectors: which of them have the largest inner products with a query's."""
+"""Index of vectors, searched by inner product."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bertline.foundation.files import write_atomically
 
 
 class VectorIndex:
-    """Exact search by inner product (of vectors of length 1: by cosine), through FAISS (arXiv 2401.08281).
+    """Exact search by inner product (the cosine, for unit vectors) with FAISS (arXiv 2401.08281).
 
     Args:
-        index: Of FAISS; make one with `of` or `load`.
+        index: FAISS index; use `of` or `load` to make a `VectorIndex`.
     """
 
     def __init__(self, index: faiss.Index) -> None:
@@ -24,7 +24,7 @@ class VectorIndex:
 
     @classmethod
     def of(cls, vectors: NDArray[np.float32]) -> VectorIndex:
-        """The index of vectors [N, H], N at least 1."""
+        """Build the index of vectors [N, H]; N is at least 1."""
         index = faiss.IndexFlatIP(vectors.shape[1])
         index.add(np.ascontiguousarray(vectors, dtype=np.float32))
         return cls(index)
@@ -34,7 +34,7 @@ class VectorIndex:
         """Read an index that `save` wrote.
 
         Raises:
-            ArtifactError: The file is missing, or is no such index.
+            ArtifactError: The file is missing, or is not a complete FAISS index.
         """
         if not path.is_file():
             raise ArtifactError(f"{path} is missing. Make the index of the collection again.")
@@ -47,21 +47,21 @@ class VectorIndex:
         return cls(index)
 
     def save(self, path: Path) -> None:
-        """Write the index in FAISS's own format, whole or not at all."""
+        """Write the index in the FAISS format, atomically."""
         write_atomically(path, faiss.serialize_index(self._index).tobytes())
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
 
     def search(self, queries: NDArray[np.float32], k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The best vectors for each query, the best first.
+        """Find the vectors with the largest inner products with each query, in descending order.
 
         Args:
-            queries: [Q, H].
-            k: How many; all there are where there are fewer.
+            queries: Query vectors [Q, H].
+            k: Number of vectors to return; limited to the size N of the index.
 
         Returns:
-            Numbers of the vectors and inner products, both [Q, min(k, N)].
+            Indices of the vectors and their inner products, both [Q, min(k, N)].
         """
         k = min(k, len(self))
         if not len(queries):

@@ -1,4 +1,4 @@
-"""Words as token ids: windows of long sentences, and where in them each word begins."""
+"""Encoding of tagged words: token windows of long sentences, and the position of each word in them."""
 
 from __future__ import annotations
 
@@ -17,36 +17,40 @@ from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 NO_LABEL = -100
-"""Label of a padded word; what PyTorch's losses ignore."""
+"""Label of a padded word: the index that PyTorch's losses ignore."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedWords:
-    """N rows, read in V windows of W words at most. Words are numbered through all rows; T of them."""
+    """N rows split into V windows of at most W words. The T words of all rows are numbered consecutively."""
 
     sequences: Sequences
-    """[V]."""
+    """The V windows."""
     num_words: NDArray[np.int64]
-    """[V], words that begin in each window."""
+    """Number of words that start in each window [V]."""
     words: NDArray[np.int64]
-    """[V, W], the numbers of those words; 0 behind the last."""
+    """Indices of those words [V, W], padded with 0."""
     places: NDArray[np.int64]
-    """[V, W], where in the window their first pieces stand; 0 behind the last."""
+    """Position in the window of the first subword of each word [V, W], padded with 0."""
     labels: NDArray[np.int64]
-    """[V, W], numbers of labels; `NO_LABEL` behind the last."""
+    """Label ids of the words [V, W], padded with `NO_LABEL`."""
     taken: NDArray[np.bool_]
-    """[V, W], whether the word is predicted from this window: each word that has pieces is so in exactly one."""
+    """Whether the word is predicted from this window [V, W]; true in exactly one window for each word with subwords."""
     row_starts: NDArray[np.int64]
-    """[N + 1], number of each row's first word; the last entry is T."""
+    """Index of the first word of each row [N + 1]; the last entry is T."""
     readable: NDArray[np.bool_]
-    """[T], false for a word of which BERT's cleaning leaves nothing."""
+    """Whether a word has subwords [T]; false if BERT's text cleaning removes all of it."""
     words_of_tokens: NDArray[np.int64]
-    """[V, S], the column of `words` that a token is of; -1 for [CLS], [SEP], padding, and tokens at the start of a
-    window whose word begins before it."""
+    """Column of `words` that each token belongs to [V, S]; -1 for [CLS], [SEP], padding, and tokens at the start of a
+    window whose word starts before it."""
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
-        """These windows: what `Sequences.batch` gives, and `word_places`, `word_labels` [B, W], `num_words` [B] and
-        `words_of_tokens` [B, S]."""
+        """Return the windows at `indices` as one batch.
+
+        Returns:
+            The tensors of `Sequences.batch`, `word_places` and `word_labels` [B, W], `num_words` [B] and
+            `words_of_tokens` [B, S].
+        """
         most = max(int(self.num_words[indices].max()), 1)
         sequences = self.sequences.batch(indices)
         longest = sequences["input_ids"].shape[1]
@@ -68,22 +72,22 @@ def encode_words(
     overlap: int,
     mark: Callable[[str], int] | None = None,
 ) -> EncodedWords:
-    """Cut each word into pieces, and each row into windows `[CLS] pieces [SEP]` of at most `max_length` tokens.
+    """Tokenize each word into subwords, and split each row into windows `[CLS] subwords [SEP]` of at most `max_length`.
 
-    Neighbouring windows share `overlap` tokens. Of the windows that hold a whole word (of all, if none does), it is
-    predicted from the one whose nearer edge is farthest; a window that begins or ends with the row has no edge there.
+    Neighbouring windows share `overlap` tokens. A word is predicted from the window in which its distance to the nearer
+    edge is largest, among the windows that contain all of it (among all windows that it starts in, if none does). The
+    start and the end of the row do not count as edges.
 
     Args:
-        rows: The words and their tags.
+        rows: Words and their tags.
         labels: All tags, in the order of the head.
-        tokenizer: The model's own.
-        max_length: Maximum tokens of a window, [CLS] and [SEP] included.
-        overlap: Tokens that neighbouring windows share.
-        mark: Gives the mark of a word (`token_marks`), which its tokens get in each window that it begins in; None
-            marks nothing.
+        tokenizer: Tokenizer of the model.
+        max_length: Maximum number of tokens of a window, including [CLS] and [SEP].
+        overlap: Number of tokens that neighbouring windows share.
+        mark: Mark of a word (`token_marks`), given to its tokens in each window that it starts in; None: no marks.
 
     Raises:
-        ConfigError: Windows that share so much never come to the end of a long row.
+        ConfigError: `overlap` is not smaller than the room for subwords in a window.
     """
     room = max_length - 2
     if overlap >= room:
@@ -122,7 +126,7 @@ def encode_words(
 
 
 def _columns(windows: Sequence[_Window]) -> tuple[NDArray[np.bool_], dict[str, NDArray[np.int64]]]:
-    """Which columns [V, W] hold a word, and the words' numbers, places and `taken` there; 0 elsewhere."""
+    """Return which columns [V, W] hold a word, and its index, position and `taken` flag, padded with 0."""
     num_words = np.array([len(window.words) for window in windows], dtype=np.int64)
     inside = np.arange(max(int(num_words.max(initial=0)), 1)) < num_words[:, None]
     columns = {name: np.zeros(inside.shape, dtype=np.int64) for name in ("words", "places", "taken")}
@@ -132,7 +136,7 @@ def _columns(windows: Sequence[_Window]) -> tuple[NDArray[np.bool_], dict[str, N
 
 
 def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """See `EncodedWords`; a word has the tokens from its place to the next word's."""
+    """Compute `EncodedWords.words_of_tokens`; a word extends from its first token to that of the next word."""
     begun = np.full(sequences.input_ids.shape, -1, dtype=np.int64)
     windows, columns = np.nonzero(inside)
     begun[windows, places[windows, columns]] = columns
@@ -144,8 +148,8 @@ def _words_of_tokens(sequences: Sequences, places: NDArray[np.int64], inside: ND
 def _marks_of_tokens(
     marks: NDArray[np.int64], words: NDArray[np.int64], words_of_tokens: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Each token's mark [V, S]: that of its word, out of marks [T]; 0 where it has none. See `EncodedWords`."""
-    of_columns = np.append(marks, 0)[words]  # The 0 is what the columns of no word read when T is 0.
+    """Return the mark of each token [V, S], taken from the marks of the words [T]; 0 for a token without a word."""
+    of_columns = np.append(marks, 0)[words]  # The appended 0 keeps the padded columns valid when T is 0.
     of_tokens = np.take_along_axis(of_columns, np.maximum(words_of_tokens, 0), axis=1)
     return np.where(words_of_tokens >= 0, of_tokens, 0)
 
@@ -159,14 +163,14 @@ class _Window:
 
 
 def token_ids_of_words(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list[int]]:
-    """The token ids of each distinct word of the rows."""
-    # Nothing BERT does to a text looks across a space, so each different word is cut once.
+    """Return the token ids of each distinct word of the rows."""
+    # Tokenization does not depend on context across spaces, so each distinct word is tokenized once.
     different = sorted({word for words in rows.words for word in words})
     return dict(zip(different, tokenizer.encode_literally(different), strict=True))
 
 
 def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: int) -> list[_Window]:
-    """The windows of one row, the words numbered from `first_word`; a row without a piece is one empty window."""
+    """Split one row into windows, its words numbered from `first_word`; a row without subwords is one empty window."""
     pieces = [piece for word in word_pieces for piece in word]
     begins = np.cumsum([0, *(len(word) for word in word_pieces)])[:-1].astype(np.int64)
     readable = np.array([bool(word) for word in word_pieces], dtype=bool)
@@ -189,9 +193,9 @@ def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: 
 def _context(
     begins: NDArray[np.int64], ends: NDArray[np.int64], start: int, room: int, num_pieces: int
 ) -> NDArray[np.int64]:
-    """How far each word's first subword is from the nearer edge of a window; -1 where it is outside of it.
+    """Return the distance of each word's first subword from the nearer edge of a window; -1 outside the window.
 
-    A word that is whole in the window has more than any that is not: further by `num_pieces` + 1.
+    `num_pieces` + 1 is added for a word entirely inside the window, so that it ranks above any that is not.
     """
     unlimited = num_pieces
     end = start + room

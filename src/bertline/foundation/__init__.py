@@ -1,1 +1,1 @@
-"""What every floor stands on: errors, validation, files, manifests, seeds, progress."""
+"""Shared foundations of all packages: errors, validation, files, manifests, seeds, progress."""

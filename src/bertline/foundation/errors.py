@@ -1,23 +1,23 @@
-"""Errors for people: every message says what was found, what was expected, and how to put it right."""
+"""User-facing errors: every message names what was found, what was expected, and how to fix it."""
 
 from __future__ import annotations
 
 
 class BertlineError(Exception):
-    """The base of all errors a user can cause and can mend. Recipes print these without a traceback."""
+    """Base class of all errors that a user can cause and fix. Recipes print them without a traceback."""
 
 
 class ConfigError(BertlineError):
-    """A configuration key is unknown, missing, of the wrong type, or breaks a rule."""
+    """A configuration key is unknown, missing, of the wrong type, or has an invalid value."""
 
 
 class DataError(BertlineError):
-    """The user's text or labelled data cannot be used as it is."""
+    """The user's text or labelled data is invalid."""
 
 
 class ArtifactError(BertlineError):
-    """A file another stage should have written is missing, torn, or of another format version."""
+    """A file that another stage should have written is missing, damaged, or has another format version."""
 
 
 class MachineError(BertlineError):
-    """The machine cannot do what the configuration asks: device, disk, compiler."""
+    """The machine cannot run the configuration: device, disk, compiler."""

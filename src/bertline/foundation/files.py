@@ -1,4 +1,4 @@
-"""Files that are either whole or absent, and digests of their content."""
+"""Atomic writing of files and folders, and digests of their content."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import Any, TextIO
 from bertline.foundation.errors import ArtifactError, MachineError
 
 _CHUNK_BYTES = 1 << 20
-_RANDOM_CHARACTERS = 8  # that tempfile adds to a name
+_RANDOM_CHARACTERS = 8  # added to a name by tempfile
 _PARTIAL = ".partial"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part.
+    """Write a file atomically: a reader sees either the old content or the new, never a part.
 
     Raises:
-        MachineError: The folder is full or cannot be written; the old file is untouched.
+        MachineError: The folder is full or cannot be written; the old file is unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
     temporary: Path | None = None
@@ -40,7 +40,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())
-        # mkstemp makes files that only their owner can read; a result is as readable as any other file.
+        # mkstemp creates files that only the owner can read; restore the default permissions.
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
@@ -50,10 +50,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def append_lines(path: Path, lines: Sequence[str]) -> None:
-    """Append lines, each of which gets its end, to a file that readers know to have a torn last line after a kill.
+    """Append lines to a file, adding a line end to each.
+
+    Readers of the file must tolerate an incomplete last line, which a killed process can leave.
 
     Raises:
-        MachineError: The folder is full or cannot be written; the lines before are in place.
+        MachineError: The folder is full or cannot be written; earlier lines are kept.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,7 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
 
 
 def write_json(path: Path, payload: Any) -> None:
-    """Write JSON atomically: sorted keys, indented, one newline at the end, so that equal content is equal bytes."""
+    """Write JSON atomically, with sorted keys, indentation and a final newline: equal content gives equal bytes."""
     write_atomically(path, json.dumps(payload, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
 
@@ -83,20 +85,20 @@ def read_json(path: Path) -> Any:
 
 
 def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
-    """A JSON value that an earlier call kept in a file, or else a new one, which is kept for later calls.
+    """Return a JSON value from a cache file, or compute it and write it to the file.
 
     Args:
-        path: The file. One that was made of something else, is torn or has changed is written again; one that cannot be
-            written is done without.
-        made_of: Digest of all that the value depends on.
-        make: Makes the value, in lists, dictionaries, strings and numbers.
+        path: The cache file. It is rewritten if it has another `made_of`, is incomplete or was modified. A write
+            failure is ignored.
+        made_of: Digest of everything that the value depends on.
+        make: Computes the value, which consists of lists, dictionaries, strings and numbers.
     """
     with suppress(OSError, ValueError):
         first, _, payload = path.read_bytes().partition(b"\n")
         if first.decode() == f"{made_of} {hashlib.sha256(payload).hexdigest()}":
             return json.loads(payload.decode("utf-8", "surrogatepass"))
     value = make()
-    # As escapes, two lone surrogates would come back as one character.
+    # Not as escapes: two escaped lone surrogates would be read back as one character.
     payload = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
     with suppress(MachineError):
         write_atomically(path, f"{made_of} {hashlib.sha256(payload).hexdigest()}\n".encode() + payload)
@@ -107,13 +109,13 @@ def kept_json(path: Path, made_of: str, make: Callable[[], Any]) -> Any:
 def folder_written_atomically(target: Path) -> Iterator[Path]:
     """Yield a temporary folder that replaces `target` when the block ends without an error.
 
-    The temporary folder lies in `.partial` in the first folder of a relative path (`artifacts/.partial` for
-    `artifacts/sweep/cola`), never inside a folder that is read as a whole; for an absolute path it is next to
-    `target`. An error leaves the old `target` unchanged. The swap is two renames: whatever a kill leaves behind is
-    put in place or removed by `tidy_partial`, which every later write calls first.
+    The temporary folder is in `.partial` in the first folder of a relative path (`artifacts/.partial` for
+    `artifacts/sweep/cola`), so never inside a folder that is read as a whole; for an absolute path, `.partial` is next
+    to `target`. An error leaves the old `target` unchanged. The swap is two renames; if the process is killed, the
+    next write completes the swap or removes the temporary folder (see `tidy_partial`).
 
     Raises:
-        MachineError: The folder is full or cannot be written; the old `target` is untouched.
+        MachineError: The folder is full or cannot be written; the old `target` is unchanged.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -133,21 +135,20 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
 
 
 def tidy_partial(target: Path) -> None:
-    """Complete or remove what killed writers of folders left in the place of the temporary folder of `target`.
+    """Clean up temporary folders of killed writers in the `.partial` folder that `target` uses.
 
-    An interrupted swap is completed, since its new folder is complete. Everything else is incomplete and is removed.
-    Running writers hold a lock, which the kernel releases with their process; their folders are left alone.
+    An interrupted swap is completed, because its new folder is complete. All other folders are incomplete and are
+    removed. A running writer holds a lock, which the kernel releases when its process ends; its folder is not touched.
     """
     partial = _partial_folder(target)
     places: list[Path] = []
-    with suppress(FileNotFoundError, NotADirectoryError):  # the last writer removes it
+    with suppress(FileNotFoundError, NotADirectoryError):  # the last writer removes the folder
         places = list(partial.iterdir())
     for place in places:
-        # A failure here means that another process is at this place, or that it belongs to another user.
+        # An OSError here means that another process uses this folder, or that it belongs to another user.
         with suppress(OSError), (place / _LOCK).open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # A kill while a place was being removed leaves any of its parts, but not the name of the target, which is
-            # removed first: nothing to complete.
+            # Removal deletes _TARGET first, so a folder whose removal was interrupted is never completed.
             if all((place / part).exists() for part in (_OLD, _NEW, _TARGET)):
                 cut_in_two = partial.parent / (place / _TARGET).read_text(encoding="utf-8")
                 if not cut_in_two.exists():
@@ -168,13 +169,13 @@ def _partial_folder(target: Path) -> Path:
 
 
 def _claimed_place(target: Path) -> tuple[Path, TextIO]:
-    """A place for the temporary folder, and the lock that shows that its writer is running."""
+    """Create a temporary folder, and the lock that shows that its writer is running."""
     partial = _partial_folder(target)
     while True:
         if partial.is_file() or (partial.is_symlink() and not partial.exists()):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(partial))
-        # Until the lock is held, another process may tidy the place away: then this tries again. That can also come
-        # within mkdir, between its finding that the folder exists and its look whether that is a folder.
+        # Until the lock is held, another process may remove the folder: then this tries again. The removal can also
+        # happen within mkdir, between its two checks that the path exists and that it is a folder.
         with suppress(FileNotFoundError, FileExistsError, BlockingIOError):
             partial.mkdir(parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=partial, prefix=f"{target.name}."))
@@ -192,13 +193,13 @@ def _take(lock: TextIO) -> None:
         lock.close()
         raise
     except OSError as error:
-        # A file system without locks: nothing is tidied there, since no process gets the lock.
+        # On a file system without locks nothing is cleaned up, because no process gets the lock.
         if error.errno not in _NO_LOCKS:
             raise
 
 
 def _swap(place: Path, target: Path) -> None:
-    """Move `target` to the old folder of a place, and the place's new folder to `target`."""
+    """Move `target` to `place / _OLD`, and `place / _NEW` to `target`; undo the first move if the second fails."""
     if target.exists():
         target.rename(place / _OLD)
     try:
@@ -210,7 +211,7 @@ def _swap(place: Path, target: Path) -> None:
 
 
 def _remove(place: Path) -> None:
-    """Remove a temporary folder, the name of its target first: without it nobody completes what is half removed."""
+    """Remove a temporary folder, `_TARGET` first, so that no process completes a partially removed folder."""
     (place / _TARGET).unlink(missing_ok=True)
     shutil.rmtree(place, ignore_errors=True)
 
@@ -221,9 +222,9 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def drop_leftovers(target: Path) -> None:
-    """Remove the temporary files and folders that killed writers of `target` left.
+    """Remove temporary files and folders of killed writers of `target`.
 
-    Only for the sole writer of `target`, before it writes: the files of a running writer look the same.
+    Only the sole writer of `target` may call this, before it writes: temporary files of a running writer look the same.
     """
     tidy_partial(target)
     for path in target.parent.glob(f".{glob.escape(target.name)}.{'?' * _RANDOM_CHARACTERS}"):
@@ -234,10 +235,10 @@ def drop_leftovers(target: Path) -> None:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until what was written to a file would outlast a power cut; a missing file is nothing to wait for.
+    """Flush a file to disk (fsync), so that it survives a power failure; a missing file is ignored.
 
     Raises:
-        MachineError: The disk is full, or fails.
+        MachineError: The disk is full or fails.
     """
     try:
         with path.open("rb") as handle:
@@ -249,7 +250,7 @@ def sync_to_disk(path: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> str:
-    """The sentence for a full or unwritable folder."""
+    """Return the error message for a full or unwritable folder."""
     return (
         f"{path} cannot be written: {error.strerror or error}. "
         "Free space there or choose another folder; what was written before is still in place."
@@ -257,7 +258,7 @@ def cannot_write(path: Path, error: OSError) -> str:
 
 
 def sha256_of_file(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as handle:
         while chunk := handle.read(_CHUNK_BYTES):
@@ -266,7 +267,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def sha256_of_path(path: Path) -> str:
-    """The SHA-256 of a file, or of a folder's relative file names and contents (hidden files left out)."""
+    """Return the SHA-256 of a file, or of a folder's relative file names and contents (without hidden files)."""
     if path.is_file():
         return sha256_of_file(path)
     digest = hashlib.sha256()
@@ -279,7 +280,7 @@ def sha256_of_path(path: Path) -> str:
 
 
 def size_of_path(path: Path) -> int:
-    """Bytes of a file, or of all files of a folder."""
+    """Return the size in bytes of a file, or of all files in a folder."""
     if path.is_file():
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())

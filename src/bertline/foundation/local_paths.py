@@ -1,4 +1,4 @@
-"""Removes local paths from exported files: they mean nothing elsewhere, and show how a user's folders are named."""
+"""Removal of local paths from exported files: they are useless elsewhere, and reveal the user's folder names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
-# "/" alone is a separator of columns or labels, not a path.
+# "/" alone is a separator between columns or labels, not a path.
 _ABSOLUTE = re.compile(r"(file:/{1,3}|~[^/\s]*/|/|[A-Za-z]:[\\/])[^/\\].*", re.DOTALL)
 
 
 def without_local_path(text: str) -> str:
-    """`./NAME` for an absolute path or one in a home folder; any other text unchanged.
+    """Return `./NAME` for an absolute path or a path in a home folder, and any other text unchanged.
 
     Example:
         >>> without_local_path("/home/ada/models/minilm/"), without_local_path("google-bert/bert-base-uncased")

@@ -1,4 +1,4 @@
-"""Manifests: what each artifact folder says about itself, for the next stage and for people."""
+"""Manifests: the description in each artifact folder, for the next stage and for users."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MANIFEST_NAME = "manifest.json"
 
 
 def write_manifest(folder: Path, *, kind: str, format_version: int, content: dict[str, Any]) -> None:
-    """Write `manifest.json`: `kind` names the artifact, `format_version` its layout, `content` the rest.
+    """Write `manifest.json`: `kind` identifies the artifact type, `format_version` its layout; `content` is the rest.
 
-    Content must be a function of the input and the configuration only (no dates, no host names): the bytes of an
-    artifact are the same each time it is made.
+    The content must depend on the input and the configuration only (no dates, no host names), so that an artifact is
+    byte-identical each time it is built.
     """
     write_json(folder / MANIFEST_NAME, {"kind": kind, "format_version": format_version, **content})
 
 
 def read_manifest(folder: Path, *, kind: str, format_version: int) -> dict[str, Any]:
-    """Read a manifest and check that it is of the expected kind and layout.
+    """Read a manifest and check its kind and format version.
 
     Raises:
-        ArtifactError: Missing, another kind, or another format version.
+        ArtifactError: The manifest is missing, or has another kind or format version.
     """
     path = folder / MANIFEST_NAME
     manifest = read_json(path)
@@ -41,5 +41,5 @@ def read_manifest(folder: Path, *, kind: str, format_version: int) -> dict[str, 
 
 
 def versions_of(*distributions: str) -> dict[str, str]:
-    """Installed versions, without local build tags (`2.13.0+cpu` is `2.13.0`), for a manifest."""
+    """Return installed versions for a manifest, without local build tags (`2.13.0+cpu` gives `2.13.0`)."""
     return {name: metadata.version(name).split("+")[0] for name in sorted(distributions)}

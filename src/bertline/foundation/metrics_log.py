@@ -1,6 +1,6 @@
-"""metrics.jsonl: the first and authoritative record of every metric; MLflow and the report are fed from it.
+"""metrics.jsonl: the primary record of every metric; MLflow and the report are filled from it.
 
-One JSON object a line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"train/mlm_loss": 5.1}}`.
+One JSON object per line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"train/mlm_loss": 5.1}}`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MetricsRow:
 
 
 class MetricsLog:
-    """Append metrics to a file, a line a call, flushed at once so that a kill loses at most the last line."""
+    """Append-only metrics file: one line per call, flushed immediately, so a killed process loses at most one line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,7 +36,7 @@ class MetricsLog:
         """Append one row.
 
         Raises:
-            MachineError: The disk is full or the folder cannot be written; the rows before are in place.
+            MachineError: The disk is full or the folder cannot be written; earlier rows are kept.
         """
         row = {"step": step, "time_s": time.time(), "metrics": {key: float(value) for key, value in metrics.items()}}
         try:
@@ -49,7 +49,7 @@ class MetricsLog:
             raise MachineError(cannot_write(self.path, error)) from error
 
     def keep_up_to(self, step: int) -> None:
-        """Drop rows after `step`: a run resumed from a checkpoint writes them again, and each must stand once."""
+        """Drop rows after `step`, because a run resumed from a checkpoint writes them again."""
         self.close()
         if self.path.exists():
             rows = [row for row in read_metrics(self.path) if row.step <= step]
@@ -63,7 +63,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> Iterator[MetricsRow]:
-    """Rows in file order. A torn last line (the writer was killed) is left out."""
+    """Yield rows in file order, without an incomplete last line (of a killed writer)."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as handle:

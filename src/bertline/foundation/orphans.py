@@ -1,4 +1,4 @@
-"""No process outlives the one it works for."""
+"""Worker processes that end with their parent process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 def end_with_parent() -> None:
-    """Make this spawned process end as soon as the process that started it is gone, however it went.
+    """Make this spawned process exit as soon as its parent process ends for any reason.
 
-    A killed parent can tell its workers nothing: one that waits for work would wait for ever, and one that works would
-    be met by the run that is started after it. In a process that was not spawned by multiprocessing nothing changes.
+    A killed parent cannot stop its workers: an idle worker would wait forever, and a busy one would still be running
+    when the next run starts. No effect in a process that was not started by multiprocessing.
     """
     parent = multiprocessing.parent_process()
     if parent is None:

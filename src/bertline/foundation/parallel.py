@@ -1,4 +1,4 @@
-"""Work spread over processes whose results come back in the order of the input."""
+"""Parallel map over processes, with results in input order."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ Result = TypeVar("Result")
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, num_workers: int, in_flight_per_worker: int = 3
 ) -> Iterator[Result]:
-    """Like `map`, over `num_workers` processes: the same results in the same order, whatever the number.
+    """Map a function over items in `num_workers` processes; results and their order do not depend on the number.
 
-    Only a few items a worker are taken from `items` in advance, so that an endless input needs bounded memory.
+    Only a few items per worker are taken from `items` in advance, so an endless input needs bounded memory.
 
     Args:
-        function: A function of a module (processes are spawned, so it is pickled by name).
+        function: A picklable function, defined in a module (processes are spawned).
         items: The input; consumed in this process.
-        num_workers: Processes; 0 or 1 works in this process.
-        in_flight_per_worker: Items handed out and not yet returned, for each worker.
+        num_workers: Number of processes; 0 or 1 runs in this process.
+        in_flight_per_worker: Maximum number of items submitted and not yet returned, per worker.
 
     Raises:
-        MachineError: A worker was killed, which is nearly always for memory.
+        MachineError: A worker was killed, nearly always for lack of memory.
     """
     if num_workers <= 1:
         yield from map(function, items)
         return
-    # Spawn: forking a process that runs threads (progress bars, Arrow) can leave a child with a lock held for ever.
+    # Spawn: forking a process with threads (progress bars, Arrow) can leave a lock held forever in the child.
     context = multiprocessing.get_context("spawn")
     executor = ProcessPoolExecutor(num_workers, mp_context=context, initializer=end_with_parent)
     waiting: deque[Future[Result]] = deque()

@@ -1,4 +1,4 @@
-"""Progress that people can read: a bar on a terminal, a line every few seconds in a log."""
+"""Progress display: a bar on a terminal, a line every few seconds in a log."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _LINE_EVERY_S = 10.0
 
 
 def say(message: str) -> None:
-    """One line for the person who watches (standard output, at once)."""
+    """Print one line to standard output and flush it."""
     print(message, flush=True)
 
 
 def warn(message: str) -> None:
-    """One warning line (standard error, at once)."""
+    """Print one warning line to standard error and flush it."""
     print(f"warning: {message}", file=sys.stderr, flush=True)
 
 
 def can_draw() -> bool:
-    """Whether there is a terminal, and rich to draw on it: a bare image that only trains has none."""
+    """Return whether standard output is a terminal and rich is installed, which a minimal training image may lack."""
     return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
 
 
 def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:
-    """Pass items on while showing how many have gone by, the time taken and the time left."""
+    """Yield items while showing their count, the elapsed time and, if the total is known, the remaining time."""
     if total is None and isinstance(items, Sized):
         total = len(items)
     return _bar(items, description, total) if can_draw() else _lines(items, description, total)

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def seed_for(*parts: int | str) -> int:
-    """Derive a 64-bit seed from a root seed and the names of what it is for.
+    """Derive a 64-bit seed from a root seed and names that identify its purpose.
 
     Parts of different types never collide (`1` and `"1"` differ), and neither do different groupings
     (`("ab", "c")` and `("a", "bc")`).
@@ -30,10 +30,10 @@ def seed_for(*parts: int | str) -> int:
 
 
 def generator(*parts: int | str) -> np.random.Generator:
-    """A NumPy generator (Philox, a counter-based bit stream) for the named purpose."""
+    """Return a NumPy generator (Philox, counter-based) for the named purpose."""
     return np.random.Generator(np.random.Philox(key=seed_for(*parts)))
 
 
 def unit_interval(*parts: int | str) -> float:
-    """A hash of the parts as a number in `[0, 1)`: the way to split by identity instead of by position."""
+    """Return a hash of the parts as a number in `[0, 1)`, for splits by identity instead of position."""
     return seed_for(*parts) / 2**64

@@ -1,8 +1,8 @@
-"""The one boundary between loose mappings (YAML, command line) and frozen dataclasses.
+"""Validation of untyped mappings (YAML, command line) into frozen dataclasses.
 
-Dataclasses import only the standard library; pydantic checks mappings against them here and nowhere else. Checking
-is strict: an unknown key, a missing key or a value of another type is an error that names the key. A union of
-dataclasses is told apart by the `kind` field that each of its members has.
+Dataclasses import only the standard library; only this module uses pydantic to check mappings against them. Validation
+is strict: an unknown key, a missing key or a value of another type is an error that names the key. The members of a
+union of dataclasses are distinguished by their `kind` field.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ T = TypeVar("T")
 
 
 def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
-    """Turn a mapping into a frozen dataclass, or say exactly which key is wrong.
+    """Convert a mapping to a frozen dataclass, or raise an error that names the wrong keys.
 
     Args:
         cls: A dataclass, possibly nested; fields may be unions of dataclasses that each have `kind: Literal[...]`.
         mapping: Plain data (dicts, lists, strings, numbers, booleans, None).
-        where: The key under which the mapping stands, for messages (`"tasks.docs_library"`).
+        where: Key of the mapping in the configuration, for messages (`"tasks.docs_library"`).
 
     Raises:
-        ConfigError: All problems at once, a line each.
+        ConfigError: The mapping is invalid; the message lists all problems with keys and kinds, or if there are none,
+            all problems with values, one per line.
     """
     from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -47,7 +48,7 @@ def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
 
 
 def to_mapping(config: Any) -> dict[str, Any]:
-    """The plain data of a configuration dataclass (tuples become lists), ready for YAML or JSON."""
+    """Convert a configuration dataclass to plain data for YAML or JSON (tuples become lists)."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
 
 
@@ -56,7 +57,7 @@ def _configured(cls: Any) -> bool:
 
 
 def _shape_problems(expected: Any, value: Any, where: str) -> Iterator[str]:
-    """Unknown and missing keys and unknown kinds, walked through nested dataclasses before any type is checked."""
+    """Yield unknown keys, missing keys and unknown kinds in nested dataclasses, before types are checked."""
     if dataclasses.is_dataclass(expected):
         if not isinstance(value, Mapping):
             yield f"{where or 'the configuration'} is {value!r}; expected keys {', '.join(_fields(expected))}."
@@ -104,7 +105,7 @@ def _key_problems(expected: Any, value: Mapping[str, Any], where: str) -> Iterat
 
 
 def _union_members(expected: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Class name and kinds of every dataclass that has a `kind`, anywhere inside a type."""
+    """Yield the class name and kinds of every dataclass with a `kind` field anywhere inside a type."""
     if dataclasses.is_dataclass(expected):
         if kinds := _kinds(expected):
             yield expected.__name__, kinds  # type: ignore[union-attr]
@@ -115,9 +116,9 @@ def _union_members(expected: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _of_another_kind(path: tuple[str | int, ...], value: Any, members: Mapping[str, tuple[str, ...]]) -> bool:
-    """Whether a problem is that of a union's member which the value's `kind` does not name.
+    """Return whether a problem belongs to a union member that does not match the value's `kind`.
 
-    Pydantic tries every member and puts its class name into the path of its problems.
+    Pydantic tries every member and puts the member's class name into the path of the problem.
     """
     for part in path:
         if part in members:
@@ -133,7 +134,7 @@ def _of_another_kind(path: tuple[str | int, ...], value: Any, members: Mapping[s
 
 def _messages(problems: list[Any], where: str) -> Iterator[str]:
     for problem in problems:
-        # A union adds its member's class name to the path; people know keys, not class names.
+        # For a union, pydantic adds the member's class name to the path; users know keys, not class names.
         parts = [str(part) for part in problem["loc"] if not (isinstance(part, str) and part[:1].isupper())]
         key = where
         for part in parts:

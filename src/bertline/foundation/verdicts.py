@@ -1,4 +1,4 @@
-"""Whether one system is better than another beyond noise: seeds, rows and clusters of rows counted together.
+"""Significance tests for the difference of two systems, with the noise of seeds and of clustered rows combined.
 
 A score has two sources of noise: other seeds give other trained weights, and other rows of the same kind give another
 score. The difference of two means over seeds has the variance
@@ -32,41 +32,42 @@ Verdict = Literal["better", "worse", "not shown"]
 
 SIGNIFICANT = 0.05
 POWER = 0.9
-"""Share of repetitions in which the smallest visible difference would be found."""
+"""Probability of detecting a true difference of the size `smallest_visible`."""
 FEWEST_BLOCKS = 6
-"""With fewer, chance alone gives all of them the same sign in more than 5 % of cases, 2^(1 - B): whatever their spread
-seems to be, no difference can be shown."""
+"""Minimum number of blocks for a test. With fewer, chance alone gives all blocks the same sign in more than 5 % of
+cases, 2^(1 - B): whatever their spread seems to be, no difference can be shown."""
 NOISE_UNKNOWN = f"how large the noise is was not measured (one seed, or fewer than {FEWEST_BLOCKS} sources of rows)"
-"""Part of a sentence, for where there is no verdict."""
+"""Part of a message for results without a verdict."""
 MOST_BLOCKS = 200
-"""More clusters than this are merged into this many groups: 199 degrees of freedom widen an interval by 0.6 %."""
+"""Maximum number of blocks; more clusters are merged into this many: 199 degrees of freedom widen an interval by only
+0.6 %."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Measured:
-    """The scores of a system over its seeds, and what the blocks of rows contribute to them."""
+    """Scores of a system for S seeds, and the contributions of B blocks of rows to them."""
 
     scores: NDArray[np.float64]
-    """The score of each seed, [S]."""
+    """Score of each seed, [S]."""
     blocks: NDArray[np.float64]
     """Jackknife pseudo-values, [S, B]: their mean over blocks is about the score, their spread its noise over rows."""
     repeatable: bool
-    """Whether the system is deterministic, so that one run suffices; else the spread of a single run is unknown."""
+    """Whether the system is deterministic, so that one run suffices; otherwise one run leaves its spread unknown."""
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds."""
+        """Mean score over the seeds."""
         return float(np.mean(self.scores))
 
     @property
     def is_testable(self) -> bool:
-        """Whether the noise is known: several seeds or no randomness, `FEWEST_BLOCKS` and finite scores."""
+        """Whether the noise is known: several seeds or a deterministic system, `FEWEST_BLOCKS`, finite scores."""
         seeds_known = self.repeatable or len(self.scores) > 1
         finite = np.isfinite(self.scores).all() and np.isfinite(self.blocks).all()
         return bool(seeds_known and self.blocks.shape[1] >= FEWEST_BLOCKS and finite)
 
     def minus(self, other: Measured) -> Measured:
-        """The difference seed by seed of two systems with paired seeds (one is made from the other's runs)."""
+        """Return the difference per seed of two systems with paired seeds (one is derived from the other's runs)."""
         return Measured(
             scores=self.scores - other.scores,
             blocks=self.blocks - other.blocks,
@@ -74,7 +75,7 @@ class Measured:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, rounded to eight digits."""
+        """Return plain data, rounded to eight decimal places."""
         return {
             "scores": np.round(self.scores, 8).tolist(),
             "blocks": np.round(self.blocks, 8).tolist(),
@@ -83,7 +84,7 @@ class Measured:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Measured:
-        """Inverse of `to_json`."""
+        """Return the object of a `to_json` result."""
         return Measured(
             scores=np.asarray(content["scores"], dtype=np.float64),
             blocks=np.asarray(content["blocks"], dtype=np.float64),
@@ -93,21 +94,21 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The score of one system minus that of another; all fields but the difference are None if the noise is unknown."""
+    """Score of one system minus that of another; all fields except the difference are None if the noise is unknown."""
 
     difference: float
     standard_error: float | None = None
     degrees_of_freedom: float | None = None
     p_value: float | None = None
-    """Two-sided: how often noise alone would give a difference as large if there were none."""
+    """Two-sided p-value: probability that noise alone gives a difference at least this large."""
     interval: tuple[float, float] | None = None
-    """95 % confidence interval."""
+    """95 % confidence interval of the difference."""
     smallest_visible: float | None = None
-    """A true difference of this size would be found in nine of ten repetitions."""
+    """Size of a true difference that would be detected in nine of ten repetitions."""
 
     @property
     def verdict(self) -> Verdict | None:
-        """Verdict on the first system; None where the noise is unknown, as with one seed."""
+        """Verdict on the first system; None if the noise is unknown, for example with one seed."""
         if self.p_value is None:
             return None
         if self.p_value >= SIGNIFICANT:
@@ -115,7 +116,7 @@ class Difference:
         return "better" if self.difference > 0 else "worse"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; unknown values are left out."""
+        """Return plain data; unknown values are left out."""
         if self.p_value is None:
             return {"difference": self.difference}
         return {
@@ -137,12 +138,12 @@ def measured(
     *,
     repeatable: bool,
 ) -> Measured:
-    """Scores, and the contributions of blocks of clusters, computed by leaving each block out.
+    """Compute the scores, and the contributions of blocks of clusters by the jackknife (leaving out each block).
 
     Args:
-        statistics: The row statistics [N, K] of each seed, the rows in the same order.
+        statistics: Row statistics [N, K] of each seed, with rows in the same order.
         clusters: Source of each row, [N]; rows of one source are not independent.
-        score: Computes the score of rows from their statistics.
+        score: Computes a score from the statistics of rows.
         repeatable: See `Measured`.
 
     Example:
@@ -161,12 +162,12 @@ def measured(
 
 
 def compared(first: Measured, second: Measured | None = None, *, same_seeds: bool = False) -> Difference:
-    """The first system minus the second, on the same rows, with the noise of seeds and rows.
+    """Compare two systems on the same rows: first minus second, with the noise of seeds and rows.
 
     Args:
-        first: A system.
+        first: The first system.
         second: Another system on the same rows; None compares with 0, which gives the interval of a score.
-        same_seeds: Whether their seeds are paired.
+        same_seeds: Whether the seeds of the two systems are paired.
 
     Raises:
         ValueError: The two were measured on different blocks of rows.
@@ -190,7 +191,7 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
 
 def _tested(difference: float, of_rows: float, beyond_rows: float, degrees: float) -> Difference:
     error = math.sqrt(of_rows + beyond_rows)
-    # A rounding error must not make two equal systems different.
+    # Rounding errors must not make two equal systems different.
     if error <= 1e-12:
         statistic = 0.0 if abs(difference) <= 1e-12 else math.inf
     else:
@@ -209,10 +210,10 @@ def _tested(difference: float, of_rows: float, beyond_rows: float, degrees: floa
 def _degrees(
     of_rows: float, num_blocks: int, beyond_rows: float, of_seeds: Sequence[float], systems: Sequence[Measured]
 ) -> float:
-    """Satterthwaite's degrees of freedom; those of the rows alone where the seeds add nothing to the noise.
+    """Return Satterthwaite's degrees of freedom, or those of the rows alone if the seeds add no noise.
 
-    Variances estimated from few seeds differ more than the true ones do. The degrees of the seeds' part correct for it:
-    the square of an estimate with f degrees is (f + 2) / f times too large in expectation.
+    Variance estimates from few seeds differ more than the true variances. The degrees of freedom of the seed part are
+    corrected for this: the square of an estimate with f degrees is (f + 2) / f times too large in expectation.
     """
     total = of_rows + beyond_rows
     if total <= 0 or beyond_rows <= 0:
@@ -229,13 +230,13 @@ def _degrees(
 
 
 def _seed_variance(system: Measured) -> float:
-    """Variance of the mean over seeds."""
+    """Return the variance of the mean over seeds."""
     count = len(system.scores)
     return float(system.scores.var(ddof=1)) / count if count > 1 else 0.0
 
 
 def _cell_variance(system: Measured) -> float:
-    """The part of `_seed_variance` that comes from the interaction of seeds and blocks."""
+    """Return the part of `_seed_variance` that comes from the interaction of seeds and blocks."""
     num_seeds, num_blocks = system.blocks.shape
     if num_seeds < 2:
         return 0.0
@@ -245,7 +246,7 @@ def _cell_variance(system: Measured) -> float:
 
 
 def _blocks(clusters: Sequence[str]) -> NDArray[np.int64]:
-    """The block of each row: clusters are assigned to blocks in turn, in the order of their first row.
+    """Return the block of each row; clusters are assigned to blocks in turn, in the order of their first row.
 
     >>> _blocks(["a", "b", "a", "c"]).tolist()
     [0, 1, 0, 2]

@@ -1,1 +1,1 @@
-"""Using what was made: load, fill_mask, embed, predict, attentions."""
+"""Inference with trained models: load, fill_mask, embed, predict, attentions."""

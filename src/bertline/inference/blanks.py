@@ -1,4 +1,4 @@
-"""Sentences with blanks, filled for people to read."""
+"""Printable guesses for the blanks of a sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BLANK = re.compile(r"_{2,}|\[MASK\]")
 
 
 def filled(model: LoadedModel, sentence: str, *, num_guesses: int) -> str:
-    """The guesses for each blank (`___` or `[MASK]`) of a sentence, a line a blank.
+    """Return the guesses for each blank (`___` or `[MASK]`) of a sentence as text, one line per blank.
 
     Raises:
         DataError: The sentence has no blank.

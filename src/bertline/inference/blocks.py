@@ -1,4 +1,4 @@
-"""Rows of a file in blocks, with a digest of all rows so far."""
+"""Blocks of input rows, with a digest of all rows so far."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bertline.tasks.table_files import Record
 
-# A block has enough rows to sort by length, and few enough to spread over threads and to be written soon.
+# Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
 

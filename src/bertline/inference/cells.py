@@ -1,4 +1,4 @@
-"""The value of a column in a row of an input file, checked."""
+"""Validated access to the columns of an input row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from bertline.tasks.table_files import Record
 
 
 def cell(record: Record, column: InputColumn) -> Any:
-    """The value of a column: a text or a list of texts.
+    """Return the value of a column: a text or a list of texts.
 
     Raises:
-        DataError: There is no such column, or its value has another type; the message names file and line.
+        DataError: The column is missing, its value has another type, or it is empty where that is not allowed; the
+            message names file and line.
     """
     if column.name not in record.values:
         found = ", ".join(str(name) for name in record.values)

@@ -1,4 +1,4 @@
-"""The documents that a retrieval model searches, from a file."""
+"""Documents for a retrieval model, read from a file."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from bertline.tasks.table_files import Record, TableLayout
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentsFile:
-    """The documents that a retrieval model searches; their vectors are kept in memory.
+    """File of the documents that a retrieval model searches; their vectors are kept in memory.
 
-    The format follows from the extension; otherwise the file is read like the input.
+    The extension gives the format; the other reading options are those of the input.
     """
 
     path: Path
     id_column: str | int = "id"
-    """Column of the ids, text or numbers; where there is none (as in a `.txt`), documents are numbered from 0."""
+    """Column of the ids, text or numbers; without it (as in a `.txt`), documents are numbered from 0."""
     text_column: str | int = "text"
     title_column: str | int = "title"
-    """Column of the titles, where the file has it; a title is put before a text that does not begin with it."""
+    """Column of the titles, if the file has it; a title is prepended to a text that does not start with it."""
     top_k: int = 10
 
 
 def searching(
     task: ServedRetrieval, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
-    """The task with its documents, and the number of documents that were truncated.
+    """Read and encode the documents; return a task that searches them, and the number of truncated documents.
 
     Raises:
-        DataError: There are no documents, or one cannot be read.
+        DataError: The file has no documents, or one cannot be read.
     """
     ids: list[str] = []
     records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
@@ -64,7 +64,7 @@ def searching(
 
 
 def _documents_of(records: list[Record], documents: DocumentsFile, *, first_number: int) -> Documents:
-    """The documents as a task's collection stores them, so that the model reads the same text of each."""
+    """Return the documents in the format of a task's collection, so that the model sees the same text as there."""
     ids, titles, texts = [], [], []
     for number, record in enumerate(records, start=first_number):
         identity = record.values.get(documents.id_column)

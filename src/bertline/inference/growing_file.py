@@ -1,13 +1,13 @@
-"""An output file that grows as its rows are predicted, and that a later start resumes after a kill.
+"""Output file that is written block by block, and that a later run resumes after a crash.
 
 Rows are appended in blocks. After each block a small file next to the output, `NAME.progress`, records how many rows
 and bytes are complete, what they were made from, and the digest of the input rows so far; it is removed when the output
-is complete. A later start truncates an incomplete block and resumes after the last complete one.
+is complete. A later run truncates an incomplete block and resumes after the last complete one.
 
-Lines (.jsonl, .csv, .tsv) are appended to the output itself; each block of a .gz is a gzip member of its own, which
-every reader takes as one file. A Parquet file cannot grow: its blocks are files in the folder `NAME.unfinished` and are
-joined at the end. Where a complete output of that name exists, lines are also written to `NAME.unfinished`, which
-replaces it at the end.
+Lines (.jsonl, .csv, .tsv) are appended to the output itself; each block of a .gz is a separate gzip member, and readers
+decode all members as one file. A Parquet file cannot be appended to: its blocks are files in the folder
+`NAME.unfinished` and are joined at the end. If a complete output of that name exists, lines are written to
+`NAME.unfinished` instead, which replaces the output at the end.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ROW_GROUP = 1 << 14
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Progress:
-    """The content of `NAME.progress`."""
+    """Content of `NAME.progress`."""
 
     format_version: int
     file: str
@@ -57,11 +57,11 @@ class _Progress:
 
 
 class GrowingFile:
-    """Appends rows to an output; see the module.
+    """Writer that appends blocks of rows to an output and can resume it; see the module docstring.
 
     Args:
-        target: The output; its extension gives the format. `.txt` is refused, since it cannot hold rows.
-        made_from: Everything that determines the rows apart from the input; a resuming start must give the same.
+        target: Path of the output; its extension gives the format. `.txt` is rejected, since it cannot hold columns.
+        made_from: Everything that determines the rows apart from the input; must be the same when resuming.
         added: Schema of the columns that are added to those of the input.
         schema: Schema of the input's columns in a Parquet file; None infers it from the first rows.
 
@@ -98,7 +98,7 @@ class GrowingFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let other processes write the output."""
+        """Release the lock on the output."""
         with suppress(OSError):
             _lock_file(self._target).unlink()
         self._lock.close()
@@ -115,18 +115,18 @@ class GrowingFile:
 
     @property
     def rows_digest(self) -> str:
-        """Digest of the input rows that the rows written so far were made from; empty where there are none."""
+        """Digest of the input rows of the rows written so far; empty if there are none."""
         return self._progress.rows_digest
 
     def cannot_resume(self, why: str) -> DataError:
-        """The error for an unfinished output that cannot be resumed."""
+        """Return the error for an unfinished output that cannot be resumed."""
         return DataError(
             f"{self._target} is unfinished ({self.num_rows:,} rows are in place), and {why}. Give what it was started "
             f"with, or remove {self._growing} and {self._progress_file} to start from the first row."
         )
 
     def append(self, rows: list[Row], *, num_truncated: int, rows_digest: str) -> None:
-        """Append a block.
+        """Append a block of rows.
 
         Args:
             rows: Rows of the block, at least one.
@@ -134,8 +134,8 @@ class GrowingFile:
             rows_digest: Digest of all input rows up to the last of these.
 
         Raises:
-            DataError: The columns differ from those of the first rows, and the format cannot hold both.
-            MachineError: The disk is full.
+            DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
+            MachineError: The output cannot be written, for example because the disk is full.
         """
         before = self._progress
         columns = before.columns or tuple(rows[0])
@@ -153,10 +153,10 @@ class GrowingFile:
             write_json(self._progress_file, asdict(self._progress))
 
     def finish(self) -> None:
-        """Complete the output and give it its name.
+        """Complete the output and move it to its final name.
 
         Raises:
-            MachineError: The disk is full.
+            MachineError: The output cannot be written, for example because the disk is full.
         """
         with self._writing():
             if self._kind == "parquet":
@@ -191,12 +191,12 @@ class GrowingFile:
         )
 
     def _found(self, made_from: dict[str, str]) -> _Progress | None:
-        """The progress of an earlier start; None where there was none."""
+        """Return the progress of an earlier run to resume; None if there is none."""
         if not self._progress_file.exists():
             return None
         self._progress = found = validate(_Progress, read_json(self._progress_file), where=str(self._progress_file))
         if not self._growing.exists():
-            # Killed between the last two steps of `finish`: the output already has its name.
+            # The earlier run was killed between the last two steps of `finish`: the output is complete.
             return None
         for name in sorted({*made_from, *found.made_from}):
             if made_from.get(name) != found.made_from.get(name):
@@ -214,7 +214,7 @@ class GrowingFile:
     def _append_lines(self, rows: list[Row], columns: tuple[str, ...]) -> int:
         text = io.StringIO(newline="")
         if self._kind == "jsonl":
-            # Parquet has types that JSON lacks, such as dates; they are written as text.
+            # Types that JSON lacks, such as dates from Parquet, are written as text.
             text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
         else:
             writer = csv.DictWriter(text, columns, delimiter="," if self._kind == "csv" else "\t")
@@ -256,7 +256,7 @@ class GrowingFile:
         return 0
 
     def _require_types(self, inferred: pa.Schema, expected: pa.Schema) -> None:
-        """Refuse types that the first rows do not have: the values would be cut to these without a word."""
+        """Reject types that differ from those of the first rows, which the values would silently be cast to."""
         for field in inferred:
             first = expected.field(field.name).type if field.name in expected.names else field.type
             is_wider = pa.types.is_floating(first) and pa.types.is_integer(field.type)
@@ -284,10 +284,10 @@ def _lock_file(target: Path) -> Path:
 
 
 def _locked(target: Path) -> TextIO:
-    """The lock of an output, which the kernel releases with its process.
+    """Lock an output; the kernel releases the lock when the process ends.
 
     Raises:
-        DataError: Another process holds it.
+        DataError: Another process holds the lock.
     """
     path = _lock_file(target)
     while True:
@@ -299,14 +299,14 @@ def _locked(target: Path) -> TextIO:
             raise DataError(f"{target} is being written by another process; wait for it, or end it.") from error
         except OSError:  # a file system without locks
             return handle
-        # One that has just finished removes the file: then this lock is of a file that nobody else will open.
+        # A process that just finished may have removed the file: the lock would then be on a deleted file.
         if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
             return handle
         handle.close()
 
 
 def _join(parts: list[Path], path: Path) -> None:
-    """Join parts into one file, with a few of them in memory at once."""
+    """Join parts into one file, keeping only a few of them in memory."""
     waiting: list[pa.Table] = []
     with pq.ParquetWriter(path, pq.read_schema(parts[0]), compression="zstd") as writer:
         for part in parts:
@@ -319,7 +319,7 @@ def _join(parts: list[Path], path: Path) -> None:
 
 
 def _in_a_field(value: Any) -> Any:
-    """Lists and mappings as JSON; other values unchanged."""
+    """Convert lists and mappings to JSON; return other values unchanged."""
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
 
 

@@ -1,4 +1,4 @@
-"""The one door to a finished model."""
+"""Loading of a model for inference."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from bertline.modeling.huggingface import architecture_of, load_encoder, load_pr
 from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.tokenizer import Tokenizer
 
-# Without gradients and in fp32 the fused kernel is never slower.
+# The fused kernel is never slower without gradients and in fp32.
 _ATTENTION: Literal["sdpa"] = "sdpa"
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
-    """Open a model with its tokenizer.
+    """Load a model with its tokenizer.
 
     Args:
-        name_or_folder: A folder of bertline (`artifacts/pretrain`, `artifacts/export/TASK`, a run's `latest`), any
-            folder with a BERT checkpoint in Hugging Face's format, or a name on the Hugging Face hub.
-        revision: Commit, tag or branch of a hub name.
-        device: `auto` (a GPU where there is one), `cpu`, `cuda`, `cuda:1`, `mps`.
+        name_or_folder: A bertline folder (`artifacts/pretrain`, `artifacts/export/TASK`, a run's `latest`), any
+            folder with a BERT checkpoint in the Hugging Face format, or a model name on the Hugging Face hub.
+        revision: Commit, tag or branch of the hub model.
+        device: `auto` (a GPU if available), `cpu`, `cuda`, `cuda:1`, `mps`.
 
     Raises:
-        DataError: Neither a folder nor a name that can be reached.
-        ArtifactError: Not a BERT checkpoint, or not a whole one.
-        MachineError: The device is not there.
+        DataError: There is neither a folder nor a reachable hub model of that name.
+        ArtifactError: The folder is not a complete BERT checkpoint.
+        MachineError: The device is not available.
     """
     folder = resolve_folder(name_or_folder, revision)
     chosen = _device(device)
@@ -63,14 +63,14 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
 
 
 def _encoder_in(folder: Path, architecture: str) -> nn.Module:
-    """The encoder of a folder, with its pretraining heads where it has them."""
+    """Load the encoder of a folder, with its pretraining heads if present."""
     if architecture == "BertForPreTraining":
         return load_pretraining_model(folder, attention=_ATTENTION)
     return load_encoder(folder, attention=_ATTENTION)
 
 
 def _tokenizer_max_length(folder: Path) -> int:
-    """What the folder says of its longest sequence: positions that were never trained are no use to anyone."""
+    """Return the maximum sequence length declared by the tokenizer, beyond which positions may be untrained."""
     path = folder / "tokenizer_config.json"
     declared = read_json(path).get("model_max_length") if path.is_file() else None
     return int(declared) if declared else 1 << 30
@@ -84,7 +84,7 @@ def _device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    # PyTorch has a different error for each kind of device that is not there.
+    # PyTorch raises a different error for each kind of missing device.
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise MachineError(
             f"device {name!r} cannot be used here ({str(error).splitlines()[0]}). Use auto or cpu."

@@ -1,6 +1,6 @@
-"""A finished model in use: fill blanks, embed, predict, search, look inside.
+"""Loaded model for inference: fill blanks, embed, predict, search, inspect attention and hidden states.
 
-Shapes: n texts, H hidden size, S positions, B sequences of a batch.
+Shapes: n texts, H hidden size, S positions, B batch size.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ Role = Literal["query", "document"]
 
 
 class Attentions(NamedTuple):
-    """Who looks at whom."""
+    """Attention probabilities of all layers and heads for one sequence."""
 
     tokens: tuple[str, ...]
     probabilities: NDArray[np.float32]
-    """[layers, heads, S, S]: how much the position of the row takes from the position of the column."""
+    """Attention [layers, heads, S, S]; rows are query positions, columns are key positions."""
 
 
 class TokenVectors(NamedTuple):
-    """One vector for each piece of a text, in its context."""
+    """Contextual vector of each token of a text."""
 
     tokens: tuple[str, ...]
     vectors: NDArray[np.float32]
-    """[S, H]."""
+    """Hidden states [S, H]."""
 
 
 class LoadedModel:
-    """A model with its tokenizer, ready for use; computes in fp32, without dropout.
+    """A model with its tokenizer, for inference in fp32, without dropout.
 
     Args:
-        model: On its device; its encoder is itself or its submodule `bert`.
-        tokenizer: The model's own.
-        max_length: Most tokens of a sequence; longer texts are cut.
-        task: What it was fine-tuned for; None for an encoder.
-        name: For messages.
+        model: Model on its device: a `BertModel`, or a model whose submodule `bert` is the encoder.
+        tokenizer: Tokenizer of the model.
+        max_length: Maximum number of tokens of a sequence; longer texts are truncated.
+        task: Task that the model was fine-tuned for; None for an encoder.
+        name: Name of the model in messages.
     """
 
     def __init__(
@@ -70,30 +70,30 @@ class LoadedModel:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of a task's labels by number; empty without."""
+        """Labels of the task, in the order of their ids; empty without a task."""
         return () if self.task is None else tuple(self.task.kind.labels)
 
     @property
     def kind(self) -> str | None:
-        """The kind of task the model was fine-tuned for (`classification`, ...); None for an encoder."""
+        """Kind of the task that the model was fine-tuned for (`classification`, ...); None for an encoder."""
         return None if self.task is None else str(self.task.kind.config.kind)
 
     def predict(self, *inputs: Any, **named: Any) -> list[Any]:
-        """What the task says of each input, by the computation that evaluation scored.
+        """Predict the task's output for each input, with the same computation as in evaluation.
 
-        | kind | inputs | of each |
+        | kind | inputs | output per input |
         |---|---|---|
-        | classification | texts, text_pairs or none | `Prediction`; with several labels `LabelsPrediction` |
+        | classification | texts, text_pairs or none | `Prediction`; if multi-label, `LabelsPrediction` |
         | regression | texts, text_pairs or none | a float |
         | token_classification | texts or lists of words | a list of `Entity` |
         | question_answering | questions, contexts | `Answer` |
-        | reranking | queries, candidates (lists) | a list of `Ranked`, the best first |
-        | retrieval | queries, documents, top_k | a list of `Hit`, the best first |
+        | reranking | queries, candidates (lists) | a list of `Ranked`, best first |
+        | retrieval | queries, documents, top_k | a list of `Hit`, best first |
         | summarisation | texts or lists of sentences | `Summary` |
         | fill_mask | texts | `TextScore` |
 
         Raises:
-            DataError: An input of another form.
+            DataError: An input has the wrong type.
             ArtifactError: The model has no task.
         """
         if self.task is None:
@@ -101,9 +101,10 @@ class LoadedModel:
         return self.task.predict(*inputs, **named)
 
     def search(self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10) -> list[list[Hit]]:
-        """The nearest documents of each query, the best first.
+        """Find the `top_k` nearest documents of each query, best first.
 
-        A retrieval model encodes both sides as it was trained to; any other model compares mean vectors by cosine.
+        A retrieval model encodes queries and documents as in training. Any other model compares pooled text vectors
+        (see `embed`) by cosine.
 
         Raises:
             DataError: There are no documents.
@@ -116,13 +117,13 @@ class LoadedModel:
         return best_hits(index, _unit(self.embed(queries)), row_ids(len(index)), top_k)
 
     def fill_mask(self, text: str, top_k: int = 5) -> list[list[Guess]]:
-        """The likeliest pieces for each `[MASK]` of a text, likeliest first, blank by blank.
+        """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
 
-        Each blank is guessed on its own, as if the others stayed blank. Special pieces are never guessed, and the
-        probabilities are those among all pieces.
+        Each blank is predicted independently, while the others stay masked. Special tokens are never returned, but the
+        probabilities are normalized over the whole vocabulary.
 
         Raises:
-            DataError: No `[MASK]`, or a text longer than the model reads.
+            DataError: The text has no `[MASK]`, or is longer than the model's maximum length.
             ArtifactError: The model has no masked language model head.
         """
         if not isinstance(self.model, BertForPreTraining):
@@ -137,21 +138,22 @@ class LoadedModel:
         *,
         role: Role | None = None,
     ) -> NDArray[np.float32]:
-        """One vector for each text, [n, H].
+        """Compute one vector per text, [n, H].
 
         Args:
-            texts: Longer ones are cut to what the model reads.
-            pooling: `mean` averages the last layer over all real positions ([CLS] and [SEP] among them), `cls` takes
-                it at the first. None is what the model was fine-tuned with, and `mean` for any other.
-            batch_size: Texts that go through the model at once.
-            role: For a retrieval model, what the texts are: each side has its prefix and its length.
+            texts: Texts; long ones are truncated to the model's maximum length.
+            pooling: `mean` averages the last layer over all non-padding positions (including [CLS] and [SEP]), `cls`
+                takes the first position. None uses the pooling of the model's task, or `mean` if it has none.
+            batch_size: Number of texts per batch.
+            role: For a retrieval model, whether the texts are queries or documents, which have different prefixes and
+                maximum lengths.
         """
         return self.text_vectors(texts, pooling, batch_size=batch_size, role=role)[0]
 
     def text_vectors(
         self, texts: Sequence[str], pooling: Pooling | None = None, *, batch_size: int = 32, role: Role | None = None
     ) -> tuple[NDArray[np.float32], int]:
-        """As `embed`, with the number of texts that were cut."""
+        """Like `embed`, but also return the number of truncated texts."""
         config: Any = None if self.task is None else self.task.kind.config
         how: Any = pooling or getattr(config, "pooling", "mean")
         if how not in get_args(Pooling):
@@ -168,14 +170,14 @@ class LoadedModel:
             with torch.no_grad():
                 hidden_states = self.encoder(input_ids, token_type_ids, attention_mask).hidden_states
             vectors[indices] = pooled(hidden_states, attention_mask, how).cpu().numpy()
-        # Only a sequence that fills all the room can have lost tokens; the few of them are counted again whole.
+        # Only a sequence of the maximum length can have been truncated; those few are tokenized again in full.
         full = [read[i] for i in np.flatnonzero(sequences.lengths == max_length)]
         return vectors, sum(len(ids) + 2 > max_length for ids in self.tokenizer.encode_literally(full))
 
     def label_probabilities(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> tuple[NDArray[np.float32], int]:
-        """A classifier's probabilities [n, labels] in the order of the texts, and how many texts were cut."""
+        """Return a classifier's probabilities [n, labels], in text order, and the number of truncated texts."""
         if not isinstance(self.task, ServedClassification):
             raise self._cannot("classify", "classifier", "artifacts/export/TASK")
         before = self.task.num_cut
@@ -183,13 +185,13 @@ class LoadedModel:
         return probabilities, self.task.num_cut - before
 
     def attentions(self, text: str, text_pair: str | None = None) -> Attentions:
-        """The tokens of a text (or pair) and the attention probabilities of every layer and head."""
+        """Return the tokens of a text (or pair) and the attention probabilities of all layers and heads."""
         ids, detail = self._in_detail(text, text_pair)
         probabilities = torch.stack([layer.probabilities[0] for layer in detail.layers])
         return Attentions(tuple(self.tokenizer.tokens(ids)), probabilities.cpu().numpy())
 
     def token_vectors(self, text: str, layer: int = -1) -> TokenVectors:
-        """The vector of each piece of a text after a layer: 0 is the embeddings, -1 the last layer."""
+        """Return the vector of each token of a text after a layer: 0 is the embeddings, -1 the last layer."""
         ids, detail = self._in_detail(text, None)
         return TokenVectors(tuple(self.tokenizer.tokens(ids)), detail.hidden_states[layer][0].cpu().numpy())
 

@@ -1,8 +1,8 @@
-"""Predicts blocks of rows in several threads, and yields the results in order.
+"""Prediction of blocks of rows in several threads, with results in order.
 
-One compute thread per block is faster than all threads on one block after the other: no thread waits for another in the
-many short operations of a small model, and Python's overhead between them is spread too. The model's weights are in
-memory once. The results do not depend on the number of threads.
+One compute thread per block is faster than all threads on one block at a time: threads do not wait for each other in
+the many short operations of a small model, and Python's overhead between operations is parallelized too. The threads
+share the model's weights. The results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[
 
     Args:
         workers: Functions that map an item; any of them may get any item. A single worker runs in this thread.
-        items: The input; consumed in this thread, a few items per worker in advance.
+        items: Inputs; consumed in this thread, a few items per worker in advance.
 
     Raises:
-        DataError: `items` raised it, which is passed on after the results of the items before it; or a worker did.
+        DataError: A worker raised it, or `items` did; then it is raised after the results of the previous items.
     """
     if len(workers) == 1:
         yield from map(workers[0], items)
@@ -74,9 +74,9 @@ def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[
 
 
 def num_threads_for(device: torch.device, asked: int | None) -> int:
-    """Number of threads to predict in: on a CPU `asked`, or what PyTorch would use (OMP_NUM_THREADS; else all cores).
+    """Return the number of prediction threads: on a CPU `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores).
 
-    On other devices one, since they compute one batch after the other.
+    On other devices it is 1, since they compute one batch at a time.
     """
     if device.type != "cpu":
         return 1
@@ -85,7 +85,7 @@ def num_threads_for(device: torch.device, asked: int | None) -> int:
 
 @contextmanager
 def one_thread_each(device: torch.device) -> Iterator[None]:
-    """Inside the block, every thread computes on one core; on devices other than the CPU nothing changes."""
+    """Within the context, each thread computes on one core; no effect on devices other than the CPU."""
     before = torch.get_num_threads()
     if device.type == "cpu":
         torch.set_num_threads(1)

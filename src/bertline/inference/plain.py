@@ -1,4 +1,4 @@
-"""Fine-tuned folders of others: Hugging Face's classes without a task.json, given the task that their head is for."""
+"""Tasks of fine-tuned checkpoints from elsewhere: Hugging Face folders without a task.json."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bertline.tasks.config import (
     TokenClassificationTaskConfig,
 )
 
-# What the reference code reads questions and answers with (google-research/bert, run_squad.py).
+# Question answering settings of the reference code (google-research/bert, run_squad.py).
 _MAX_QUESTION_LENGTH = 64
 _MAX_ANSWER_LENGTH = 30
 _DOC_STRIDE = 128
 _IOB2_LABEL = re.compile(r"O|[BI]-.+")
 
 
-# There is no source: nothing will be trained.
+# Training settings; unused, since the model is not trained.
 _NEVER_TRAINED: dict[str, Any] = {
     "source": None,
     "num_train_rows": None,
@@ -43,15 +43,17 @@ _NEVER_TRAINED: dict[str, Any] = {
 
 
 def task_of_plain_folder(folder: Path, *, max_length: int) -> FinishedTask | None:
-    """The task of a fine-tuned checkpoint, as far as its config.json tells; None for an encoder (and for tags that
-    name no entities).
+    """Infer the task of a fine-tuned checkpoint from its config.json and the names of its weights.
 
-    Long texts are cut by classifiers, as elsewhere; taggers and question answering read them in windows. A classifier
-    with one output orders things: it is served as re-ranking.
+    Classifiers truncate long texts, as is usual; token classification and question answering split them into windows.
+    A classifier with one output is served as re-ranking.
 
     Args:
-        folder: A BERT checkpoint.
-        max_length: Most tokens of a sequence.
+        folder: Folder of a BERT checkpoint.
+        max_length: Maximum number of tokens of a sequence.
+
+    Returns:
+        The task; None for an encoder, and for token classification with tags other than IOB2.
     """
     settings = read_json(folder / CONFIG_NAME)
     names: dict[str, str] = settings.get("id2label") or {}

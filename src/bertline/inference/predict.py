@@ -1,4 +1,4 @@
-"""A task's model or an encoder over a file of any size."""
+"""Prediction of a task or of text vectors for the rows of a file of any size."""
 
 from __future__ import annotations
 
@@ -48,24 +48,24 @@ class Predicting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PredictedFile:
-    """What became of a file."""
+    """Counts of a predicted file."""
 
     num_rows: int
     num_truncated: int
-    """Inputs that lost tokens because they are longer than the model reads."""
+    """Number of inputs truncated to the model's maximum length."""
     num_documents_truncated: int
-    """The same of the documents that were searched."""
+    """Number of truncated documents among those searched."""
     num_resumed: int
-    """Rows that an earlier start had already written."""
+    """Number of rows that an earlier run had already written."""
 
 
 Fill = Callable[..., tuple[list[Row], int]]
-"""From the columns of some rows to the columns added to each row, and the number of truncated inputs."""
+"""Function from the input columns of some rows to the columns added to each row and the number of truncated inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Filling:
-    """What is read of each row and what is added to it."""
+    """Columns that are read from each row, schema of the columns added to it, and one function per thread."""
 
     inputs: list[InputColumn]
     schema: pa.Schema
@@ -84,33 +84,34 @@ def predict_file(
     output: Literal["predictions", "vectors"] = "predictions",
     documents: DocumentsFile | None = None,
 ) -> PredictedFile:
-    """Read rows, add what the model says of each, and write them, in constant memory.
+    """Read rows, add the model's predictions to each, and write them, in constant memory.
 
-    All columns of the input stay, and rows keep their order. Added are, by the kind of task: `predicted`,
-    `probability` and `probabilities` (classification; with several labels lists), `predicted` (regression),
+    The output keeps all columns and the order of the rows of the input. The columns added depend on the kind of task:
+    `predicted`, `probability` and `probabilities` (classification; lists if multi-label), `predicted` (regression),
     `entities` (token classification: a list of type, text, start, end, score), `answer`, `answer_start` and `score`
     (question answering), `document_ids` and `scores` (retrieval), `order` and `scores` (re-ranking), `summary` and
-    `sentences` (summarisation). `vectors` adds `vector`. Lists and mappings are JSON in .csv and .tsv. The formats
-    follow from the extensions: .txt (a line is a text), .csv, .tsv, .jsonl, each also with .gz, and .parquet; that of
-    the input may be named.
+    `sentences` (summarisation), `predicted`, `probability` and `pseudo_perplexity` (fill_mask). `vectors` adds
+    `vector`. Lists and mappings are written as JSON in .csv and .tsv. The extensions give the formats: .txt (one text
+    per line, input only), .csv, .tsv, .jsonl, each also with .gz, and .parquet; `layout` may set that of the input.
 
-    The output grows as rows are predicted. After a kill, or an error in the input, the same call resumes after the rows
+    The output is written block by block. After a crash, or an error in the input, the same call resumes after the rows
     already written, if they were made from the same input, model and options (`growing_file`). A row's predictions
-    depend neither on that nor on the number of threads.
+    depend neither on resuming nor on the number of threads.
 
     Args:
-        model: With a task, or any for `vectors`.
-        source: The input.
-        target: The output.
-        columns: Which columns are read.
-        layout: How the bytes of the input, and of the documents, are read.
+        model: Model with a task; for `vectors`, any model.
+        source: Path of the input.
+        target: Path of the output.
+        columns: Names of the columns to read.
+        layout: Reading options of the input; they also apply to the documents, except for the format.
         how: Options of prediction.
-        output: What is added.
-        documents: What a retrieval model searches.
+        output: Whether to add predictions or vectors.
+        documents: Documents that a retrieval model searches.
 
     Raises:
-        DataError: No rows, a missing column, a text that is no string, a malformed or undecodable line: named by
-            file and line. An output column that the input already has. An unfinished output made from something else.
+        DataError: The input has no rows, a missing column, a text that is not a string, or a malformed or undecodable
+            line (the message names file and line); it already has an output column; or an unfinished output was made
+            from something else.
         ArtifactError: The model has no task.
         MachineError: The output cannot be written.
     """
@@ -120,7 +121,7 @@ def predict_file(
             raise DataError(f"{target} is {what} itself. Choose another name for the output.")
     made_from = {"model": _digest_of(model), "options": repr((output, columns, how.num_probabilities))}
     if documents is not None:
-        # The input's layout shows in the digest of its rows; that of the documents does not.
+        # The digest of the rows covers the layout of the input, but not that of the documents.
         made_from["options"] += repr((layout, documents.path.suffixes, replace(documents, path=Path())))
         made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
     num_threads = num_threads_for(model.device, how.num_threads)
@@ -170,7 +171,7 @@ def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Fi
 def _vectors(model: LoadedModel, columns: FileColumns, how: Predicting, num_threads: int) -> _Filling:
     def filler() -> Fill:
         of_thread = copy.copy(model)
-        # Encoding changes a setting of the tokenizer while it runs, so each thread has its own.
+        # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
         of_thread.tokenizer = Tokenizer(model.tokenizer.vocabulary)
 
         def fill(texts: list[str]) -> tuple[list[Row], int]:
@@ -235,7 +236,7 @@ def _with_output(records: list[Record], filling: _Filling, fill: Fill) -> tuple[
 
 
 def _digest_of(model: LoadedModel) -> str:
-    """Digest of everything that determines the model's predictions."""
+    """Return the digest of everything that determines the model's predictions."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((model.max_length, model.labels, model.tokenizer.vocabulary)).encode())
     if model.task is not None:
@@ -245,7 +246,7 @@ def _digest_of(model: LoadedModel) -> str:
 
 
 def _schema(source: Path, layout: TableLayout, target: Path) -> pa.Schema | None:
-    """Schema of the input's columns where input and output are Parquet, so that types are kept."""
+    """Return the input's schema if input and output are Parquet, so that types are kept; otherwise None."""
     if {format_read(source, layout), format_of(target)} != {"parquet"} or not source.is_file():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rows of input files, one after the other, so that a file of any size takes the same memory."""
+"""Streaming of rows from input files, with memory use independent of the file size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 TEXT_COLUMN = "text"
 PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
-"""How files are read of which nothing is said."""
+"""Default layout of input files."""
 _OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", extra_fields="extra_fields")
 _BY_ENDING: dict[str, RowFormat] = {
     ".txt": "txt",
@@ -29,13 +29,13 @@ _BY_ENDING: dict[str, RowFormat] = {
 
 
 def format_of(path: Path) -> RowFormat:
-    """The format that a file's ending stands for; `.gz` may follow all but `.parquet`.
+    """Return the format of a file by its extension; `.gz` may follow all but `.parquet`.
 
     >>> format_of(Path("reviews.csv.gz"))
     'csv'
 
     Raises:
-        DataError: Another ending.
+        DataError: The extension is not supported.
     """
     name = path.name.lower()
     kind = _BY_ENDING.get(Path(name.removesuffix(".gz")).suffix)
@@ -47,21 +47,21 @@ def format_of(path: Path) -> RowFormat:
 
 
 def format_read(path: Path, layout: TableLayout) -> RowFormat:
-    """The format that a file is read in: the layout's, or that of its ending.
+    """Return the format to read a file in: that of the layout, or with `auto` that of the extension.
 
     Raises:
-        DataError: Neither says one.
+        DataError: The format is `auto`, and the extension is not supported.
     """
     return format_of(path) if layout.format == "auto" else layout.format
 
 
 def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
-    """The rows of a file, each with the line it stands on. A line of a `.txt` is a row with the column `text`.
+    """Yield the rows of a file with their line numbers. A line of a `.txt` is a row with the column `text`.
 
-    Blank lines are passed over.
+    Blank lines are skipped.
 
     Raises:
-        DataError: The file is missing, undecodable or malformed; file and line are named.
+        DataError: The file is missing, undecodable or malformed; the message names file and line.
     """
     kind = format_read(path, layout)
     if not path.is_file():

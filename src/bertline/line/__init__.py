@@ -1,1 +1,1 @@
-"""The line as a whole: root configuration, stage map, fingerprints, launching."""
+"""The pipeline as a whole: root configuration, stage map, fingerprints, launching."""

@@ -1,8 +1,8 @@
-"""A stage run by hand reads only inputs that were made under its configuration, and refuses others.
+"""Inputs of a stage that is run by hand: only those made under its configuration are read; others are refused.
 
-`artifacts/` holds what DVC made last, and dvc.lock records under which configuration. Where that differs, a result
-that the earlier stage left under `runs/`, run by hand with the same configuration, is read instead. So the recipes of
-stages that follow each other chain by hand.
+`artifacts/` holds what DVC made last, and dvc.lock records its configuration. If that differs, a result under `runs/`
+is read instead, if the earlier stage was run by hand with the same configuration. The recipes of consecutive stages can
+therefore be chained by hand.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from bertline.line.status import RESULT_NAME, problem_with_result, read_status
 
 LOCK = Path("dvc.lock")
 Made = tuple[Stage, str | None]
-"""A stage, and the task it was run for."""
+"""A stage, and the task that it was run for."""
 
 
 def place_by_hand(path: Path, config: LineConfig, folder_of: Callable[[Stage, str | None], Path]) -> Path:
-    """Path of an input of a stage that is run by hand.
+    """Return the path from which a stage that is run by hand reads an input.
 
     Args:
-        path: The artifact; or the user's data, which is not checked.
+        path: Path of the artifact, or of the user's data, which is not checked.
         config: Configuration of the stage that reads it.
-        folder_of: Gives the run folder of an earlier stage run by hand under this configuration; it may raise.
+        folder_of: Returns the run folder of an earlier stage run by hand under this configuration; it may raise.
 
     Raises:
-        ArtifactError: The artifact is missing, or was made under another configuration, and there is no result by hand.
+        ArtifactError: The artifact is missing or was made under another configuration, and no result was made by hand.
     """
     makers = list(_makers_of(path, config))
     if not makers:
@@ -70,7 +70,7 @@ def place_by_hand(path: Path, config: LineConfig, folder_of: Callable[[Stage, st
 
 
 def _makers_of(path: Path, config: LineConfig) -> Iterator[Made]:
-    """The stages that write an artifact, or the artifacts inside it."""
+    """Yield the stages that write an artifact, or the artifacts inside it."""
     for stage in STAGES:
         for task in config.tasks if stage.per_task else (None,):
             output = Path(stage.output.format(task=task))
@@ -79,7 +79,7 @@ def _makers_of(path: Path, config: LineConfig) -> Iterator[Made]:
 
 
 def _with_earlier(makers: list[Made], config: LineConfig) -> list[Made]:
-    """The stages, and all stages before them."""
+    """Return the stages, and all stages before them."""
     found: list[Made] = []
     waiting = list(makers)
     while waiting:
@@ -92,7 +92,7 @@ def _with_earlier(makers: list[Made], config: LineConfig) -> list[Made]:
 
 
 def _other_sections(stage: Stage, task: str | None, config: LineConfig, lock: Mapping[str, Any]) -> list[str]:
-    """Keys whose value differs from the one an artifact was made under; none where dvc.lock has no record of it."""
+    """Return the keys whose value differs from the one an artifact was made under; none if dvc.lock has no record."""
     made_under = lock.get(_name(stage, task), {}).get("params", {}).get("params.yaml")
     if made_under is None:
         return []

@@ -1,7 +1,7 @@
-"""Checks that what a stage depends on did not change while it ran: else DVC would record the wrong origin of a result.
+"""Checks that nothing a stage depends on changed while it ran; else DVC would record the wrong origin of a result.
 
 DVC reads params.yaml, the code fingerprints and the inputs after a stage has ended, and writes them to dvc.lock with
-the result. A stage uses what it froze when it started. Where the two differ it fails, so that DVC records nothing.
+the result. A stage uses what it froze when it started. If the two differ, the stage fails, so that DVC records nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 def present_config() -> LineConfig:
-    """The configuration in params.yaml, which is what DVC will record.
+    """Return the configuration in params.yaml, which is what DVC will record.
 
     Raises:
         ConfigError: The file is missing or not valid.
@@ -37,7 +37,7 @@ def present_config() -> LineConfig:
 
 
 def tracked_sections(stage: Stage, task: str | None, config: LineConfig) -> dict[str, Any]:
-    """The part of a configuration that a stage's result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
+    """Return the part of a configuration that a result depends on, `{"tasks.docs_library": {...}, "sweep": ...}`."""
     sections: dict[str, Any] = {}
     whole = to_mapping(config)
     for template in stage.sections:
@@ -50,7 +50,7 @@ def tracked_sections(stage: Stage, task: str | None, config: LineConfig) -> dict
 
 
 def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) -> list[str]:
-    """Keys of params.yaml whose value changed since a stage started, with both values, as text."""
+    """Return the keys of params.yaml whose value changed since a stage started, with both values, as text."""
     try:
         now = tracked_sections(stage, task, present_config())
     except BertlineError as error:
@@ -59,7 +59,7 @@ def changed_sections(stage: Stage, task: str | None, frozen: Mapping[str, Any]) 
 
 
 def changed_code(stage: Stage, frozen: Mapping[str, str] | None = None) -> list[str]:
-    """Modules whose code changed since a stage started, or since `configure` recorded it for DVC."""
+    """Return the modules whose code changed since a stage started, or since `configure` recorded it for DVC."""
     now = code_fingerprint(stage)
     frozen = now if frozen is None else frozen
     path = CODE / stage.name
@@ -70,7 +70,7 @@ def changed_code(stage: Stage, frozen: Mapping[str, str] | None = None) -> list[
 def refuse_changes(
     name: str, *, sections: list[str], code: list[str], inputs: list[str], kept: Path | None = None
 ) -> None:
-    """Fail if something changed; the error says what, where the result is kept, and what to do.
+    """Fail if something changed; the error names what changed, where the result is kept, and what to do.
 
     Raises:
         ArtifactError: Something changed.
@@ -88,6 +88,6 @@ def refuse_changes(
 
 
 def shown(names: list[str]) -> str:
-    """The first names of a list, and how many more there are, as text."""
+    """Return the first names of a list, and how many more there are, as text."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""Choices: what a person or an experiment set that plain composition of `conf/` would not give.
+"""Choices: values that a person or an experiment set, and that plain composition of `conf/` would not give.
 
-`params.yaml` says in its header which keys an experiment set, and carries a digest of its content, so that neither an
-experiment's choice nor a hand edit is ever undone silently.
+The header of `params.yaml` lists the keys that an experiment set, and contains a digest of the content, so that neither
+an experiment's choice nor a manual edit is undone silently.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 _DIGEST = "# content: "
 _CHOICE = "# set by an experiment: "
 ABSENT = "(absent)"
-"""Stands in `differences` for the value of a key that one side lacks."""
+"""Value in `differences` for a key that one side lacks."""
 
 
 def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Dotted keys whose values differ, with both values; lists are compared whole.
+    """Return the dotted keys whose values differ, with both values; lists are compared as a whole.
 
     Example:
         >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
@@ -34,17 +34,17 @@ def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, An
 
 
 def header(mapping: Mapping[str, Any], set_by_experiment: Mapping[str, Any]) -> str:
-    """The comment lines above the content of params.yaml."""
+    """Return the comment lines above the content of params.yaml."""
     lines = ["# Composed from conf/ by `configure`; edit conf/, or see README (To change X, edit Y)."]
     lines += [f"{_CHOICE}{key}={json.dumps(value)}" for key, value in set_by_experiment.items()]
     return "\n".join([*lines, f"{_DIGEST}{content_digest(mapping)}"]) + "\n"
 
 
 def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Keys that writing `composed` over the present params.yaml would undo: `{key: (present, composed)}`.
+    """Return the keys that writing `composed` over the present params.yaml would undo: `{key: (present, composed)}`.
 
-    These are the keys that its header says an experiment set; where its content is not what `configure` wrote (it was
-    edited, or composed by DVC just before a kill), all keys that differ.
+    These are the differing keys that an experiment set, according to the header. If the content is not what `configure`
+    wrote (it was edited, or composed by DVC just before a kill), these are all differing keys.
     """
     changed = differences(present, composed)
     if f"{_DIGEST}{content_digest(present)}" not in text:
@@ -54,7 +54,7 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
 
 
 def content_digest(mapping: Mapping[str, Any]) -> str:
-    """A digest of configuration content, whatever its formatting."""
+    """Return a digest of configuration content, independent of its formatting."""
     return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -77,7 +77,7 @@ def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values:
     result: dict[str, Any] = {"defaults": [{key: option} for key, option in kept.items()] + ["_self_"]}
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
     for group in groups:
-        # Another option of a group begins with its own values: those saved for the option before may not even fit it.
+        # Another option of a group starts from its own values: those saved for the previous one may not fit it.
         _drop(result, group.rpartition("@")[2].split("."))
     for key, value in values.items():
         _set(result, key.split("."), value)
@@ -85,7 +85,7 @@ def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values:
 
 
 def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
-    """A line a key, for people."""
+    """Yield one line per key, for display."""
     for key, (old, new) in changes.items():
         yield f"  {key}: {json.dumps(old)} -> {json.dumps(new)}"
 

@@ -1,4 +1,4 @@
-"""The root configuration: every section, and the rules that hold between sections."""
+"""The root configuration: all sections, and the rules between sections."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleCon
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LineConfig:
-    """The whole line, as composed from `conf/` and checked as one."""
+    """Configuration of the whole pipeline, as composed from `conf/`."""
 
     python_docs: PythonDocsConfig
     corpus: (
@@ -61,7 +61,7 @@ class LineConfig:
 
     @property
     def pretrains(self) -> bool:
-        """Whether an encoder is trained; else the checkpoint of `pretrain.start_from` is fine-tuned as it is."""
+        """Whether an encoder is pretrained; else the checkpoint of `pretrain.start_from` is fine-tuned as it is."""
         return bool(self.pretrain.phases)
 
 
@@ -73,7 +73,7 @@ def line_config(mapping: Mapping[str, Any]) -> LineConfig:
     """Validate a composed configuration, each section and the rules between sections.
 
     Raises:
-        ConfigError: Naming key, value, rule and fix for every problem found.
+        ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
     """
     config = validate(LineConfig, mapping)
     problems = list(_broken_rules(config))
@@ -95,7 +95,7 @@ def _broken_rules(config: LineConfig) -> Iterator[str]:
 
 
 def _broken_finetune_rules(config: LineConfig) -> Iterator[str]:
-    """Rules without pretraining: its sections must all be empty, so that no report describes them."""
+    """Check that without pretraining all its sections are empty, so that no report describes them."""
     unused = {
         "corpus.kind": (config.corpus.kind, "none"),
         "tokenizer.kind": (config.tokenizer.kind, "none"),
@@ -126,7 +126,7 @@ def _broken_pretraining_rules(config: LineConfig) -> Iterator[str]:
                 f"pretrain.phases[{index}].max_length is {phase.max_length}; examples are made for "
                 f"{list(config.examples.lengths)} (examples.lengths). Add the length there or use one of these."
             )
-    # pretrain.max_steps may cut a run short inside its warm-up: that is what a quick look asks for.
+    # pretrain.max_steps is not checked: a quick trial may end during its warmup.
     num_steps = sum(phase.steps for phase in config.pretrain.phases)
     if config.schedule.num_warmup_steps > num_steps:
         yield (
@@ -144,7 +144,7 @@ def _broken_pretraining_rules(config: LineConfig) -> Iterator[str]:
 
 
 def how_to_register(task: str | None) -> str:
-    """End of a message: the two lines that register `conf/task/TASK.yaml` as a task, if the file exists."""
+    """Return the end of a message: the two lines that register `conf/task/TASK.yaml` as a task, if the file exists."""
     if task is None or not _TASK_NAME.fullmatch(task) or not Path("conf/task", f"{task}.yaml").is_file():
         return ""
     return (
@@ -155,7 +155,7 @@ def how_to_register(task: str | None) -> str:
 
 
 def _allowed_name(name: str) -> str:
-    """The closest valid name."""
+    """Return the closest valid name."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
 
 
@@ -170,7 +170,7 @@ def _broken_decay_rule(schedule: WarmupStableDecayScheduleConfig, num_steps: int
 
 
 def _broken_task_rules(config: LineConfig, name: str, task: TaskConfig) -> Iterator[str]:
-    # A checkpoint has positions of its own, which the sweep compares with.
+    # A checkpoint has its own number of positions, to which the sweep lowers `max_length`.
     of_the_line = config.pretrains and task.start_from in (None, "random")
     if of_the_line and task.max_length > config.model.max_position_embeddings:
         yield (

@@ -1,7 +1,7 @@
-"""Which encoder each task starts from, as a small file per task that DVC compares to see whether a sweep is stale.
+"""The encoder that each task starts from, as a small file per task that DVC compares to see whether a sweep is stale.
 
-A sweep that starts from a checkpoint of its own does not depend on the pretraining. If `artifacts/pretrain` were its
-dependency, every pretraining would repeat it.
+A sweep that starts from a checkpoint of its own does not depend on pretraining. If `artifacts/pretrain` were its
+dependency, every pretraining would run it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bertline.tasks.config import BaseTaskConfig
 
 
 def uses_pretrained(task: BaseTaskConfig) -> bool:
-    """Whether a task needs the pipeline's own encoder, or the architecture and vocabulary of it."""
+    """Return whether a task needs the pipeline's own encoder, or its architecture and vocabulary."""
     return task.start_from in (None, "random")
 
 
@@ -22,7 +22,7 @@ def write_encoder_pointers(config: LineConfig, pretrain_folder: Path, out: Path)
     """Write `out/TASK` for every task.
 
     Args:
-        config: The configuration, whose tasks get a file each.
+        config: Configuration with the tasks; each gets a file.
         pretrain_folder: The encoder that tasks without a checkpoint of their own start from.
         out: The folder to write.
     """
@@ -30,5 +30,5 @@ def write_encoder_pointers(config: LineConfig, pretrain_folder: Path, out: Path)
     with folder_written_atomically(out) as folder:
         folder.mkdir(parents=True, exist_ok=True)
         for name, task in config.tasks.items():
-            # The other checkpoint is given by the task's own section and by data/start.
+            # The task's own section and data/start determine the other checkpoint.
             write_json(folder / name, own if uses_pretrained(task) else {"encoder": "tasks.start_from"})

@@ -1,9 +1,9 @@
-"""Code as a dependency by meaning: a comment never re-runs a stage, a changed formula always does.
+"""Fingerprints of code: a changed comment never re-runs a stage, a changed formula always does.
 
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
-(`pipelines/STAGE.py`), of the modules that turn its configuration into work, of every bertline module that these
-import, directly or not, at the top of a file or inside a function, and of the files next to them that they show:
-templates (HTML, CSS) and reference curves.
+(`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
+import, directly or not, at the top of a file or inside a function. It also covers the files next to these modules that
+they use: templates (HTML, CSS) and reference curves.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
 _RECIPES = "pipelines"
-# These print messages, check, or keep records, which cannot change a result. Those of `line` open, run and record every
-# stage in the same way: a recipe imports them, and their own imports are not followed.
+# These modules print messages, validate, or keep records, which cannot change a result. Those of `line` open, run and
+# record every stage in the same way: a recipe imports them, and their own imports are not followed.
 _WITHOUT_MEANING = frozenset(
     {
         "bertline",
@@ -50,19 +50,19 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
             loaded from.
 
     Returns:
-        Name of a module, or path of a recipe, to digest, sorted by name. Names are part of it, so that a person sees
-        what changed.
+        Digests by name of a module or path of a recipe, sorted. The names are included so that a person can see what
+        changed.
     """
     return _closure([stage.name, *stage.modules], source or _SOURCE)
 
 
 def reader_fingerprint() -> str:
-    """Digest of the code that reads documentation strings."""
+    """Return a digest of the code that reads documentation strings."""
     return hashlib.sha256(json.dumps(_closure(["bertline.corpus.python_docs"], _SOURCE)).encode()).hexdigest()
 
 
 def _closure(waiting: list[str], root: Path) -> dict[str, str]:
-    # An installed wheel has no recipes next to it: they are those of the folder that the stage runs in.
+    # An installed wheel has no recipes next to it; those in the working directory are used.
     recipes = root.parent / _RECIPES if (root.parent / _RECIPES).is_dir() else Path(_RECIPES)
     reached: dict[str, str] = {}
     while waiting:
@@ -87,7 +87,7 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
 def syntax_digest(tree: ast.AST) -> str:
     """Digest what code does, not how it is written or explained; docstrings are taken out of `tree`.
 
-    The same for one source on every Python version that bertline supports.
+    The digest of a source is the same on every Python version that bertline supports.
     """
     _drop_docstrings(tree)
     return hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
@@ -108,20 +108,20 @@ def _path_of(module: str, root: Path) -> Path | None:
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
-    """Names of all imported modules that may be bertline's or next to a recipe; others have no path there."""
+    """Yield the names of all imported modules; those outside bertline and the recipes have no path and are skipped."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
-            # `from package import module` names a module; the name of a function has no path and is skipped.
+            # `from package import module` imports a module; the name of a function has no path and is skipped.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _drop_docstrings(tree: ast.AST) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            # A bare string anywhere in a body is documentation: attribute docstrings stand below their attribute.
+            # A bare string anywhere in a body is documentation: attribute docstrings follow their attribute.
             node.body = [
                 statement
                 for statement in node.body
@@ -134,10 +134,10 @@ def _drop_docstrings(tree: ast.AST) -> None:
 
 
 def _canonical(node: object) -> str:
-    """Like `ast.dump`, but the same on every Python version: optional fields, which come and go, are left out."""
+    """Return a dump like `ast.dump`, but the same on every Python version: empty optional fields are left out."""
     if isinstance(node, ast.Constant):
-        # Its value is not an optional field: None, "" and 0 are three values. `ascii`, since which characters `repr`
-        # escapes depends on the version's Unicode tables.
+        # The value is not an optional field: None, "" and 0 are three values. `ascii`, because the characters that
+        # `repr` escapes depend on the version's Unicode tables.
         return f"Constant({node.value!a})"
     if isinstance(node, ast.JoinedStr):
         return f"JoinedStr({_canonical(_without_empty_text(node.values))})"
@@ -151,5 +151,5 @@ def _canonical(node: object) -> str:
 
 
 def _without_empty_text(values: list[ast.expr]) -> list[ast.expr]:
-    """The parts of an f-string; some versions put an empty text behind the last one."""
+    """Return the parts of an f-string; some Python versions append an empty text to the last one."""
     return [value for value in values if not (isinstance(value, ast.Constant) and value.value == "")]

@@ -1,7 +1,7 @@
-"""Whether the inputs of a run folder are still those it was opened with.
+"""Checks that the inputs of a run folder are still those it was opened with.
 
-A run is named after the content of its inputs. A worker that waits in a queue or trains for days may outlive that
-content: an earlier stage that runs again writes to the same paths.
+A run is named after the content of its inputs. That content may change while a worker waits in a queue or trains for
+days: an earlier stage that runs again writes to the same paths.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from bertline.foundation.files import sha256_of_path
 
 
 def marks_of(inputs: Mapping[str, Path]) -> dict[str, str]:
-    """Digests of the names, sizes, inodes and times of change of each input's files, which are not read.
+    """Return a digest of the names, sizes, inodes and change times of each input's files, which are not read.
 
-    Take them before the content is hashed, so that a change in between is seen.
+    Compute it before the content is hashed, so that a change in between is noticed.
     """
     return {key: _mark(path) for key, path in inputs.items()}
 
 
 def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
-    """Paths of the inputs whose content is not the one that was frozen; those that are missing have none.
+    """Return the paths of the inputs whose content differs from the frozen one; missing inputs are not included.
 
     Args:
-        frozen: Content of a run folder's config.yaml. Only inputs whose mark in `input_marks` is another now are read:
-            hashing 100 GB takes minutes.
+        frozen: Content of a run folder's config.yaml. Only inputs whose mark differs from that in `input_marks` are
+            read, since hashing 100 GB takes minutes.
     """
     digests: Mapping[str, str] = frozen.get("made_of", {}).get("inputs", {})
     marks: Mapping[str, str] = frozen.get("input_marks", {})
@@ -41,10 +41,10 @@ def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
 
 
 def missing_inputs(frozen: Mapping[str, Any]) -> list[str]:
-    """Paths of the inputs that are not there, as while the stage that makes them runs again; they may come back.
+    """Return the paths of missing inputs; they may come back, for example when the stage that makes them has run again.
 
     Args:
-        frozen: As for `changed_inputs`.
+        frozen: See `changed_inputs`.
     """
     keys = frozen.get("made_of", {}).get("inputs", {})
     return [path for path in (frozen["inputs"][key] for key in keys) if not Path(path).exists()]
@@ -63,6 +63,6 @@ def _mark(path: Path) -> str:
     for file in files:
         with suppress(FileNotFoundError):
             status = file.stat()
-            # The time of change, unlike that of modification, cannot be set back.
+            # Unlike the modification time, the change time cannot be set back.
             digest.update(f"{file}\0{status.st_size}\0{status.st_ino}\0{status.st_ctime_ns}\n".encode())
     return digest.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Labelled files that a person names on the command line: which split each is, and how it is read."""
+"""Labelled files named on the command line: the split of each, and how it is read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bertline.tasks.sniffing import beginning_of, guesses
 from bertline.tasks.storage import SplitName
 
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
-"""`questions` is TREC's `CLASS:sub question`, one row per line."""
+"""`questions` is the format of TREC, `CLASS:sub question`, one row per line."""
 
 _BY_ENDING: dict[str, FileFormat] = {
     ".csv": "csv",
@@ -34,7 +34,7 @@ _QUESTION = re.compile(r"[A-Z]+:\w+ \S")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenFiles:
-    """The files of a task, at least that of train, in one format."""
+    """Files of a task, at least that of train, in one format."""
 
     files: Mapping[SplitName, Path]
     format: FileFormat
@@ -43,11 +43,11 @@ class GivenFiles:
 def given_files(
     data: Path | None, splits: Mapping[SplitName, Path | None], asked_format: str | None
 ) -> GivenFiles | None:
-    """The files that were named, each checked to exist; None where none was.
+    """Return the files that were named, after checking that each exists; None if none was named.
 
     Args:
         data: One file that all splits are cut from, or a folder of files named after the splits.
-        splits: Each split's own file.
+        splits: File of each split.
         asked_format: Format of the files; None detects it from the extension and the first lines.
 
     Raises:
@@ -82,10 +82,10 @@ def given_files(
 
 
 def format_of(path: Path) -> FileFormat:
-    """Format of a file, from its extension and its first lines (see `sniffing.guesses`).
+    """Return the format of a file, from its extension and its first lines (see `sniffing.guesses`).
 
     Raises:
-        DataError: Neither gives one format, or the gzip file is damaged.
+        DataError: Neither determines one format, or the gzip file is damaged.
     """
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in _BY_ENDING:
@@ -101,7 +101,7 @@ def format_of(path: Path) -> FileFormat:
         return "questions"
     if ending == ".tsv":
         return "tsv"
-    if not found and start.text.lstrip()[:1] == "{":  # an object of several lines
+    if not found and start.text.lstrip()[:1] == "{":  # a JSON object over several lines
         return "squad"
     if len(found) == 1:
         return found[0]
@@ -116,11 +116,11 @@ def format_of(path: Path) -> FileFormat:
 
 
 def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str, str]:
-    """The `separator` and the `scheme` of a CoNLL file, detected from its lines.
+    """Return the `separator` and the `scheme` of a CoNLL file, detected from its lines.
 
     Raises:
-        ConfigError: There is no such encoding.
-        DataError: A line has no such column.
+        ConfigError: The encoding is unknown.
+        DataError: A line does not have the tag column.
     """
     try:
         codecs.lookup(encoding)
@@ -137,7 +137,7 @@ def conll_layout(path: Path, encoding: str, *, tag_column: int = -1) -> dict[str
     if any(tag[:2] in ("E-", "S-") for tag in tags):
         scheme = "iobes"
     else:
-        # In the older scheme an entity begins with I- unless one of its type stands right before it.
+        # In IOB1 an entity begins with I- unless an entity of the same type directly precedes it.
         begins_inside = any(tag[:2] == "I-" and before == "O" for before, tag in zip(["O", *tags], tags, strict=False))
         scheme = "iob1" if begins_inside else "iob2"
     return {"separator": "tab" if full and all("\t" in line for line in full) else "whitespace", "scheme": scheme}

@@ -1,4 +1,4 @@
-"""A task as a section of the configuration, from labelled files and the options given on the command line."""
+"""A task's section of the configuration, built from labelled files and command-line options."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bertline.tasks.table_files import TableLayout, read_records
 
 Column = str | int
 Base = Callable[[str], dict[str, Any]]
-"""Gives the content of conf/task/NAME.yaml."""
+"""Function that returns the content of conf/task/NAME.yaml."""
 
 _BASES: dict[str, str] = {
     "classification": "table",
@@ -27,7 +27,7 @@ _BASES: dict[str, str] = {
     "question_answering": "squad",
 }
 _KINDS: dict[FileFormat, tuple[str, ...]] = {"conll": ("token_classification",), "squad": ("question_answering",)}
-# Names of columns in public data sets, most likely first.
+# Usual names of columns in public data sets, most likely first.
 _TEXTS = ("text", "sentence", "question", "content", "review", "document", "message", "tweet", "body", "utterance")
 _LABELS = ("label", "labels", "class", "category", "target", "intent", "sentiment", "score", "y")
 _PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
@@ -35,7 +35,7 @@ _PATHLESS = {"train_file": None, "dev_file": None, "test_file": None}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TaskOptions:
-    """Options of the files from the command line; None is detected from the files."""
+    """Command-line options for the files; None if not given (the text and label columns are detected then)."""
 
     kind: str | None
     text_column: Column | None
@@ -48,10 +48,10 @@ class TaskOptions:
 
 
 def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[str, Any]:
-    """A task for the files, its source without a path (see `placed`).
+    """Return the task for the files; `placed` sets the path of its source.
 
     Raises:
-        ConfigError: The files do not fit the kind that was asked for.
+        ConfigError: The files do not fit the requested kind.
         DataError: A column is missing, or the one to read is ambiguous.
     """
     fitting = _KINDS.get(given.format, ("classification", "regression"))
@@ -62,7 +62,7 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
             "Other kinds of task have a file in conf/task; name it with task=."
         )
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
-    for key in ("space", "fine_tuning"):  # they belong to the data set that conf/task was written for
+    for key in ("space", "fine_tuning"):  # specific to the data set of the base configuration
         task[key] = {}
     match given.format:
         case "conll":
@@ -83,12 +83,12 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
 
 
 def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Link the task's files in one folder, which is named after a digest of their names there and their content.
+    """Link the task's files in one folder, which is named after a digest of the links' names and the files' content.
 
     The folder holds nothing else, so its digest is the digest of the data.
 
     Returns:
-        The task, and a mapping from the linked paths to the files' own, for messages.
+        The task, and a mapping from the links to the paths of the files, for messages.
     """
     links = {split: f"{split}{''.join(path.suffixes[-2:])}" for split, path in given.files.items()}
     content = "".join(f"{links[split]}\0{sha256_of_file(path)}\n" for split, path in given.files.items())
@@ -107,7 +107,7 @@ def placed(task: dict[str, Any], given: GivenFiles, folder: Path) -> tuple[dict[
 
 
 def task_name_of(given: GivenFiles | None, asked: str | None) -> str:
-    """The task's name: `asked`, else the stem of the train file, or its folder's name where the stem is `train`.
+    """Return the task's name: `asked`, else the stem of the train file, or its folder's name if the stem is `train`.
 
     Raises:
         ConfigError: `asked` cannot be part of a file name.
@@ -116,7 +116,7 @@ def task_name_of(given: GivenFiles | None, asked: str | None) -> str:
         if re.fullmatch(r"[A-Za-z0-9_]+", asked) is None or asked == "encoder":
             raise ConfigError(f"name is {asked!r}; give letters, digits and underscores, and not `encoder`.")
         return asked
-    assert given is not None  # a task without files has the name of its file in conf/task
+    assert given is not None  # a task without files is named after its file in conf/task
     path = given.files["train"].resolve()
     stem = path.name.partition(".")[0]
     words = path.parent.name if re.fullmatch("train(ing)?", stem.lower()) else stem
@@ -124,7 +124,7 @@ def task_name_of(given: GivenFiles | None, asked: str | None) -> str:
 
 
 def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
-    """The columns of a table's first row.
+    """Return the columns of a table's first row.
 
     Raises:
         DataError: The table has no row, or it cannot be read.
@@ -180,10 +180,10 @@ def _listed(columns: Sequence[Column]) -> str:
 
 
 def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]:
-    """The smallest and the largest number of a column, over all splits: a test row may have the largest one.
+    """Return the smallest and the largest number of the label column over all splits: a test row may have the largest.
 
     Raises:
-        DataError: A row has no finite number there.
+        DataError: A row has no finite number in this column.
     """
     layout = TableLayout(
         source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
@@ -193,7 +193,7 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
         for record in read_records(path, layout):
             found = record.values.get(source["label_column"])
             try:
-                number = float(found)  # type: ignore[arg-type]  # what is no number ends below
+                number = float(found)  # type: ignore[arg-type]  # a value that is not a number is handled below
             except (TypeError, ValueError):
                 number = math.nan
             if not math.isfinite(number):
@@ -214,5 +214,5 @@ def _number(column: Column | None, default: int) -> int:
 
 
 def _plain(encoding: str) -> str:
-    """The encoding without the byte order mark, which only tables handle."""
+    """Return the encoding without the byte order mark, which only the readers of tables handle."""
     return "utf-8" if encoding == "utf-8-sig" else encoding

@@ -1,4 +1,4 @@
-"""The sets of GLUE: where each lies in a folder of them, in which of its known layouts, and what it is scored by.
+"""The data sets of GLUE: their known file layouts below a common folder, and their metrics.
 
 References: Wang et al., arXiv 1804.07461, section 3; for WNLI, Devlin et al., arXiv 1810.04805, section 4.1.
 """
@@ -18,33 +18,33 @@ Score = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
-    """One of the ways in which a set's files are found."""
+    """A known layout of a data set's files."""
 
     folders: tuple[str, ...]
-    """Names below the folder of all sets, the first that has the files."""
+    """Names of folders below the folder of all sets; the first that has the files is used."""
     files: tuple[str, ...]
-    """What must be there."""
+    """Files that must exist."""
     source: Mapping[str, Any] = field(default_factory=dict)
-    """What this layout changes in the task's `source`."""
+    """Changes to the task's `source` for this layout."""
     note: str = ""
-    """What a reader of the score should know."""
+    """Note for readers of the score."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GlueSet:
-    """One set."""
+    """A data set of GLUE."""
 
     name: str
-    """Of the task, as in conf/task."""
+    """Name of the task, as in conf/task."""
     title: str
     scores: tuple[Score, ...]
-    """What GLUE scores it by; the average takes their mean."""
+    """Test splits and metrics by which GLUE scores the set; the average uses their mean."""
     layouts: tuple[Layout, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSet:
-    """A set that is there."""
+    """A data set that was found."""
 
     glue_set: GlueSet
     layout: Layout
@@ -141,21 +141,21 @@ GLUE = (
         layouts=(Layout(folders=("MNLI", "mnli"), files=("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv")),),
     ),
 )
-"""The nine sets, those with the fewest rows first. The diagnostic set AX has no labels."""
+"""The nine data sets, those with the fewest rows first. The diagnostic set AX is left out, as it has no labels."""
 
 
 def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
-    """The sets that lie in a folder.
+    """Find the data sets in a folder.
 
     Args:
-        data: The folder of the GLUE download, or of some of its sets.
-        wanted: Names of some sets; None takes every one that is there.
+        data: Folder of the GLUE download, or of some of its sets.
+        wanted: Names of some sets; None takes all that are found.
 
     Returns:
-        What was found, smallest first, and the titles of the sets that were not.
+        The sets that were found, smallest first, and the titles of all sets that were not.
 
     Raises:
-        ConfigError: No set is there, a wanted one is not, or a name is none.
+        ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.
     """
     names = [glue_set.name for glue_set in GLUE]
     for name in wanted or ():
@@ -175,9 +175,9 @@ def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet]
 
 
 def task_of(found: FoundSet, task: Mapping[str, Any]) -> dict[str, Any]:
-    """A task's composed configuration, made to read the set where it was found.
+    """Return a task's composed configuration, changed to read the set where it was found.
 
-    The recipe is the sweep's for all sets: what a task varies by itself is left out.
+    All sets use the recipe of the sweep: a task's own space, number of trials and training sizes are removed.
     """
     source = {**task["source"], **found.layout.source, "path": str(found.path)}
     return {**task, "source": source, "space": {}, "num_trials": None, "label_efficiency_rows": []}

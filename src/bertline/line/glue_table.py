@@ -1,4 +1,4 @@
-"""The one table of GLUE: a line a set, beside its baselines, and the average."""
+"""The table of GLUE scores: one line per data set, with its baselines, and the average."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_AVERAGED_BY_BERT = "wnli"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GlueOutcome:
-    """What came of one set: a sweep's result.json, or why there is none."""
+    """Outcome of one data set: a sweep's result.json, or why there is none."""
 
     found: FoundSet
     result: Mapping[str, Any] | None
@@ -23,15 +23,16 @@ class GlueOutcome:
 
 
 def glue_rows(outcomes: Sequence[GlueOutcome]) -> list[dict[str, Any]]:
-    """The table as plain data, a row a set; a set that failed has its `problem` and no scores."""
+    """Return the table as plain data, one row per data set; a set that failed has its `problem` and no scores."""
     return [_row(outcome) for outcome in outcomes]
 
 
 def glue_average(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
-    """The mean of the sets' scores, where a set with two metrics counts as their mean (arXiv 1804.07461, section 3).
+    """Return the mean of the sets' scores; a set with two metrics counts as their mean (arXiv 1804.07461, section 3).
 
     Returns:
-        `average` over all sets that have a score, `without_wnli` as the BERT paper gives it, `num_sets`; None: no set.
+        `average` over all sets with a score, `without_wnli` as in the BERT paper (both None if there is no set) and
+        `num_sets`.
     """
     scored = {row["name"]: statistics.fmean(one["mean"] for one in row["scores"]) for row in rows if row["scores"]}
     others = [score for name, score in scored.items() if name != _NOT_AVERAGED_BY_BERT]
@@ -43,7 +44,7 @@ def glue_average(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | N
 
 
 def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, encoder: str) -> str:
-    """The table for people."""
+    """Return the table and its notes as Markdown."""
     random = any(one["random_weights"] for row in rows for one in row["scores"])
     head = ["set", "metric", encoder, "trivial", "strongest simple", *(["random weights"] if random else [])]
     head += ["train rows", "test rows", "minutes"]

@@ -1,4 +1,4 @@
-"""How a worker says why it ended when its disk is full: status and log cannot be written then.
+"""Channel for a worker's last message when its disk is full and neither status nor log can be written.
 
 The recipe that starts a worker gives it one end of a pipe. The worker's last message goes there, and to its standard
 error, which is the log. If the recipe has ended, the write to the pipe fails and is ignored.
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-COULD_NOT_WRITE = 74  # EX_IOERR of sysexits.h: the worker ended, and its status does not say how
+COULD_NOT_WRITE = 74  # EX_IOERR of sysexits.h: the worker ended, and could not write its status
 _VARIABLE = "BERTLINE_LAST_WORDS"
 # A pipe takes this much in one write, even if nothing reads it.
 _MOST_BYTES = 4096
@@ -30,7 +30,7 @@ class Listener:
         return {**environment, _VARIABLE: str(self.write)}
 
     def heard(self) -> str:
-        """The message so far; empty where the worker was killed or wrote none."""
+        """Return the message so far; empty if the worker was killed or wrote none."""
         with suppress(BlockingIOError):
             return os.read(self.read, _MOST_BYTES).decode("utf-8", errors="replace").strip()
         return ""
@@ -38,7 +38,7 @@ class Listener:
 
 @contextmanager
 def listening() -> Iterator[Listener]:
-    """A pipe for one worker."""
+    """Open a pipe for one worker."""
     read, write = os.pipe()
     # A child process that outlives the worker holds the other end: reading must not wait for it.
     os.set_blocking(read, False)
@@ -50,7 +50,7 @@ def listening() -> Iterator[Listener]:
 
 
 def say_last(message: str) -> None:
-    """Say why this worker ends; never fails."""
+    """Print and send the reason why this worker ends; never fails."""
     with suppress(OSError, ValueError):
         print(f"error: {message}", file=sys.stderr, flush=True)
     with suppress(OSError, ValueError):
@@ -58,7 +58,7 @@ def say_last(message: str) -> None:
 
 
 def give_up_streams() -> None:
-    """Discard buffered output that cannot be written, so that the process ends with our exit status.
+    """Discard buffered output that cannot be written, so that the process ends with its own exit status.
 
     Python itself would exit with 120.
     """

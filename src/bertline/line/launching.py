@@ -1,10 +1,10 @@
 """Start, or attach to, the worker of a run folder.
 
 The worker is a process of its own: it outlives its recipe, so a lost terminal or a killed `dvc` loses nothing, and a
-second `dvc repro` attaches instead of starting twice.
+second `dvc repro` attaches instead of starting a second worker.
 
 On several nodes the same command runs on each. The first rank, on the first node, holds the lock and writes the status;
-the other nodes start their ranks, and then say what that status says.
+the other nodes start their ranks, and then report that status.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from bertline.training.environment import environment_for_training
 from bertline.training.nodes import Node, outside_step, this_node
 
 _POLL_S = 0.2
-# A file system that machines share may show a new file a while after it was written.
+# On a file system that machines share, a new file may become visible only some time after it was written.
 _FILE_SYSTEM_LAG_S = 15.0
-# torchrun kills the ranks that have not ended so long after a TERM. Its own 30 s may be too short to save a large
-# model; who does not want to wait sends a second one.
+# Seconds after a TERM at which torchrun kills the ranks that have not ended. Its default of 30 s may be too short to
+# save a large model; a second TERM ends the wait.
 _TIME_TO_SAVE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300"}
 
 
 def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool) -> dict[str, float]:
-    """Bring the work of a run folder to its end and return its headline figures.
+    """Finish the work of a run folder and return its headline figures.
 
     Args:
         folder: A run folder with a frozen `config.yaml`.
-        runtime: Says how many devices to start ranks for.
+        runtime: Determines how many devices to start ranks for.
         several_devices: Whether this work can use more than one device.
 
     Raises:
-        BertlineError: The worker failed or was stopped; the message says why and how to go on.
-        MachineError: There are to be several nodes, and this one does not know its place among them.
+        BertlineError: The worker failed or was stopped; the message states why and how to resume.
+        MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     node = this_node(runtime.num_nodes if several_devices else 1, os.environ)
     status = read_status(folder)
@@ -62,7 +62,7 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
     if not node.is_first:
         status = _join(folder, command, node)
     else:
-        # torchrun has one exit status for all failures, so the lock says whether another worker is at it.
+        # torchrun has one exit status for all failures, so the lock is what tells whether another worker is running.
         exit_status = None if is_locked(folder) else _start(folder, command)
         if exit_status == COULD_NOT_WRITE:
             raise BertlineError(
@@ -99,14 +99,14 @@ def _meeting(folder: Path, node: Node) -> list[str]:
         f"--node-rank={node.rank}",
         "--rdzv-backend=static",
         f"--rdzv-endpoint={node.address}:{node.port}",
-        # Nodes whose configuration, inputs or code differ have another folder: they never train together.
+        # Nodes whose configuration, inputs or code differ have different folder names, so they never train together.
         f"--rdzv-id={folder.name}",
     ]
 
 
 def _join(folder: Path, command: list[str], node: Node) -> Status:
-    """Start the ranks of a node other than the first, and return what the first one says when they have ended."""
-    # The lock is not asked: the first rank may hold it already, and asking at the wrong moment would keep it off.
+    """Start the ranks of a node other than the first, and return the first node's status when they have ended."""
+    # The lock is not tried: the first rank may hold it already, and trying at the wrong moment would block that rank.
     log = folder / f"log.node{node.rank}"
     say(
         f"node {node.rank} of {node.num_nodes} works on {folder} with the others, which it meets at "
@@ -160,7 +160,7 @@ def _attach(folder: Path) -> None:
 
 @contextmanager
 def _signals_passed_on(process: subprocess.Popen[Any]) -> Iterator[None]:
-    """TERM and Ctrl-C reach the worker, which stops at its next safe point; the recipe waits for it."""
+    """Forward TERM and Ctrl-C to the worker, which stops at its next safe point; the recipe waits for it."""
 
     def terminate(signum: int, frame: Any) -> None:
         if process.poll() is None:

@@ -1,4 +1,4 @@
-"""A worker's log as it grows: lines elsewhere, a bar on a terminal."""
+"""View of a worker's growing log: a progress bar on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-# What training says in a log: "pretraining: step 1,001 of 7,000, loss 5.383, ..., 7 min 20 s left".
+# A progress line of training: "pretraining: step 1,001 of 7,000, loss 5.383, ..., 7 min 20 s left".
 _STEPS = re.compile(r"(?P<what>[^:]+): step (?P<done>[\d,]+) of (?P<total>[\d,]+)(, )?(?P<note>.*)")
 
 
 class LogView:
-    """Shows what is appended to a log from now on.
+    """Shows the lines that are appended to a log from now on.
 
-    The worker always writes to its log, never to the terminal: it may outlive the terminal, and whoever attaches later
-    sees the same lines.
+    The worker always writes to its log, never to the terminal: it may outlive the terminal, and a recipe that attaches
+    later shows the same lines.
     """
 
     def __init__(self, log: Path) -> None:
@@ -40,13 +40,13 @@ class LogView:
             self._bar.stop()
 
     def show(self) -> None:
-        """Show the lines that are new."""
+        """Show the new lines."""
         if not self._log.exists():
             return
         with self._log.open("rb") as handle:
             handle.seek(self._seen)
             new = handle.read()
-        # Only whole lines, so that a character is never cut in two.
+        # Only complete lines, so that a multi-byte character is never split.
         whole = new[: new.rfind(b"\n") + 1]
         self._seen += len(whole)
         for line in whole.decode("utf-8", errors="replace").splitlines():
@@ -72,7 +72,7 @@ class LogView:
 
 
 def _bar() -> Progress:
-    # The count never gives way to the note: on a narrow terminal the bar and the note shrink.
+    # The count has priority over the note: on a narrow terminal the bar and the note shrink.
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),

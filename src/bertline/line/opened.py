@@ -1,6 +1,6 @@
-"""One stage being run: its validated configuration, its inputs, its run folder, its place for results, its records.
+"""A stage being run: its validated configuration, inputs, run folder, output folder and records.
 
-A recipe opens its stage, calls the library and hands the headline figures back:
+A recipe opens its stage, calls the library and passes the headline figures to `finish`:
 
     with open_stage("corpus", composed) as stage:
         stage.finish(build_corpus(stage.config.corpus, ..., stage.output, ...))
@@ -53,20 +53,20 @@ from bertline.tracking.tracker import StageRun, Tracker, open_tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 
-# These two change speed or place, never results: they are in no fingerprint.
+# These two affect speed and locations, never results, so no fingerprint covers them.
 UNTRACKED_SECTIONS = ("runtime", "tracking")
 _DOCSTRINGS = "docstrings"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedStage:
-    """What a recipe works with."""
+    """A stage as a recipe uses it."""
 
     stage: Stage
     task_name: str | None
     config: LineConfig
     inputs: dict[str, Path]
-    """Artifact name (`examples`, `checkpoint`, ...) to folder."""
+    """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
     fingerprint: str
@@ -78,11 +78,11 @@ class OpenedStage:
 
     @property
     def name(self) -> str:
-        """The name that DVC knows the stage by: `sweep@docs_library`."""
+        """Name of the stage in DVC, such as `sweep@docs_library`."""
         return full_name(self.stage, self.task_name)
 
     def work(self) -> dict[str, float]:
-        """Run the stage's long work in its worker, or attach to one that is at it already; take its result over."""
+        """Run the stage's long work in its worker, or attach to a running one, and copy the result to `output`."""
         self.record.follow(self.folder / "metrics.jsonl")
         self.record.follow_events(self.folder / "events.jsonl")
         metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.on_several_devices)
@@ -108,7 +108,7 @@ class OpenedStage:
         say(f"{self.name}: {self.output} ({shown})")
 
     def _refuse_changes(self, *, kept: Path) -> None:
-        """Fail where DVC would record the result with other dependencies than the frozen ones."""
+        """Fail if DVC would record the result with other dependencies than the frozen ones."""
         if not running_under_dvc():
             return  # the frozen configuration is the record
         frozen: dict[str, str] = self.made_of["inputs"]
@@ -132,14 +132,14 @@ def open_stage(
 
     Args:
         name: The stage's name, without a task.
-        composed: The composed configuration, with `task_name` where the stage works on one task, and with `go_on_with`
-            where an unfinished pretraining of other code is to be gone on with.
-        places: By hand only: where inputs lie (`tasks`, `pretrain`) that are not to be taken from `artifacts/`.
+        composed: The composed configuration, with `task_name` if the stage works on one task, and with `go_on_with` to
+            resume an unfinished pretraining of other code.
+        places: Folders of inputs (`tasks`, `pretrain`) to read instead of those in `artifacts/`; by hand only.
 
     Raises:
         ConfigError: The configuration is not valid or names no known task.
         ArtifactError: A stage before this one has not been run.
-        MachineError: There are to be several nodes, and this one does not know its place among them.
+        MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     stage = stage_named(name)
     _tidy_artifacts(stage, composed.get("task_name"))
@@ -187,7 +187,8 @@ def open_stage(
 
 @contextmanager
 def _docstrings_kept(folder: Path) -> Iterator[None]:
-    """`docstrings_kept_in` a folder, which is removed if the reader's code changed: other processes load it later."""
+    """Cache docstrings (`docstrings_kept_in`); remove the cache if the reader's code changed meanwhile, since other
+    processes load that code later."""
     reader = reader_fingerprint()
     try:
         with docstrings_kept_in(folder, reader=reader):
@@ -205,17 +206,18 @@ def _tidy_artifacts(stage: Stage, task: str | None) -> None:
 
 
 def full_name(stage: Stage, task: str | None) -> str:
-    """`sweep@docs_library` for a stage of one task, else the stage's name."""
+    """Return `sweep@docs_library` for a stage of one task, else the stage's name."""
     return f"{stage.name}@{task}" if stage.per_task else stage.name
 
 
 def line_key(config: LineConfig) -> str:
-    """What makes two stages belong to one line: the configuration that results depend on, and the commit."""
+    """Return the key that stages of one pipeline share, a digest of the configuration that results depend on and of the
+    commit."""
     return _digest({"config": without_untracked(to_mapping(config)), "commit": git_commit()})
 
 
 def _tracker_of(config: LineConfig, stage: Stage) -> Tracker:
-    """Every node opens the stage; the first one alone records it."""
+    """Open the tracker; every node opens the stage, but only the first one records it."""
     node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
     return open_tracker(
         dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
@@ -243,7 +245,7 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
         path = Path(template.format(task=task))
         if path.parent == ENCODERS:
             if not uses_pretrained(config.tasks[str(task)]):
-                continue  # the task has an encoder of its own
+                continue  # the task has its own encoder
             path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
         name = path.name if path.name != task else path.parent.name
         if is_unused(name, config):
@@ -253,26 +255,26 @@ def _inputs_of(stage: Stage, task: str | None, config: LineConfig, places: Mappi
         elif not running_under_dvc():
             path = place_by_hand(path, config, lambda earlier, of: _run_folder(earlier, of, config))
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
-            continue  # a place for the user's data that this line does not use
+            continue  # a place for the user's data that this configuration does not use
         if path.exists():
             found[name] = path
         else:
             raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
     for key, named in _paths_named(stage, task, config).items():
         if named is not None and Path(named).exists():
-            found[key] = Path(named)  # by hand it need not be linked at its place in data/
+            found[key] = Path(named)  # by hand it need not be linked from its place in data/
     return found
 
 
 def _run_folder(stage: Stage, task: str | None, config: LineConfig) -> Path:
-    """`runs/STAGE/FINGERPRINT` of a stage under a configuration and with its present inputs."""
+    """Return `runs/STAGE/FINGERPRINT` of a stage under a configuration and with its present inputs."""
     digests = {key: sha256_of_path(path) for key, path in _inputs_of(stage, task, config, {}).items()}
     fingerprint = _digest(_made_of(stage, task, config, digests))
     return Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
 
 
 def _paths_named(stage: Stage, task: str | None, config: LineConfig) -> dict[str, str | None]:
-    """The user's own data that a stage reads, as the configuration names it; `random` and hub names are no paths."""
+    """Return the user's data that a stage reads, as named in the configuration; also `random` and hub names."""
     match stage.name:
         case "pretrain":
             return {"checkpoint": config.pretrain.start_from}
@@ -288,7 +290,7 @@ def _paths_named(stage: Stage, task: str | None, config: LineConfig) -> dict[str
 
 
 def _made_of(stage: Stage, task: str | None, config: LineConfig, digests: dict[str, str]) -> dict[str, Any]:
-    """All that a result depends on; its digest is the fingerprint."""
+    """Return everything that a result depends on; its digest is the fingerprint."""
     return {
         "sections": tracked_sections(stage, task, config),
         "inputs": digests,
@@ -306,7 +308,7 @@ def _freeze(
     marks: dict[str, str],
     made_of: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Write the run folder's config.yaml; returns the runs that it goes on with."""
+    """Write the run folder's config.yaml, and return the earlier runs that this run continues."""
     import yaml
 
     before = went_on_from(folder, _digest(made_of), made_of)
@@ -326,7 +328,7 @@ def _freeze(
 
 
 def _watched(runtime: RuntimeConfig) -> RuntimeConfig:
-    """On a terminal somebody watches the bar: the worker speaks at least every two seconds."""
+    """Return the runtime with progress at least every two seconds if stdout is a terminal, which shows a bar."""
     if not sys.stdout.isatty():
         return runtime
     return dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
@@ -348,7 +350,7 @@ def _stage_tags(fingerprint: str, before: list[dict[str, Any]], digests: Mapping
 
 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
-    """The part of a configuration that results depend on."""
+    """Return the part of a configuration that results depend on."""
     return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
 
 

@@ -1,4 +1,4 @@
-"""Turns a frozen configuration into a pretraining; the result depends on it, so it is in the code fingerprint."""
+"""Turns a frozen configuration into a pretraining; results depend on this code, so the fingerprint covers it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bertline.tokenization.resolve import resolve_folder
 
 
 def work_on_pretraining(config: LineConfig, inputs: Mapping[str, Path], folder: Path) -> dict[str, float]:
-    """Pretrain in a run folder, or resume there; returns the headline figures.
+    """Pretrain in a run folder, or resume there, and return the headline figures.
 
     Args:
         config: The configuration that the run folder was opened with.

@@ -1,4 +1,4 @@
-"""Where a result comes from: the commit, the experiment, the content of inputs and outputs."""
+"""Provenance of a result: the commit, the experiment, the content of inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 
 @cache
 def git_commit() -> str:
-    """The commit that is checked out, with `+changes` where tracked files differ from it; `none` outside git."""
+    """Return the commit that is checked out, with `+changes` if tracked files differ from it; `none` outside git."""
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return "none"
-    # params.yaml, dvc.lock and the metrics are written by the line itself while it runs.
+    # params.yaml, dvc.lock and the metrics are left out: the pipeline itself writes them while it runs.
     changes = _git("status", "--porcelain", "--untracked-files=no", "--", "src", "pipelines", "conf", "dvc.yaml")
     return f"{commit}+changes" if changes else commit
 
 
 def running_under_dvc() -> bool:
-    """Whether DVC started this process for a stage (then results go to `artifacts/`)."""
+    """Return whether DVC started this process for a stage (results then go to `artifacts/`)."""
     return "DVC_STAGE" in os.environ
 
 
 def experiment_name() -> str | None:
-    """The name of the DVC experiment that is running, if one is."""
+    """Return the name of the running DVC experiment, if any."""
     return os.environ.get("DVC_EXP_NAME")
 
 
 def content_digest(path: Path) -> str:
-    """The digest that DVC recorded for an artifact, else the start of its SHA-256; at most 36 characters."""
+    """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
     return _dvc_digests().get(path.as_posix()) or sha256_of_path(path)[:_DIGEST_CHARACTERS]
 
 

@@ -1,6 +1,6 @@
-"""The stage map: what each stage is configured by, made by, made from, and where it writes.
+"""The stage map: configuration sections, code, inputs and output of each stage.
 
-`dvc.yaml` says the same to DVC; a test holds the two together.
+`dvc.yaml` declares the same to DVC; a test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ METRICS = ARTIFACTS / "metrics"
 CODE = ARTIFACTS / "code"
 VERSIONS = ARTIFACTS / "versions"
 ENCODERS = ARTIFACTS / "encoders"
-"""Which encoder each task starts from: the tasks' link to `artifacts/pretrain` (see `encoder_pointers`)."""
+"""Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain` (see
+`encoder_pointers`)."""
 
 PACKAGES = "python_docs.packages"
-"""Stands for the distributions whose documentation is the default data, in a list of distributions."""
+"""Placeholder in a list of distributions for those whose documentation is the default data."""
 
-# Where the user's own data lies, or is linked from. DVC watches these places.
+# Places of the user's own data, or of links to it. DVC watches these places.
 USER_TEXT = Path("data/text")
 USER_TASKS = Path("data/tasks")
 USER_VOCABULARY = Path("data/vocabulary")
 USER_CHECKPOINT = Path("data/checkpoint")
 USER_START = Path("data/start")
-"""Encoders that single tasks start from, by the task's name."""
+"""Encoders that single tasks start from, by task name."""
 USER_REFERENCE = Path("data/reference_encoder")
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsWhere:
-    """Distributions whose version matters under some configurations only."""
+    """Distributions whose version matters only under some configurations."""
 
     key: str
     """Key of the configuration; `{task}` stands for the task's name."""
@@ -41,7 +42,7 @@ class VersionsWhere:
     versions: tuple[str, ...]
 
     def holds(self, value: object) -> bool:
-        """Whether the distributions matter with this value of the key."""
+        """Return whether the distributions matter with this value of the key."""
         return value is not None if self.values is None else value in self.values
 
 
@@ -51,22 +52,23 @@ _DOCS_SOURCES = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """One stage of the line. In paths and sections, `{task}` stands for the task's name."""
+    """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name."""
 
     name: str
     sections: tuple[str, ...]
-    """Keys of the configuration that its result depends on."""
+    """Keys of the configuration that the stage's result depends on."""
     modules: tuple[str, ...]
-    """Library modules that do its work; they, the recipe and all that these import make the code fingerprint."""
+    """Library modules that do the work; the code fingerprint covers them, the recipe and everything these import."""
     inputs: tuple[str, ...]
     output: str
     versions: tuple[str, ...] = ()
-    """Distributions that it computes or writes with. Python's minor version is always one of them."""
+    """Distributions that the stage computes or writes with. Python's minor version is always added."""
     versions_where: tuple[VersionsWhere, ...] = ()
     in_worker: bool = False
-    """Long work runs in a process of its own that outlives the recipe and is resumed."""
+    """Whether the work runs in a process of its own, which outlives the recipe and can be resumed."""
     on_several_devices: bool = False
-    """The worker may be several processes, on `runtime.num_devices` devices of each of `runtime.num_nodes` machines."""
+    """Whether the worker may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
+    process per device."""
 
     @property
     def per_task(self) -> bool:
@@ -176,10 +178,10 @@ STAGES = (
 
 
 def stage_named(name: str) -> Stage:
-    """Look a stage up.
+    """Return the stage with a name.
 
     Raises:
-        ConfigError: No such stage.
+        ConfigError: No stage has this name.
     """
     for stage in STAGES:
         if stage.name == name:

@@ -1,4 +1,4 @@
-"""The state of a run folder: `status.json` for people and recipes, a lock that dies with its process."""
+"""State of a run folder: `status.json` for people and recipes, and a lock that is released when its process ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bertline.foundation.files import read_json, sha256_of_path, write_json
 
 _OPEN = "open"
 RESULT_NAME = "result"
-"""The folder of the result inside a run folder."""
+"""Name of the result's folder inside a run folder."""
 ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h: another process holds the lock
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A way for a worker to end."""
+    """How a worker ends."""
 
     exit_status: int
 
@@ -30,7 +30,7 @@ FINISHED, FAILED, STOPPED = Ending(0), Ending(1), Ending(130)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """What a worker last said of itself. A killed worker leaves `running` behind: believe the lock, not the state."""
+    """Last status that a worker wrote. A killed worker leaves `running` behind, so trust the lock, not the state."""
 
     state: Literal["new", "running", "finished", "failed", "stopped"]
     pid: int | None = None
@@ -39,17 +39,17 @@ class Status:
     result_sha256: str | None = None
     """SHA-256 of the result folder of a finished run; None in the records of earlier versions."""
     inputs_changed: bool = False
-    """Whether the inputs changed while a failed run worked: what it left must not be resumed."""
+    """Whether the inputs changed during a failed run, which must not be resumed then."""
 
 
 def read_status(folder: Path) -> Status:
-    """The status of a run folder; `new` where no worker has been."""
+    """Return the status of a run folder; `new` if no worker has run in it."""
     path = folder / "status.json"
     return Status(**read_json(path)) if path.exists() else Status(state="new")
 
 
 def problem_with_result(folder: Path, status: Status) -> str | None:
-    """Why the result of a run marked as finished cannot be trusted; None where it matches the record."""
+    """Return why the result of a run marked as finished cannot be trusted; None if it matches the record."""
     result = folder / RESULT_NAME
     if not result.is_dir():
         return f"{result} is missing"
@@ -59,7 +59,7 @@ def problem_with_result(folder: Path, status: Status) -> str | None:
 
 
 def time_of_status(folder: Path) -> int | None:
-    """When the status was last replaced, in nanoseconds of the file system's clock; None where there is none."""
+    """Return when the status was last replaced, in nanoseconds of the file system's clock; None if there is none."""
     path = folder / "status.json"
     return path.stat().st_mtime_ns if path.exists() else None
 
@@ -71,7 +71,7 @@ def write_status(folder: Path, status: Status) -> None:
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[bool]:
-    """Take the run folder's lock without waiting; gives whether it was free. The kernel drops it with the process."""
+    """Take the run folder's lock without waiting; yield whether it was free. It is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as handle:
         try:
@@ -83,14 +83,14 @@ def hold_lock(folder: Path) -> Iterator[bool]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a worker is at this run folder now."""
+    """Return whether a worker is running in this run folder."""
     with hold_lock(folder) as free:
         return not free
 
 
 @contextmanager
 def mark_open(folder: Path) -> Iterator[None]:
-    """Mark a run folder as opened by a recipe; several may open it. The kernel drops the mark with the process."""
+    """Mark a run folder as opened by a recipe; several may open it. The mark is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _OPEN).open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
@@ -98,7 +98,7 @@ def mark_open(folder: Path) -> Iterator[None]:
 
 
 def open_folders(runs: Path) -> list[Path]:
-    """Run folders (`runs/STAGE/FINGERPRINT`) that a recipe has open, or whose worker runs without its recipe."""
+    """Return the run folders (`runs/STAGE/FINGERPRINT`) that a recipe has open, or whose worker is running."""
     return sorted(folder for folder in runs.glob("*/*") if _is_open(folder))
 
 
@@ -109,5 +109,5 @@ def _is_open(folder: Path) -> bool:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return True
-    # Trying a worker's lock would block a worker that starts at that moment; a running one has written its status.
+    # Trying the lock would block a worker that starts at that moment, so it is tried only if the status is `running`.
     return (folder / "status.json").exists() and read_status(folder).state == "running" and is_locked(folder)

@@ -1,4 +1,4 @@
-"""The finished line as a whole: where its artifacts lie, every stage's figures, the facts for a model card."""
+"""The finished pipeline as a whole: folders of its artifacts, figures of every stage, facts for a model card."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from bertline.tracking.champions import Standing
 
 
 def line_folders(config: LineConfig, inputs: Mapping[str, Path] | None = None) -> LineFolders:
-    """Folders of the artifacts of the configured pipeline.
+    """Return the folders of the artifacts of the configured pipeline.
 
     Args:
         config: The whole configuration.
-        inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. Figures
-            of other stages in `artifacts/metrics` are not used then.
+        inputs: Folders of `tasks`, `sweep` and the encoder, `pretrain`, of a single task that is run by hand. All other
+            folders are those in `artifacts/`.
     """
     corpus, tokenizer, examples = (None if is_unused(name, config) else ARTIFACTS / name for name in OF_PRETRAINING)
     tasks = {name: ARTIFACTS / "tasks" / name for name in config.tasks}
@@ -48,7 +48,7 @@ def line_folders(config: LineConfig, inputs: Mapping[str, Path] | None = None) -
 
 
 def used_params(config: LineConfig) -> dict[str, Any]:
-    """The configuration that results depend on, without the sections of a pretraining that was not run."""
+    """Return the configuration that results depend on, without the sections of a pretraining that was not run."""
     params = without_untracked(to_mapping(config))
     if config.pretrains:
         return params
@@ -57,13 +57,13 @@ def used_params(config: LineConfig) -> dict[str, Any]:
 
 
 def stage_metrics(config: LineConfig) -> dict[str, dict[str, float]]:
-    """Headline figures of every stage that has been run: `{"sweep@docs_library": {"test/accuracy_mean": ...}}`."""
+    """Return the headline figures of the stages that ran: `{"sweep@docs_library": {"test/accuracy_mean": ...}}`."""
     names = [full_name(stage, task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
     return {name: read_json(METRICS / f"{name}.json") for name in names if (METRICS / f"{name}.json").exists()}
 
 
 def line_metrics(config: LineConfig) -> dict[str, float]:
-    """The same, flat: `{"sweep-docs_library/test/accuracy_mean": ...}` (MLflow allows no @ in a key)."""
+    """Return `stage_metrics`, flattened: `{"sweep-docs_library/test/accuracy_mean": ...}` (MLflow allows no @)."""
     return {
         f"{stage.replace('@', '-')}/{key}": value
         for stage, metrics in stage_metrics(config).items()
@@ -72,7 +72,7 @@ def line_metrics(config: LineConfig) -> dict[str, float]:
 
 
 def line_facts(config: LineConfig) -> dict[str, Any]:
-    """What a model card says of how the model came to be."""
+    """Return what a model card states about how the model was made."""
     artifacts = ("corpus", "tokenizer", "examples", "pretrain") if config.pretrains else ()
     manifests = {name: ARTIFACTS / name / MANIFEST_NAME for name in artifacts}
     return {
@@ -84,7 +84,7 @@ def line_facts(config: LineConfig) -> dict[str, Any]:
 
 
 def standing_of(sweep_folder: Path, *, alias: str) -> Standing:
-    """Scores of a sweep's winner for the registry: on dev, to compare versions, and on test, to be shown.
+    """Return the scores of a sweep's winner for the registry: on dev, to compare versions, and on test, for display.
 
     Raises:
         ArtifactError: The sweep was run by an older bertline.

@@ -1,4 +1,4 @@
-"""Turns a frozen configuration into a task's sweep; the result depends on it, so it is in the code fingerprint."""
+"""Turns a frozen configuration into a task's sweep; results depend on this code, so the fingerprint covers it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bertline.sweep.run import SweepJob, run_sweep
 
 
 def work_on_sweep(task_name: str, config: LineConfig, inputs: Mapping[str, Path], folder: Path) -> dict[str, float]:
-    """Sweep in a run folder, or resume there; returns the headline figures.
+    """Sweep in a run folder, or resume there, and return the headline figures.
 
     Args:
-        task_name: Which of `config.tasks`.
+        task_name: Name of the task in `config.tasks`.
         config: The configuration that the run folder was opened with.
         inputs: The folders of `tasks` (this task's rows) and, where the task starts from it, `pretrain` (the encoder).
         folder: The run folder, `runs/sweep@TASK/FINGERPRINT`.
@@ -24,7 +24,7 @@ def work_on_sweep(task_name: str, config: LineConfig, inputs: Mapping[str, Path]
             task_name=task_name,
             task=config.tasks[task_name],
             sweep=config.sweep,
-            # Trials run on one device each; `sweep_workers` says how many run side by side.
+            # Trials run on one device each; `sweep_workers` of them run in parallel.
             runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
             task_folder=inputs["tasks"],
             # A task with an encoder of its own does not use the pipeline's.

@@ -1,9 +1,9 @@
-"""Unfinished pretrainings that lie beside a new one: gone on with, or at least told of.
+"""Unfinished pretrainings in other run folders: a new run resumes them, or at least reports them.
 
-A run folder is named by its fingerprint, so every changed key is another folder. Where only keys changed that change
-no weights, the unfinished run's folder is renamed to the new fingerprint: its checkpoints and records go on in it. A
-rename is whole or not at all; after a kill right behind it, the next start finds checkpoints in the new folder and goes
-on with those. A run of other code or library versions is told of, and gone on with only where a person asks for it.
+A run folder is named by its fingerprint, so every changed key gives another folder. If all changed keys leave the
+weights as they are, the unfinished run's folder is renamed to the new fingerprint, with its checkpoints and records.
+The rename is atomic; after a kill right behind it, the next start finds checkpoints in the new folder and resumes from
+them. A run of other code or library versions is reported, and resumed only on request.
 """
 
 from __future__ import annotations
@@ -25,46 +25,46 @@ from bertline.line.provenance import running_under_dvc
 from bertline.line.status import hold_lock, is_locked, read_status
 
 CONFIG_NAME = "config.yaml"
-"""The frozen configuration of a run folder."""
+"""File name of the frozen configuration in a run folder."""
 _MOST_KEYS = 3
-"""With more of them, two configurations are two trainings, and no change of mind."""
+"""Maximum number of changed keys of a run that is reported; with more, it is a training of its own."""
 _MOST_MODULES = 3
 _CHECKPOINTS = "checkpoints/step-*.pt"
 
 Changes = dict[str, tuple[Any, Any]]
-"""Name to value there and value here."""
+"""Maps names to the value in the unfinished run and the value in the new run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unfinished:
-    """A run that has checkpoints and no result, and what sets it apart from the one that is to begin."""
+    """A run that has checkpoints and no result, and how it differs from the run that is about to start."""
 
     folder: Path
     step: int
-    """Of its newest checkpoint."""
+    """Step of the newest checkpoint."""
     commit: str
-    """That it was last opened with; `none` where that is not known."""
+    """Commit that the run was last opened with; `none` if unknown."""
     free: Changes
-    """Keys that change no weights."""
+    """Changed keys that change no weights."""
     keys: Changes
-    """All others."""
+    """All other changed keys."""
     inputs: tuple[str, ...]
     code: tuple[str, ...]
-    """Modules."""
+    """Modules whose code changed."""
     versions: Changes
 
     @property
     def is_same_training(self) -> bool:
-        """Whether it ends in the weights that the new run would end in."""
+        """Whether the run ends with the same weights as the new run."""
         return not (self.keys or self.inputs or self.code or self.versions)
 
     @property
     def is_near(self) -> bool:
-        """Whether a person may have meant to go on with it."""
+        """Whether a person may have meant to resume the run."""
         return not self.inputs and len(self.keys) <= _MOST_KEYS
 
     def in_words(self) -> str:
-        """What sets it apart, for people."""
+        """Return the differences as text."""
         told = [
             f"{key} ({_shown(old)} there, {_shown(new)} here)" for key, (old, new) in (self.keys | self.free).items()
         ]
@@ -78,16 +78,18 @@ class Unfinished:
 
 
 def take_over(folder: Path, made_of: Mapping[str, Any], *, asked: str | None = None) -> None:
-    """Before a pretraining begins in `folder`: let it go on with an unfinished one that lies beside it, or tell of it.
+    """Before a pretraining starts in `folder`, take over an unfinished one from another run folder, or report it.
 
     Args:
-        folder: `runs/pretrain/FINGERPRINT`; where it has checkpoints, those are gone on with and nothing happens.
-        made_of: What the fingerprint is of: `sections`, `inputs`, `code` and `versions`.
-        asked: The folder, or its name, of an unfinished run that a person wants to go on with under the present code
-            and library versions.
+        folder: `runs/pretrain/FINGERPRINT`; if it has checkpoints, the run resumes from those and, unless `asked` is
+            given, nothing is done here.
+        made_of: What the fingerprint is computed from: `sections`, `inputs`, `code` and `versions`.
+        asked: Folder, or its name, of an unfinished run that a person wants to resume with the present code and library
+            versions.
 
     Raises:
-        ConfigError: What was asked for is no unfinished run, is at work, or is another training.
+        ConfigError: The run asked for is not unfinished, has a running worker or is another training, or `folder` has
+            checkpoints or a worker of its own.
         MachineError: The folder cannot be renamed.
     """
     if asked is None and (_has_saved(folder) or not any(folder.parent.glob(f"*/{_CHECKPOINTS}"))):
@@ -100,9 +102,9 @@ def take_over(folder: Path, made_of: Mapping[str, Any], *, asked: str | None = N
 
 
 def went_on_from(folder: Path, fingerprint: str, made_of: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The runs whose checkpoints and records a folder goes on with, oldest first, as plain data for its config.yaml.
+    """Return the runs whose checkpoints and records a folder continues, oldest first, as plain data for config.yaml.
 
-    Each has the `fingerprint` it had, the `step` that its checkpoints had reached, and what `differs` in the next one.
+    Each has its former `fingerprint`, the `step` that its checkpoints had reached, and what `differs` in the next one.
     """
     frozen = _frozen(folder)
     if frozen is None:
@@ -118,14 +120,14 @@ def _take_over_found(folder: Path, made_of: Mapping[str, Any]) -> None:
     others = (path.parent for path in folder.parent.glob("*/checkpoints") if path.parent != folder)
     near = [each for each in (_compared(other, made_of) for other in others) if each is not None and each.is_near]
     at_work = {each.folder: _is_at_work(each.folder) for each in near}
-    # Another training that is at work is nothing that somebody forgot.
+    # A different training with a running worker has not been forgotten, so it is not reported.
     near = [each for each in near if each.is_same_training or not at_work[each.folder]]
     if not near:
         return
-    # The same training first, then one of the same configuration, then whichever has come furthest.
+    # The same training first, then one without a worker, then the one with the fewest changed keys and the most steps.
     found = min(near, key=lambda each: (not each.is_same_training, at_work[each.folder], len(each.keys), -each.step))
     if not found.is_same_training or at_work[found.folder]:
-        if read_status(folder).state != "running":  # else it was told of when that began
+        if read_status(folder).state != "running":  # else it was reported when that run started
             say(_told_of(found, at_work=at_work[found.folder]))
     elif not _is_at_work(folder) and _moved(found.folder, folder):
         say(
@@ -136,7 +138,7 @@ def _take_over_found(folder: Path, made_of: Mapping[str, Any]) -> None:
 
 def _take_over_asked(folder: Path, source: Path, made_of: Mapping[str, Any]) -> None:
     if source == folder or (not source.exists() and _came_from(folder, source.name)):
-        return  # it has been moved already
+        return  # it has already been moved
     found = _compared(source, made_of)
     if found is None:
         raise ConfigError(
@@ -161,7 +163,7 @@ def _take_over_asked(folder: Path, source: Path, made_of: Mapping[str, Any]) -> 
 
 
 def _told_of(found: Unfinished, *, at_work: bool) -> str:
-    """Two sentences: that it lies there, and how to go on with it."""
+    """Return a message that the unfinished run exists, and how to resume it."""
     lies_there = (
         f"{found.folder} is an unfinished pretraining at step {found.step:,}"
         f"{', at work now' if at_work else ''}; it differs from this one in "
@@ -171,7 +173,7 @@ def _told_of(found: Unfinished, *, at_work: bool) -> str:
         return f"{lies_there} To go on with it instead, stop both and run the same command again."
     as_begun = "" if found.commit == "none" else f", or check out {found.commit[:12]} to go on exactly as it was begun"
     if any(ABSENT in values for values in found.keys.values()):
-        # Code with other keys than this one's: nothing that could be given here brings them back.
+        # The other code has other keys, which cannot be set with the present code.
         return f"{lies_there} Its configuration is that of other code{as_begun}."
     ways = (
         [f"give {', '.join(f'{key}={json.dumps(old)}' for key, (old, _) in found.keys.items())}"] if found.keys else []
@@ -185,8 +187,8 @@ def _told_of(found: Unfinished, *, at_work: bool) -> str:
 
 
 def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
-    """What lies in a run folder, held against a new run; None where it is no unfinished run."""
-    # Here, because they load torch: a recipe does without unless there is something to compare.
+    """Compare the run in a folder with a new run; None if the folder has no unfinished run."""
+    # Imported here, because they load torch, which a recipe needs only if there is something to compare.
     from bertline.pretraining.identity import changes_no_weights
     from bertline.training.checkpoints import CheckpointFolder
 
@@ -196,7 +198,7 @@ def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
         return None
     sections = {key: frozen["config"].get(key) for key in made_of["sections"]}
     keys = differences(sections, dict(made_of["sections"]))
-    # Runs of a bertline that did not write this down were made by other code than this.
+    # Runs of an older bertline, which did not record this, were made by other code than the present one.
     recorded = frozen.get("made_of", {"inputs": made_of["inputs"], "code": {}, "versions": made_of["versions"]})
     return Unfinished(
         folder=folder,
@@ -206,7 +208,7 @@ def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
         keys={key: values for key, values in keys.items() if not changes_no_weights(key)},
         inputs=tuple(differences(recorded["inputs"], made_of["inputs"])),
         code=_changed_modules(recorded["code"], made_of["code"]),
-        # A package that only one of them uses (for a linear probe) was chosen by a key.
+        # A package that only one of the runs uses (for a linear probe) follows from a key, which is compared above.
         versions={
             name: versions
             for name, versions in differences(recorded["versions"], made_of["versions"]).items()
@@ -218,12 +220,12 @@ def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
 def _changed_modules(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[str, ...]:
     if not old:
         return ("of an earlier bertline",)
-    # A module's name has dots of its own, so it is no dotted key.
+    # Names of modules contain dots, so they are not compared as dotted keys.
     return tuple(sorted(name for name in {*old, *new} if old.get(name) != new.get(name)))
 
 
 def _moved(source: Path, target: Path) -> bool:
-    """Rename a run folder over one in which nothing was saved; False where a worker has just come to it."""
+    """Rename a run folder to one in which nothing was saved; return False if a worker has just started in it."""
     with hold_lock(source) as free:
         if not free:
             return False
@@ -237,12 +239,13 @@ def _moved(source: Path, target: Path) -> bool:
 
 
 def _has_saved(folder: Path) -> bool:
-    """Whether a run folder has checkpoints of its own, or a result."""
+    """Return whether a run folder has checkpoints of its own, or a result."""
     return any(folder.glob(_CHECKPOINTS)) or read_status(folder).state == "finished"
 
 
 def _is_at_work(folder: Path) -> bool:
-    """Asks for the lock, which keeps a worker off that starts at that very moment: not to be asked without need."""
+    """Return whether a worker is running in a folder. This tries the lock, which blocks a worker that starts at that
+    moment, so do not call it without need."""
     return folder.exists() and is_locked(folder)
 
 
@@ -265,7 +268,7 @@ def _shown(value: Any) -> str:
 
 @contextmanager
 def _one_at_a_time(runs: Path) -> Iterator[None]:
-    """Two recipes that start together must not both move folders: the second waits, and finds what the first did."""
+    """Hold a lock, so that of two recipes that start together only one moves folders; the second sees the outcome."""
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / ".taking_over").open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
-"""Stages that a configuration does not use: where a checkpoint is fine-tuned as it is, no text is read.
+"""Stages that a configuration does not use: if a checkpoint is fine-tuned as it is, no text is read.
 
-DVC runs every stage of `dvc.yaml`. These stages then end at once, with a manifest that says why the output is empty.
+DVC runs every stage of `dvc.yaml`. These stages then end at once, with a manifest that states why the output is empty.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ KIND, FORMAT_VERSION = "unused", 1
 
 
 def is_unused(name: str, config: LineConfig) -> bool:
-    """Whether the configuration does not use a stage, or the artifact of its name."""
+    """Return whether the configuration does not use a stage, or the artifact of its name."""
     return not config.pretrains and name in OF_PRETRAINING
 
 
 def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
-    """Skip a stage that the configuration does not use; returns False where the stage is needed.
+    """Skip a stage that the configuration does not use; return False if the stage is needed.
 
-    Under DVC its folder gets a manifest that says why it is empty; by hand nothing is written.
+    Under DVC its folder gets a manifest that states why it is empty; by hand nothing is written.
 
     Raises:
         ConfigError: The configuration is not valid.

@@ -1,7 +1,7 @@
-"""The user's data as a dependency: it lies at, or is linked from, a place that DVC watches.
+"""The user's data as a dependency: it is stored at, or linked from, a place that DVC watches.
 
-A configuration may name any path; `link_user_data` links it to its fixed place, so that `dvc repro` notices when
-the text changes.
+A configuration may name any path; `link_user_data` links to it from its fixed place, so that `dvc repro` notices when
+the data changes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _PLACEHOLDER = ".place"
 
 
 def link_user_data(config: LineConfig) -> None:
-    """Make every place exist that DVC watches, linked to what the configuration names.
+    """Create every place that DVC watches, as a link if the configuration names a path for it.
 
     Raises:
-        ConfigError: A named path does not exist, other data is in the place already, or a folder holds links to
-            folders, whose content DVC would not see.
+        ConfigError: A named path does not exist or cannot be linked, other data is already in the place, or a folder
+            contains links to folders, whose content DVC would not see.
     """
     named = dict(_named_paths(config))
     of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
@@ -44,7 +44,7 @@ def link_user_data(config: LineConfig) -> None:
             _link(place, path, key)
         elif not place.exists():
             _drop_dangling(place)
-            # Hidden, so that no reader takes it for data; DVC warns of folders that are quite empty.
+            # A hidden file, so that no reader takes it for data; DVC warns about empty folders.
             write_atomically(place / _PLACEHOLDER, f"Put your own data into {place}, or link it there.\n")
         _refuse_inner_links(place)
 
@@ -63,13 +63,13 @@ def _named_paths(config: LineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
     for name, task in config.tasks.items():
         if task.start_from is not None and is_local(task.start_from):
             yield USER_START / name, (f"tasks.{name}.start_from", task.start_from)
-        path = getattr(task.source, "path", None)  # sources that are made from packages or a hub have none
+        path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:
             yield USER_TASKS / name, (f"tasks.{name}.source.path", path)
 
 
 def is_local(name_or_path: str) -> bool:
-    """Whether a value is a path; a hub name such as `google-bert/bert-base-uncased` is none."""
+    """Return whether a value is a path; a hub name such as `google-bert/bert-base-uncased` is not."""
     return Path(name_or_path).exists() or name_or_path.startswith((".", "/", "~", "data/"))
 
 
@@ -103,12 +103,12 @@ def _link(place: Path, path: str, key: str) -> None:
 
 
 def holds_nothing(place: Path) -> bool:
-    """Whether a place for the user's data is as `link_user_data` made it."""
+    """Return whether a place for the user's data is still empty, as `link_user_data` created it."""
     return place.is_dir() and all(inner.name == _PLACEHOLDER for inner in place.iterdir())
 
 
 def _base_of(path: str) -> Path:
-    """The longest part of a path without wildcards: what a glob searches."""
+    """Return the longest leading part of a path without wildcards: the folder that a glob searches."""
     if not glob.has_magic(path):
         return Path(path).expanduser()
     parts = Path(path).expanduser().parts

@@ -21,7 +21,7 @@ NOT_INSTALLED = "not installed"
 
 
 def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
-    """Versions that a stage's result depends on under a configuration.
+    """Return the versions that a stage's result depends on under a configuration.
 
     Args:
         stage: The stage, which lists the distributions.
@@ -45,7 +45,7 @@ def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) ->
 
 
 def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """`stage_versions` of every stage that lists any, by the stage's name in DVC."""
+    """Return the `stage_versions` of every stage that lists any, by the stage's name in DVC."""
     found: dict[str, dict[str, str]] = {}
     for stage in STAGES:
         if not stage.depends_on_versions:
@@ -81,4 +81,4 @@ def _installed(distribution: str) -> str:
     try:
         return metadata.version(distribution).split("+")[0]
     except metadata.PackageNotFoundError:
-        return NOT_INSTALLED  # the stage that needs it says how to get it
+        return NOT_INSTALLED  # the stage that needs it reports how to install it

@@ -1,6 +1,7 @@
-"""Scaled dot-product attention, written four ways that give the same numbers.
+"""Scaled dot-product attention: four implementations with the same result.
 
-Shapes: B sequences (or packed rows), N heads, S positions, D channels of a head, C pieces of packed rows.
+Shapes: B sequences (or packed rows), N heads, S positions, D channels per head, C spans of packed rows (a span is a
+sequence, or the padding at the end of a row).
 """
 
 from __future__ import annotations
@@ -25,28 +26,29 @@ __all__ = [
     "padded_scope",
 ]
 
-# Finite in bf16 and fp32 alike: a row whose keys are all padding gives a uniform average instead of NaN.
+# Finite in both bf16 and fp32: a row whose keys are all padding gives a uniform average instead of NaN.
 _MASKED_SCORE = torch.finfo(torch.bfloat16).min
 
 
 class Scope(NamedTuple):
-    """What each position sees."""
+    """Attention scope: the positions that each position attends to."""
 
     bias: Tensor | None = None
-    """Added to the scores, [B, 1, 1 or S, S]; None where every position sees the whole row, or for `varlen`."""
+    """Attention bias added to the scores, [B, 1, 1 or S, S]; None for `varlen`, or if nothing is masked."""
     boundaries: Tensor | None = None
-    """[C + 1] int32, where each piece begins in the rows laid end to end; a position sees its piece. For `varlen`."""
+    """[C + 1] int32, cumulative span lengths: the start of each span in the flattened rows. A position attends to its
+    own span. Only for `varlen`."""
 
 
 class Attended(NamedTuple):
-    """What attention gives; the last two only from `eager`."""
+    """Output of attention; only `eager` returns `scores` and `probabilities`."""
 
     context: Tensor
-    """[B, N, S, D] the values, averaged by the probabilities."""
+    """[B, N, S, D] average of the values, weighted by the probabilities."""
     scores: Tensor | None = None
-    """[B, N, S, S] query . key / sqrt(D), plus the mask."""
+    """[B, N, S, S] attention scores: query . key / sqrt(D), plus the mask."""
     probabilities: Tensor | None = None
-    """[B, N, S, S] softmax of the scores over the keys (last axis), before dropout."""
+    """[B, N, S, S] softmax of the scores over the keys (last dimension), before dropout."""
 
 
 def attend(
@@ -60,22 +62,22 @@ def attend(
     dropout_site: int = 0,
     dropout_places: Tensor | None = None,
 ) -> Attended:
-    """Attend from every position, or from some of each row, to those in their scope.
+    """Compute attention from all positions, or from Q positions of each row, to the positions in their scope.
 
     Args:
-        query: [B, N, S, D]; where only Q positions of each row ask, [B, N, Q, D].
+        query: [B, N, S, D], or [B, N, Q, D] for Q query positions per row.
         key: [B, N, S, D].
         value: [B, N, S, D].
-        scope: What each position sees.
-        kind: `eager` keeps each intermediate result for people to look at; `plain` is the same formula with nothing
-            kept; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores; `varlen` is its kernel for
-            packed rows on a GPU, which computes no score across sequences. Rows that are not packed it gives to `sdpa`.
-        dropout_prob: Share of the probabilities set to zero; the caller passes 0 outside training.
+        scope: Positions that each position attends to.
+        kind: `eager` returns every intermediate result, for inspection; `plain` is the same formula and returns the
+            context only; `sdpa` is PyTorch's fused kernel, which never stores the [S, S] scores; `varlen` is its kernel
+            for packed rows on a GPU, which computes no scores across sequences (other rows use `sdpa`).
+        dropout_prob: Fraction of the probabilities set to zero; callers pass 0 outside training.
         dropout_site: See `modeling.dropout`.
-        dropout_places: Place of each probability, [B, N, Q, S]; see `modeling.dropout`. Fused kernels ignore it.
+        dropout_places: Indices [B, N, Q, S] of the probabilities; see `modeling.dropout`. Fused kernels ignore it.
 
     Example:
-        Two positions, the second of them padding, so that both take the value of the first:
+        Two positions, the second one padding, so both take the value of the first:
 
         >>> query = key = torch.zeros(1, 1, 2, 1)
         >>> value = torch.tensor([[[[5.0], [7.0]]]])
@@ -95,7 +97,7 @@ def attend(
             kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places)
             return Attended(kept.to(value.dtype) @ value, scores, probabilities)
         case "plain":
-            # The scale goes to the query, S x D numbers instead of S x S.
+            # Scaling the query multiplies S x D numbers instead of S x S.
             scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
             if scope.bias is not None:
                 scores = scores + scope.bias
@@ -112,7 +114,7 @@ def attend(
 
 
 def _attend_within_pieces(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor) -> Tensor:
-    """The rows are laid end to end, [B * S, N, D]; no piece is longer than a row."""
+    """Run `varlen_attn` on the flattened rows, [B * S, N, D]; no span is longer than a row."""
     from torch.nn.attention.varlen import varlen_attn
 
     size, _, width, _ = query.shape
@@ -122,21 +124,23 @@ def _attend_within_pieces(query: Tensor, key: Tensor, value: Tensor, boundaries:
 
 
 def padded_scope(attention_mask: Tensor | None) -> Scope:
-    """Every position sees all that are not padding.
+    """Return a scope in which every position attends to all positions that are not padding.
 
     Args:
-        attention_mask: [B, S], 1 (or True) for a real position, 0 for padding; None where there is no padding.
+        attention_mask: [B, S], 1 (or True) for real positions, 0 for padding; None if there is no padding.
     """
     return Scope() if attention_mask is None else Scope(bias=_bias(attention_mask != 0)[:, None, None, :])
 
 
 def packed_scope(sequence_ids: Tensor, boundaries: Tensor, kind: AttentionKind) -> Scope:
-    """Every position sees those of its own sequence (padding sees padding, which nobody reads).
+    """Return a scope in which every position attends to its own sequence.
+
+    Padding attends to padding; its output is never read.
 
     Args:
-        sequence_ids: [B, S], which sequence a position of a row is of.
+        sequence_ids: [B, S], id of the sequence that each position of a row belongs to.
         boundaries: See `Scope`.
-        kind: That attention will be computed by.
+        kind: Attention kernel that will use the scope.
     """
     if kind == "varlen":
         return Scope(boundaries=boundaries)
@@ -144,13 +148,13 @@ def packed_scope(sequence_ids: Tensor, boundaries: Tensor, kind: AttentionKind) 
 
 
 def _bias(is_seen: Tensor) -> Tensor:
-    """0 for what is seen, a very large negative number for the rest, in fp32."""
+    """Return an fp32 attention bias: 0 for visible positions, a very large negative number for masked ones."""
     bias = torch.zeros(is_seen.shape, dtype=torch.float32, device=is_seen.device)
     return bias.masked_fill(~is_seen, _MASKED_SCORE)
 
 
 def attention_device(device: torch.device, precision: Literal["fp32", "bf16"]) -> AttentionDevice:
-    """What `attention_choice` must know of a device of this machine."""
+    """Describe a device of this machine for `attention_choice`."""
     if device.type != "cuda":
         return AttentionDevice(type=device.type, precision=precision)
     return AttentionDevice(

@@ -1,6 +1,6 @@
-"""Which kind of attention is the fastest: decided by device, length, number format and dropout, and said why.
+"""Choice of the fastest attention kernel from device, sequence length, dtype and dropout, with the reason.
 
-Imports no PyTorch, so that the planner decides as the run does.
+This module does not import PyTorch, so the planner can make the same choice as the run.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import Literal, NamedTuple
 AttentionKind = Literal["eager", "plain", "sdpa", "varlen"]
 AttentionSetting = Literal["auto", "eager", "plain", "sdpa", "varlen"]
 
-# One layer, forward and backward, compiled, 4,096 or 8,192 tokens, shortest of several, on 1 and 2 threads of an AMD
-# EPYC with bf16 instructions; ms of `plain` and of `sdpa` at 128 channels in 2 heads, and at 256 in 4:
-#     bf16   512: 58 and 103, 95 and 125 (2 threads: 35 and 51)   1,024: 124 and 147, 147 and 171 (2 threads: 80 and 75)
-#     fp32   512: 227 and 196, 316 and 282                        1,024: 356 and 279, 428 and 350
-# From 1,024 on `sdpa` is about as fast in bf16 too, and holds no [S, S] scores.
+# Milliseconds with `plain` / `sdpa` for one compiled layer, forward and backward, 4,096 or 8,192 tokens, fastest of
+# several runs on an AMD EPYC with bf16 instructions, 1 thread unless noted. First pair: hidden size 128, 2 heads;
+# second pair: hidden size 256, 4 heads.
+#     bf16   512: 58 / 103, 95 / 125 (2 threads: 35 / 51)   1,024: 124 / 147, 147 / 171 (2 threads: 80 / 75)
+#     fp32   512: 227 / 196, 316 / 282                      1,024: 356 / 279, 428 / 350
+# From 1,024 tokens, `sdpa` is about as fast in bf16 too and does not store the [S, S] scores.
 _FUSED_FROM_ON_CPU = {"bf16": 1024, "fp32": 512}
 
 _VARLEN_CAPABILITY = (8, 0)
@@ -25,23 +26,23 @@ _VARLEN_MAX_HEAD_SIZE = 256
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionDevice:
-    """Where attention is computed, and in which number format."""
+    """Device and dtype of the attention computation."""
 
     type: str
-    """`cpu`, `cuda` or `mps`."""
+    """Device type: `cpu`, `cuda` or `mps`."""
     precision: Literal["fp32", "bf16"]
     compute_capability: tuple[int, int] | None = None
-    """Of a CUDA device; None for others."""
+    """Compute capability of a CUDA device; None for other devices."""
     has_varlen: bool = True
-    """Whether PyTorch brings the kernel for packed rows. Of meaning on CUDA alone."""
+    """Whether PyTorch has the kernel for packed rows; relevant on CUDA only."""
 
 
 class AttentionChoice(NamedTuple):
-    """What was decided."""
+    """The chosen attention kernel."""
 
     kind: AttentionKind
     reason: str
-    """For people, to stand in brackets."""
+    """Human-readable reason, to be printed in parentheses."""
 
 
 def choose_attention(
@@ -52,14 +53,17 @@ def choose_attention(
     dropout_prob: float = 0.0,
     lacking_for_varlen: tuple[str, ...] = ("packed rows",),
 ) -> AttentionChoice:
-    """Resolve `auto` to the fastest kind. Other kinds are taken as asked, but for `varlen` where it cannot be had.
+    """Resolve `auto` to the fastest kernel.
+
+    Other settings are used as given, except `varlen` where it cannot run: then the fastest kernel is used.
 
     Args:
-        asked: `runtime.attention`.
-        device: Where.
-        length: The longest sequence.
-        dropout_prob: Of the probabilities; 0 where nothing is trained.
-        lacking_for_varlen: What stands in its way; see the function of this name. Rows are not packed by default.
+        asked: The setting `runtime.attention`.
+        device: Device and dtype of the computation.
+        length: Length of the longest sequence.
+        dropout_prob: Dropout rate of the attention probabilities; 0 outside training.
+        lacking_for_varlen: Requirements of `varlen` that are not met, from the function of the same name. By default,
+            rows are not packed.
 
     Example:
         >>> cpu = AttentionDevice(type="cpu", precision="bf16")
@@ -77,12 +81,12 @@ def choose_attention(
 
 
 def lacking_for_varlen(device: AttentionDevice, *, head_size: int, dropout_prob: float, packs: bool) -> tuple[str, ...]:
-    """What the kernel for packed rows needs and does not have, with the keys to change; empty where it can run.
+    """Return the unmet requirements of the kernel for packed rows, with the keys to change; empty if it can run.
 
     Args:
-        device: Where.
-        head_size: Channels of a head.
-        dropout_prob: Of the probabilities.
+        device: Device and dtype of the computation.
+        head_size: Channels per head.
+        dropout_prob: Dropout rate of the attention probabilities.
         packs: Whether sequences may share rows.
     """
     is_cuda = device.type == "cuda"
@@ -103,7 +107,10 @@ def lacking_for_varlen(device: AttentionDevice, *, head_size: int, dropout_prob:
 
 
 def stores_scores(kind: AttentionKind, device: AttentionDevice, *, dropout_prob: float) -> bool:
-    """Whether the [S, S] scores of every head lie in memory: they do in PyTorch's fallback for dropout on a CPU too."""
+    """Return whether the [S, S] scores of every head are stored.
+
+    PyTorch's fallback for `sdpa` with dropout on a CPU stores them too.
+    """
     return kind in ("eager", "plain") or (device.type == "cpu" and dropout_prob > 0)
 
 
@@ -114,7 +121,8 @@ def _fastest(device: AttentionDevice, length: int, dropout_prob: float, lacking:
         case "cuda":
             return AttentionChoice("sdpa", f"varlen, which is faster, needs {', '.join(lacking)}")
         case "cpu" if dropout_prob > 0:
-            # Compiled, 512 positions, rate 0.1: 17 ms against 54 in bf16, 46 against 80 in fp32 (2,048 tokens, a core).
+            # Compiled, 512 positions, rate 0.1, `plain` against `sdpa`: 17 against 54 ms in bf16, 46 against 80 ms in
+            # fp32 (2,048 tokens, one core).
             return AttentionChoice("plain", "a CPU's fused kernel has no dropout")
         case "cpu":
             fused_from = _FUSED_FROM_ON_CPU[device.precision]

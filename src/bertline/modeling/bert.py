@@ -1,7 +1,7 @@
 """BERT: the encoder, its two pretraining heads, and a sequence classifier, in plain PyTorch.
 
-Shapes: B sequences, S positions, P positions chosen for prediction, H hidden size, I intermediate size, V pieces of
-the vocabulary, N heads, D = H / N channels of a head.
+Shapes: B sequences, S positions, P positions chosen for prediction, H hidden size, I intermediate size, V vocabulary
+size, N heads, D = H / N channels per head.
 
 References:
     Devlin et al., BERT (arXiv 1810.04805), section 3 and appendix A; google-research/bert `modeling.py`.
@@ -22,24 +22,27 @@ from bertline.modeling.layers import SITES_OF_LAYER, Embeddings, EncoderLayer, L
 
 
 class Encoded(NamedTuple):
-    """What the encoder gives."""
+    """Output of the encoder."""
 
     hidden_states: Tensor
-    """[B, S, H] of the last layer; [B, P, H] or [P, H] where only some positions were asked for."""
+    """[B, S, H] hidden states of the last layer; [B, P, H] or [P, H] if only some positions were requested."""
     pooled: Tensor
-    """[B, H] from the first position, for decisions about the whole sequence."""
+    """[B, H] pooler output for the first position, for classifying the whole sequence."""
 
 
 class EncodedInDetail(NamedTuple):
-    """All that happens on the way, for people to look at."""
+    """Intermediate results of the encoder, for inspection."""
 
     hidden_states: tuple[Tensor, ...]
-    """[B, S, H]: the embeddings, then one for each layer."""
+    """[B, S, H] each: the embeddings, then the output of each layer."""
     layers: tuple[LayerDetail, ...]
 
 
 class PackedRows(NamedTuple):
-    """Several sequences in a row, one behind the other; R rows of S positions, C pieces of them all."""
+    """Rows that hold several sequences each: R rows of S positions, C spans in total.
+
+    A span is a sequence, or the padding at the end of a row.
+    """
 
     input_ids: Tensor
     """[R, S]."""
@@ -48,18 +51,18 @@ class PackedRows(NamedTuple):
     position_ids: Tensor
     """[R, S], counted from the start of each sequence."""
     sequence_ids: Tensor
-    """[R, S], the same number at all positions of a sequence."""
+    """[R, S], the same id at all positions of a sequence."""
     boundaries: Tensor
-    """[C + 1] int32, where the sequences, and the padding at the end of rows, begin in the rows laid end to end."""
+    """[C + 1] int32, cumulative span lengths: the start of each span in the flattened rows."""
 
 
 class PreTrainingOutput(NamedTuple):
-    """The scores of the two pretraining heads, before softmax."""
+    """Logits of the two pretraining heads."""
 
     mlm_logits: Tensor
-    """[B, P, V] at the masked positions, of packed rows [P, V]; [B, S, V] where all are scored."""
+    """[B, P, V] at the masked positions ([P, V] for packed rows), or [B, S, V] at all positions."""
     nsp_logits: Tensor
-    """[B, 2]: 0 is next, 1 is a random segment."""
+    """[B, 2]; class 0 is the next segment, class 1 a random one."""
 
 
 class BertModel(nn.Module):
@@ -84,8 +87,8 @@ class BertModel(nn.Module):
         Args:
             input_ids: [B, S].
             token_type_ids: [B, S], 0 for segment A, 1 for segment B.
-            attention_mask: [B, S], 1 for real positions, 0 for padding, which no real position then sees. None says
-                that no position is padding and saves the work.
+            attention_mask: [B, S], 1 for real positions, 0 for padding, which is not attended to. None means that
+                there is no padding, and saves the masking.
         """
         scope = padded_scope(attention_mask)
         hidden_states = self.embeddings(input_ids, token_type_ids)
@@ -94,7 +97,7 @@ class BertModel(nn.Module):
         return Encoded(hidden_states, torch.tanh(self.pooler(hidden_states[:, 0])))
 
     def forward_pooled(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """`forward(...).pooled` without computing what the last layer says of any position but the first."""
+        """Return `forward(...).pooled`, computing the last layer at the first position only."""
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
         first = self.layers[-1](hidden_states, scope, first_only=True)
@@ -103,7 +106,7 @@ class BertModel(nn.Module):
     def forward_at(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, positions: Tensor
     ) -> Encoded:
-        """`forward` for a reader of few positions: of the last layer no more is computed than these need.
+        """Encode sequences, computing the last layer only at some positions and the first one.
 
         Args:
             input_ids: [B, S].
@@ -112,7 +115,7 @@ class BertModel(nn.Module):
             positions: [B, P] indices into S.
 
         Returns:
-            The hidden states at these positions, [B, P, H], and the pooled vectors, [B, H].
+            Hidden states at these positions, [B, P, H], and the pooled vectors, [B, H].
         """
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
@@ -121,15 +124,15 @@ class BertModel(nn.Module):
         return Encoded(read[:, :-1], torch.tanh(self.pooler(read[:, -1])))
 
     def forward_packed_at(self, rows: PackedRows, positions: Tensor, first_positions: Tensor) -> Encoded:
-        """The same of packed rows: each sequence as if it stood alone.
+        """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
 
         Args:
-            rows: The sequences.
+            rows: The packed sequences.
             positions: [P] indices into the flattened rows.
-            first_positions: [N], where each sequence begins in them.
+            first_positions: [B], index of the first position of each sequence in the flattened rows.
 
         Returns:
-            The hidden states at these positions, [P, H], and each sequence's pooled vector, [N, H].
+            Hidden states at these positions, [P, H], and the pooled vector of each sequence, [B, H].
         """
         scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention)
         embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids)
@@ -139,7 +142,7 @@ class BertModel(nn.Module):
         return Encoded(at_positions, torch.tanh(self.pooler(first)))
 
     def _before_last_layer(self, hidden_states: Tensor, scope: Scope) -> Tensor:
-        """What the last layer starts from."""
+        """Return the input of the last layer."""
         for layer in self.layers[:-1]:
             hidden_states = layer(hidden_states, scope)
         return hidden_states
@@ -147,7 +150,7 @@ class BertModel(nn.Module):
     def forward_in_detail(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
     ) -> EncodedInDetail:
-        """Like `forward`, keeping the hidden states, queries, keys, scores and probabilities of every layer."""
+        """Encode like `forward`, keeping hidden states, queries, keys, scores and probabilities of every layer."""
         scope = padded_scope(attention_mask)
         hidden_states = [self.embeddings(input_ids, token_type_ids)]
         details = []
@@ -159,7 +162,10 @@ class BertModel(nn.Module):
 
 
 class MaskedLanguageModelHead(nn.Module):
-    """Dense, activation, LayerNorm, then the word embeddings as output weights, with a bias of their own."""
+    """Masked language model head: dense, activation, LayerNorm, then a decoder tied to the word embeddings.
+
+    The decoder has its own bias.
+    """
 
     def __init__(self, config: ModelConfig, *, vocab_size: int) -> None:
         super().__init__()
@@ -169,10 +175,10 @@ class MaskedLanguageModelHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, hidden_states: Tensor, word_embeddings: Tensor) -> Tensor:
-        """[..., H] and [V, H] to [..., V]."""
+        """Return logits [..., V] for hidden states [..., H] and word embeddings [V, H]."""
         transformed = self.norm(self.activation(self.transform(hidden_states)))
-        # A CPU copies the bias to each row before a product that adds to it (a tenth of the head's time); the compiler
-        # makes a sum of its own part of the loss, which reads the scores anyway.
+        # On a CPU, a matrix product with bias first copies the bias to each row (a tenth of the head's time). The
+        # compiler fuses a separate addition into the loss, which reads the logits anyway.
         scores = F.linear(transformed, word_embeddings)
         return scores + self.bias.to(scores.dtype)
 
@@ -190,21 +196,21 @@ class BertForPreTraining(nn.Module):
 
     @property
     def attention(self) -> AttentionKind:
-        """How the layers compute attention."""
+        """Attention kernel of the layers."""
         return self.bert.layers[0].attention
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
     ) -> PreTrainingOutput:
-        """Score the vocabulary at the masked positions alone: 15 % of the work of scoring it everywhere.
+        """Compute vocabulary logits at the masked positions only: 15 % of the work for all positions.
 
-        The last layer, too, is computed only at these positions and the first one.
+        The last layer is also computed only at these positions and the first one.
 
         Args:
             input_ids: [B, S].
             token_type_ids: [B, S].
             attention_mask: [B, S] or None, as in `BertModel.forward`.
-            masked_positions: [B, P] indices into S; where a sequence has fewer targets, any index will do.
+            masked_positions: [B, P] indices into S; a sequence with fewer targets may have any indices in the rest.
         """
         encoded = self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions)
         mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
@@ -213,18 +219,18 @@ class BertForPreTraining(nn.Module):
     def forward_everywhere(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
     ) -> PreTrainingOutput:
-        """Score the vocabulary at every position, [B, S, V], as transformers' class does."""
+        """Compute vocabulary logits at every position, [B, S, V], as the class in transformers does."""
         encoded = self.bert(input_ids, token_type_ids, attention_mask)
         mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
         return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
 
     def forward_packed(self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor) -> PreTrainingOutput:
-        """The same of packed rows.
+        """Compute the logits of `forward` for packed rows.
 
         Args:
-            rows: The sequences.
+            rows: The packed sequences.
             masked_positions: [P] indices into the flattened rows.
-            first_positions: [N], see `BertModel.forward_packed_at`.
+            first_positions: [B]; see `BertModel.forward_packed_at`.
         """
         encoded = self.bert.forward_packed_at(rows, masked_positions, first_positions)
         mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
@@ -232,7 +238,7 @@ class BertForPreTraining(nn.Module):
 
 
 class BertWithClassifier(nn.Module):
-    """The encoder, dropout and a linear classifier; what is classified is each subclass's own."""
+    """The encoder, dropout and a linear classifier; subclasses define what is classified."""
 
     def __init__(
         self,
@@ -254,12 +260,12 @@ class BertForSequenceClassification(BertWithClassifier):
     """A linear classifier on the pooled first position (paper, section 4.1)."""
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits [B, num_labels]; the arguments are those of `BertModel.forward`."""
+        """Return logits [B, num_labels]; the arguments are those of `BertModel.forward`."""
         return self.classifier(self.dropout(self.bert.forward_pooled(input_ids, token_type_ids, attention_mask)))
 
 
 def set_attention(model: nn.Module, kind: AttentionKind) -> None:
-    """Change how every layer of a model computes attention; the numbers stay the same to rounding."""
+    """Set the attention kernel of every layer of a model; outputs are equal up to rounding."""
     for module in model.modules():
         if isinstance(module, EncoderLayer):
             module.attention = kind

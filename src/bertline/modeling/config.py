@@ -1,4 +1,4 @@
-"""The shape of the encoder, in BertConfig's own names."""
+"""Architecture of the encoder, with the names of BertConfig."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """BERT's architecture (arXiv 1810.04805, section 3) without the vocabulary, which the tokenizer fixes."""
+    """BERT's architecture (arXiv 1810.04805, section 3) without the vocabulary size, which the tokenizer determines."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -17,11 +17,11 @@ class ModelConfig:
     max_position_embeddings: int
     type_vocab_size: int
     hidden_act: Literal["gelu", "gelu_new", "relu"]
-    """gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
+    """Activation function; gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
     hidden_dropout_prob: float
     attention_probs_dropout_prob: float
     initializer_range: float
-    """Standard deviation of the truncated normal that weights are drawn from (reference code: 0.02)."""
+    """Standard deviation of the truncated normal distribution of initial weights (reference code: 0.02)."""
     layer_norm_eps: float
 
     def __post_init__(self) -> None:

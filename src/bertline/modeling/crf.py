@@ -1,6 +1,6 @@
-"""A linear-chain conditional random field over the labels of words, in plain PyTorch, and a tagger that ends in one.
+"""A linear-chain conditional random field (CRF) over word labels, in plain PyTorch, and a tagger with a CRF on top.
 
-B sentences of W words at most, L labels. Words are padded at the end.
+Shapes: B sentences of at most W words, L labels. Words are padded at the end.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from bertline.modeling.weight_files import require_finite
 
 CRF_NAME = "crf.safetensors"
 _NAMES = ("start", "transitions", "end")
-# Adam moves a weight by about the learning rate a step, however steep the loss. At the rates an encoder bears, scores
-# of transitions would stay near zero; so they are worth this many times what is stored in the weight.
-# (A 6-layer encoder on WNUT 2017, one epoch at 2e-4: test F1 0.355 with a factor of 1, 0.407 with 100.)
+# Adam moves a weight by about the learning rate per step, whatever the size of the gradient. At learning rates that
+# suit an encoder, transition scores would stay near zero; so a score is this factor times the stored weight.
+# (6-layer encoder, WNUT 2017, one epoch at 2e-4: test F1 0.355 with a factor of 1, 0.407 with 100.)
 _RATE_FACTOR = 100.0
 _IMPOSSIBLE = -1e4
-"""Score of what the scheme forbids, in decoding; a finite number, so that sums of it stay numbers."""
+"""Score of transitions forbidden in decoding; finite, so that sums of it stay finite."""
 
 
 class LinearChainCrf(nn.Module):
-    """Scores of whole label sequences: those of the words, and those of each label beside the one before.
+    """A linear-chain CRF: emission scores of the words plus transition scores between neighbouring labels.
 
-    The score of labels y for emissions e is `start[y1] + sum(e[i, yi]) + sum(transitions[yi-1, yi]) + end[yW]`, and
-    their probability is the softmax of the scores over all label sequences.
+    The score of labels y for emissions e is `start[y1] + sum(e[i, yi]) + sum(transitions[yi-1, yi]) + end[yW]`; the
+    probability of y is the softmax of the scores over all label sequences.
 
     Args:
-        labels: IOB2 labels. Decoding gives an I- only behind a B- or I- of its type; training leaves all sequences
-            possible, so that broken gold tags have a likelihood too.
+        labels: IOB2 labels. Decoding allows an I- label only after a B- or I- label of the same type; training allows
+            all sequences, so that invalid gold tags have a likelihood too.
 
     References:
         Lafferty, McCallum and Pereira, "Conditional Random Fields", ICML 2001, section 3; Lample et al., "Neural
@@ -51,26 +51,26 @@ class LinearChainCrf(nn.Module):
         super().__init__()
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
-        # Flat, as `initialize` and weight decay take what has two dimensions for a matrix of weights.
+        # One-dimensional, because `initialize` and weight decay treat a 2-D parameter as a weight matrix.
         self.transitions = nn.Parameter(torch.zeros(len(labels) ** 2))
         self.register_buffer("start_allowed", torch.tensor([not l.startswith("I-") for l in labels]), persistent=False)
         allowed = [[not l.startswith("I-") or previous[1:] == l[1:] for l in labels] for previous in labels]
         self.register_buffer("allowed", torch.tensor(allowed), persistent=False)
 
     def scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        """`start` [L], `transitions` [L, L] (from the row to the column) and `end` [L]."""
+        """Return `start` [L], `transitions` [L, L] (from row to column) and `end` [L]."""
         start, transitions, end = (
             weight + (_RATE_FACTOR - 1) * weight.detach() for weight in (self.start, self.transitions, self.end)
         )
         return start, transitions.view(len(start), len(end)), end
 
     def log_likelihood(self, emissions: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
-        """Log probability of label sequences.
+        """Return the log probability of label sequences.
 
         Args:
             emissions: [B, W, L], fp32.
-            labels: [B, W]; anything from 0 behind the last word.
-            lengths: [B], words of each sentence, at least 1.
+            labels: [B, W]; any valid label id after the last word.
+            lengths: [B], words per sentence, at least 1.
 
         Returns:
             [B], at most 0.
@@ -78,7 +78,7 @@ class LinearChainCrf(nn.Module):
         return self._path_score(emissions, labels, lengths) - self.log_partition(emissions, lengths)
 
     def log_partition(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """[B]: the logarithm of the sum of `exp(score)` over all label sequences (the forward algorithm)."""
+        """Return [B], the log of the sum of `exp(score)` over all label sequences (forward algorithm)."""
         start, transitions, end = self.scores()
         alpha = start + emissions[:, 0]
         for place in range(1, emissions.shape[1]):
@@ -88,15 +88,15 @@ class LinearChainCrf(nn.Module):
 
     @torch.no_grad()
     def decode(self, emissions: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """The best allowed label sequences (Viterbi).
+        """Find the best allowed label sequences (Viterbi).
 
         Args:
             emissions: [B, W, L], fp32.
-            lengths: [B], words of each sentence, at least 1.
+            lengths: [B], words per sentence, at least 1.
 
         Returns:
-            Labels [B, W], 0 behind the last word; and the log probability [B] of each whole sequence, among all
-            sequences, forbidden ones too.
+            Labels [B, W], 0 after the last word, and the log probability [B] of each sequence, normalised over all
+            sequences including forbidden ones.
         """
         start, transitions, end = self.scores()
         start = start.masked_fill(~self.start_allowed, _IMPOSSIBLE)
@@ -131,11 +131,11 @@ class LinearChainCrf(nn.Module):
 class BertForTokenClassificationWithCrf(nn.Module):
     """A `BertForTokenClassification` whose logits are the emissions of a CRF over the words.
 
-    On disk it is the plain tagger, as Hugging Face knows it, with the CRF in a file of its own beside it.
+    On disk it is the plain tagger in Hugging Face format, plus a separate file with the CRF.
 
     Args:
-        tagger: Its modules become this model's own.
-        labels: IOB2, in the order of the tagger's outputs.
+        tagger: Token classifier whose modules this model takes over.
+        labels: IOB2 labels in the order of the tagger's outputs.
     """
 
     uses_pooler: ClassVar[bool] = False
@@ -146,21 +146,21 @@ class BertForTokenClassificationWithCrf(nn.Module):
         self.dropout = tagger.dropout
         self.classifier = tagger.classifier
         self.crf = LinearChainCrf(labels)
-        # Not a submodule: its modules are ours already, and their weights have one name.
+        # Not registered as a submodule: this model already has its modules, and each weight must have one name.
         object.__setattr__(self, "_tagger", tagger)
 
     @property
     def tagger(self) -> BertForTokenClassification:
-        """The model without its CRF; the weights are shared."""
+        """The model without its CRF; it shares the weights."""
         return self.__dict__["_tagger"]
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits [B, S, num_labels] of every position; those of words are the emissions."""
+        """Return logits [B, S, num_labels] for every position; those of words are the CRF's emissions."""
         return self.classifier(self.dropout(self.bert(input_ids, token_type_ids, attention_mask).hidden_states))
 
 
 def write_crf(crf: LinearChainCrf, folder: Path) -> None:
-    """Write the scores to `crf.safetensors` (`start`, `transitions`, `end`), whole or not at all.
+    """Write the scores (`start`, `transitions`, `end`) atomically to `crf.safetensors`.
 
     Raises:
         MachineError: The folder is full or cannot be written.
@@ -171,7 +171,7 @@ def write_crf(crf: LinearChainCrf, folder: Path) -> None:
         temporary.touch()
         mode = temporary.stat().st_mode & 0o777
         save_file(scores, temporary, metadata={"format": "pt"})
-        temporary.chmod(mode)  # safetensors makes files that only their owner can read
+        temporary.chmod(mode)  # safetensors creates files that only the owner can read
         temporary.replace(target)
     except (OSError, SafetensorError) as error:
         temporary.unlink(missing_ok=True)
@@ -180,10 +180,10 @@ def write_crf(crf: LinearChainCrf, folder: Path) -> None:
 
 
 def read_crf(crf: LinearChainCrf, folder: Path) -> None:
-    """Fill a CRF from the file that `write_crf` wrote.
+    """Load a CRF from the file written by `write_crf`.
 
     Raises:
-        ArtifactError: The file is missing, torn, of another number of labels, or has scores that are not finite.
+        ArtifactError: The file is missing or truncated, has another number of labels, or has non-finite scores.
     """
     path = folder / CRF_NAME
     try:

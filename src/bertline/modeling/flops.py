@@ -1,4 +1,4 @@
-"""How much arithmetic a model costs: parameters and floating-point operations, counted from its configuration alone."""
+"""Number of parameters and floating-point operations of a model, computed from its configuration alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bertline.modeling.config import ModelConfig
 
 
 def num_parameters(config: ModelConfig, *, vocab_size: int) -> int:
-    """Parameters of `BertForPreTraining`, the decoder tied to the word embeddings.
+    """Return the number of parameters of `BertForPreTraining`, whose decoder is tied to the word embeddings.
 
     >>> base = ModelConfig(
     ...     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
@@ -27,29 +27,29 @@ def num_parameters(config: ModelConfig, *, vocab_size: int) -> int:
 
 
 def num_embedding_parameters(config: ModelConfig, *, vocab_size: int) -> int:
-    """Words, positions and segments, and their LayerNorm."""
+    """Return the number of parameters of the word, position and segment embeddings and their LayerNorm."""
     return (vocab_size + config.max_position_embeddings + config.type_vocab_size + 2) * config.hidden_size
 
 
 def num_encoder_parameters(config: ModelConfig) -> int:
-    """The layers alone."""
+    """Return the number of parameters of the encoder layers, without embeddings and heads."""
     return config.num_hidden_layers * _num_layer_parameters(config)
 
 
 def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, target_fraction: float) -> float:
-    """Floating-point operations of a training step for each real token, forward and backward.
+    """Return the floating-point operations of a training step (forward and backward) per real token.
 
-    6 (N - (1 - r) M) + 12 (L - 1 + r) H S + 6 p (H² + H V): N parameters of the layers (the embeddings are looked up,
-    not multiplied), L layers, H hidden size, S positions that a token attends to, p the share of positions sent
-    through the MLM head, V tokens of the vocabulary. The last layer is read only at the targets and the first position
-    of a sequence, r = p + 1 / S of the positions: all of it but keys and values, M of its parameters, is computed at
-    these alone. Pooler and NSP head, one position a sequence, are left out, and so is what is computed for padding
-    and, in packed rows, the attention of the last layer at the other positions.
+    6 (N - (1 - r) M) + 12 (L - 1 + r) H S + 6 p (H² + H V): N parameters of the layers (embeddings are looked up, not
+    multiplied), L layers, H hidden size, S positions that a token attends to, p fraction of positions that pass
+    through the MLM head, V vocabulary size. The last layer is read only at the targets and the first position of a
+    sequence, a fraction r = p + 1 / S of the positions: all of it except keys and values (M of its parameters) is
+    computed at these positions only. Not counted: the pooler and the NSP head (one position per sequence), computation
+    on padding and, in packed rows, the attention of the last layer at the other positions.
 
     Args:
         config: The architecture.
         vocab_size: V.
-        seq_len: S; of sequences of several lengths, the mean over tokens.
+        seq_len: S; for sequences of several lengths, the mean over tokens.
         target_fraction: p.
 
     References:

@@ -1,6 +1,7 @@
-"""Heads for fine-tuning beside the classifier of `bert.py`: a decision for each token, and the ends of an answer.
+"""Fine-tuning heads besides the classifier of `bert.py`: token classification, question answering, text embedding.
 
-Shapes as in `bert.py`. None of these reads the pooler, so their folders hold none, as Hugging Face's do not.
+Shapes as in `bert.py`. None of these models uses the pooler, so their folders have no pooler weights, as in
+Hugging Face's.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ class BertForTokenClassification(BertWithClassifier):
     uses_pooler: ClassVar[bool] = False
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """Logits [B, S, num_labels]; the arguments are those of `BertModel.forward`."""
+        """Return logits [B, S, num_labels]; the arguments are those of `BertModel.forward`."""
         return self.classifier(self.dropout(self.bert(input_ids, token_type_ids, attention_mask).hidden_states))
 
 
 class AnswerLogits(NamedTuple):
-    """How well each position begins or ends the answer, before softmax over the positions."""
+    """Logits of the start and end positions of the answer, before softmax over the positions."""
 
     start: Tensor
     """[B, S]."""
@@ -34,7 +35,7 @@ class AnswerLogits(NamedTuple):
 
 
 class BertForQuestionAnswering(nn.Module):
-    """The encoder with a start and an end vector (paper, section 4.2); [CLS] stands for "no answer" (4.3)."""
+    """The encoder with a start and an end vector (paper, section 4.2); [CLS] means "no answer" (4.3)."""
 
     uses_pooler: ClassVar[bool] = False
 
@@ -46,13 +47,13 @@ class BertForQuestionAnswering(nn.Module):
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> AnswerLogits:
-        """The arguments are those of `BertModel.forward`."""
+        """Return start and end logits; the arguments are those of `BertModel.forward`."""
         start, end = self.qa_outputs(self.bert(input_ids, token_type_ids, attention_mask).hidden_states).unbind(-1)
         return AnswerLogits(start, end)
 
 
 class BertTextEncoder(nn.Module):
-    """The encoder alone, giving one vector for a text: for similarity and for search (arXiv 1908.10084)."""
+    """The encoder with pooling: one vector per text, for similarity and search (arXiv 1908.10084)."""
 
     def __init__(self, bert: BertModel, *, pooling: Literal["mean", "cls"]) -> None:
         super().__init__()
@@ -60,12 +61,14 @@ class BertTextEncoder(nn.Module):
         self.pooling: Literal["mean", "cls"] = pooling
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Vectors [B, H], not normalised; the arguments are those of `BertModel.forward`."""
+        """Return vectors [B, H], not normalised; the arguments are those of `BertModel.forward`."""
         return pooled(self.bert(input_ids, token_type_ids, attention_mask).hidden_states, attention_mask, self.pooling)
 
 
 def pooled(hidden_states: Tensor, attention_mask: Tensor, pooling: Literal["mean", "cls"]) -> Tensor:
-    """[B, S, H] and [B, S] to [B, H]: the mean over real positions ([CLS] and [SEP] among them), or the first one.
+    """Pool hidden states [B, S, H] with a mask [B, S] to [B, H].
+
+    `mean` averages all real positions, including [CLS] and [SEP]; `cls` takes the first position.
 
     >>> import torch
     >>> pooled(torch.tensor([[[1.0], [3.0], [9.0]]]), torch.tensor([[1, 1, 0]]), "mean").tolist()

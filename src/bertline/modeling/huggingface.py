@@ -1,4 +1,4 @@
-"""Model folders as Hugging Face writes them: config.json and model.safetensors, without importing transformers."""
+"""Model folders in Hugging Face format (config.json and model.safetensors), without importing transformers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bertline.modeling.weight_names import from_disk, to_disk
 CONFIG_NAME = "config.json"
 _POOLER = "bert.pooler."
 _PREDICTIONS = "cls.predictions."
-# What a checkpoint may lack: heads of another purpose, which then start anew.
+# Weights that a checkpoint may lack: heads for another purpose, which are then initialised randomly.
 _HEADS = ("cls.", "classifier.", "qa_outputs.", _POOLER)
 _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
     "gelu": "gelu",
@@ -32,7 +32,7 @@ _ACTIVATIONS: dict[str, Literal["gelu", "gelu_new", "relu"]] = {
     "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
 }
-# Seed of heads that a checkpoint lacks, where the caller gives none.
+# Seed of heads that a checkpoint lacks, if the caller gives none.
 _FRESH_SEED = 0
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -41,14 +41,14 @@ Model = TypeVar("Model", bound=nn.Module)
 def config_to_huggingface(
     config: ModelConfig, vocab_size: int, pad_token_id: int, architecture: str, **labels: Any
 ) -> dict[str, Any]:
-    """The content of config.json.
+    """Return the content of config.json.
 
     Args:
         config: The architecture.
-        vocab_size: Pieces of the vocabulary.
+        vocab_size: Number of tokens in the vocabulary.
         pad_token_id: Id of `[PAD]`.
         architecture: Class name in transformers, such as `BertForPreTraining`.
-        labels: More keys of a classifier: `id2label`, `label2id`, `classifier_dropout`.
+        labels: Additional keys of a classifier: `id2label`, `label2id`, `classifier_dropout`.
     """
     return {
         "architectures": [architecture],
@@ -63,12 +63,12 @@ def config_to_huggingface(
 
 
 def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME) -> tuple[ModelConfig, int, int]:
-    """The architecture, the vocabulary size and the id of `[PAD]` in a config.json of any BERT checkpoint.
+    """Return the architecture, the vocabulary size and the id of `[PAD]` from the config.json of any BERT checkpoint.
 
-    Keys that old checkpoints leave out have the values of the reference code.
+    Optional keys that are missing, as in old checkpoints, get the values of the reference code.
 
     Raises:
-        ArtifactError: Another architecture than BERT's, or a variant that bertline does not compute.
+        ArtifactError: The architecture is not BERT's, or is a variant that bertline does not support.
     """
     variants = {
         "model_type": ("bert", mapping.get("model_type", "bert")),
@@ -113,10 +113,10 @@ def save_model(
     """Write config.json and model.safetensors so that transformers loads them without a missing or unexpected key.
 
     Args:
-        model: `BertModel`, or any of our models that is named as its class in transformers.
-        folder: Is made where it does not exist. Other files in it stay.
-        id2label: Names of a classifier's labels; `LABEL_0`, ... where none are given.
-        problem_type: What transformers is told of a classifier: `regression`, `multi_label_classification`.
+        model: `BertModel`, or any bertline model whose class has the same name in transformers.
+        folder: Output folder; created if it does not exist. Other files in it are kept.
+        id2label: Names of a classifier's labels; default `LABEL_0`, `LABEL_1`, ...
+        problem_type: `problem_type` of a classifier in config.json: `regression`, `multi_label_classification`.
 
     Raises:
         MachineError: The folder is full or cannot be written.
@@ -140,9 +140,9 @@ def save_model(
 
 
 def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
-    """A model's weights under the names transformers gives them: a bare encoder has no `bert.` prefix there.
+    """Return a model's weights under their names in transformers, where a bare encoder has no `bert.` prefix.
 
-    A pooler that the model's head does not read is left out, as transformers does.
+    A pooler that the model's head does not use is left out, as in transformers.
     """
     if isinstance(model, BertModel):
         weights = to_disk({f"bert.{name}": tensor for name, tensor in model.state_dict().items()})
@@ -154,7 +154,10 @@ def weights_on_disk(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
-    """Read any BERT folder as a model with both pretraining heads; heads it lacks start anew, with a warning."""
+    """Load any BERT folder as a model with both pretraining heads.
+
+    Heads that the folder lacks are initialised randomly, with a warning.
+    """
     config, vocab_size, pad_token_id = read_config(folder)
     with Undrawn():
         model = BertForPreTraining(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
@@ -162,7 +165,7 @@ def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") 
 
 
 def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:
-    """Read the encoder of any BERT folder."""
+    """Load the encoder of any BERT folder."""
     config, vocab_size, pad_token_id = read_config(folder)
     with Undrawn():
         model = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
@@ -177,14 +180,14 @@ def load_classifier(
     seed: int = _FRESH_SEED,
     attention: AttentionKind = "plain",
 ) -> BertForSequenceClassification:
-    """Read a fine-tuned classifier, or an encoder that gets a new classifier.
+    """Load a fine-tuned classifier, or an encoder with a new classifier.
 
     Args:
         folder: Any BERT folder.
-        num_labels: Labels of a new classifier, drawn from `seed`. None reads the folder's own classifier.
-        dropout_prob: Of attention, hidden states and the classifier's input; None keeps the folder's.
-        seed: For what the folder lacks.
-        attention: How attention is computed.
+        num_labels: Number of labels of a new classifier, initialised from `seed`. None loads the folder's classifier.
+        dropout_prob: Dropout rate of attention, hidden states and the classifier's input; None keeps the folder's.
+        seed: Seed of weights that the folder lacks.
+        attention: Attention kernel.
     """
     mapping = _config_mapping(folder)
     config, vocab_size, pad_token_id = config_from_huggingface(mapping, str(folder / CONFIG_NAME))
@@ -214,22 +217,22 @@ def load_with_head(
     dropout_prob: float | None = None,
     seed: int = _FRESH_SEED,
 ) -> Model:
-    """Read a BERT folder into a model with any head.
+    """Load a BERT folder into a model with any head.
 
     Args:
         folder: Any BERT folder.
         make: Builds the model, with the encoder as `bert`, from its config, the vocabulary size and the id of `[PAD]`.
-        new_head: Prefixes of the weights, on disk, that start anew whatever the folder holds (`("classifier.",)`);
-            empty for a finished model, whose head the folder must have.
-        dropout_prob: Of attention and hidden states; None keeps the folder's.
-        seed: For what starts anew.
+        new_head: Prefixes, in on-disk names, of weights to initialise randomly even if the folder has them
+            (`("classifier.",)`). Empty for a fine-tuned model, whose head comes from the folder.
+        dropout_prob: Dropout rate of attention and hidden states; None keeps the folder's.
+        seed: Seed of randomly initialised weights.
     """
     config, vocab_size, pad_token_id = read_config(folder)
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
     with Undrawn():
         model = make(config, vocab_size, pad_token_id)
-    # A head that never reads the pooler does not miss it.
+    # No warning about a missing pooler if the head does not use it.
     unread = () if getattr(model, "uses_pooler", True) else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
 
@@ -241,7 +244,10 @@ def load_text_encoder(
     dropout_prob: float | None = None,
     attention: AttentionKind = "plain",
 ) -> BertTextEncoder:
-    """Read the encoder of any BERT folder as one that gives a vector for a text; the arguments are those above."""
+    """Load the encoder of any BERT folder as a text encoder.
+
+    `pooling` as in `BertTextEncoder`, `attention` as in `BertModel`, other arguments as in `load_with_head`.
+    """
 
     def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertTextEncoder:
         bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
@@ -251,12 +257,12 @@ def load_text_encoder(
 
 
 def read_config(folder: Path) -> tuple[ModelConfig, int, int]:
-    """The architecture, the vocabulary size and the id of `[PAD]` of a model folder."""
+    """Return the architecture, the vocabulary size and the id of `[PAD]` of a model folder."""
     return config_from_huggingface(_config_mapping(folder), str(folder / CONFIG_NAME))
 
 
 def read_labels(folder: Path) -> tuple[str, ...]:
-    """The label names of a classifier's folder, by label id.
+    """Return the label names of a classifier's folder, in the order of their ids.
 
     Raises:
         ArtifactError: The folder's model is not a sequence classifier.
@@ -273,9 +279,10 @@ def read_labels(folder: Path) -> tuple[str, ...]:
 
 
 def architecture_of(folder: Path) -> Literal["BertModel", "BertForPreTraining", "BertForSequenceClassification"]:
-    """The richest model that a folder holds trained weights for.
+    """Return the most complete model class that the weights of a folder support.
 
-    Told by the weights, as config.json of old checkpoints names no architecture or a poorer one.
+    Determined from the weight names, because the config.json of old checkpoints names no architecture or a less
+    complete one.
     """
     names = read_weight_names(folder)
     declared = _config_mapping(folder).get("architectures") or ()
@@ -296,7 +303,7 @@ def _field_names() -> list[str]:
 
 
 def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str, ...]) -> Model:
-    """Fill a model from a folder. Only heads may be missing; those not in `expected_fresh` are warned of."""
+    """Load weights into a model. Only heads may be missing; a missing head not in `expected_fresh` gives a warning."""
     encoder = model if isinstance(model, BertModel) else model.bert
     prefix = "bert." if model is encoder else ""
     ours = {f"{prefix}{name}": tensor for name, tensor in model.state_dict().items()}

@@ -1,4 +1,4 @@
-"""The one place where weights are drawn."""
+"""Random initialisation of weights; all new weights are drawn here."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from torch.overrides import TorchFunctionMode
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.config import ModelConfig
 
-# A normal cut at two standard deviations (TensorFlow's truncated_normal_initializer, which the reference code uses).
+# Truncation at two standard deviations, as in TensorFlow's truncated_normal_initializer, used by the reference code.
 _CUT_AT_STD = 2.0
 
 
 @torch.no_grad()
 def initialize(module: nn.Module, config: ModelConfig, *, seed: int, but: Container[str] = ()) -> None:
-    """Draw every weight of a model in place, the same for the same seed on every machine.
+    """Initialise every weight of a model in place; the same seed gives the same weights on every machine.
 
-    Those whose names are in `but` stay as they are, which saves the time where others are about to replace them.
+    Weights whose names are in `but` are left unchanged, which saves time if they are about to be replaced.
 
-    Matrices and embeddings come from a normal with standard deviation `initializer_range`, cut at twice that. Biases
-    are 0, LayerNorm scales 1. Each tensor has a generator of its own, named after the tensor, so that another head
-    or one more layer leaves the others' numbers as they are.
+    Matrices and embeddings are drawn from a normal distribution with standard deviation `initializer_range`, truncated
+    at two standard deviations. Biases are 0, LayerNorm scales 1. Each tensor has its own generator, seeded by the
+    tensor's name, so another head or an additional layer does not change the other tensors.
 
     Notes:
-        The embedding of the padding piece is 0, as in transformers (the reference code draws it); nothing reads it,
-        as padding is masked.
+        The embedding of the padding token is 0, as in transformers (the reference code draws it); it has no effect,
+        because padding is masked.
 
     References:
         google-research/bert `modeling.py`, `create_initializer`.
@@ -50,9 +50,9 @@ def initialize(module: nn.Module, config: ModelConfig, *, seed: int, but: Contai
 
 
 def _cut_normal(shape: torch.Size, std: float, generator: torch.Generator) -> Tensor:
-    """Numbers of a normal, drawn again where they lie beyond the cut.
+    """Draw from a truncated normal distribution by redrawing values beyond the limit.
 
-    What `nn.init.trunc_normal_` of PyTorch 2.13 does; that of 2.11 gives other numbers for the same seed.
+    The same algorithm as `nn.init.trunc_normal_` of PyTorch 2.13; that of 2.11 gives other values for the same seed.
     """
     drawn = torch.empty(shape).normal_(std=std, generator=generator)
     while (outside := drawn.abs() > _CUT_AT_STD * std).any():
@@ -61,9 +61,9 @@ def _cut_normal(shape: torch.Size, std: float, generator: torch.Generator) -> Te
 
 
 class Undrawn(TorchFunctionMode):
-    """Within it, a new model's matrices hold no numbers yet: PyTorch's own are not drawn only to be replaced.
+    """Context manager that skips PyTorch's own random initialisation of new modules, to save time.
 
-    For models whose every weight is read from a file, or drawn by `initialize`, before it is used.
+    For models whose weights are all loaded from a file, or drawn by `initialize`, before use.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:

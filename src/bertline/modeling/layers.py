@@ -1,6 +1,6 @@
-"""The parts that BERT's encoder is made of: the embeddings, and a layer.
+"""Building blocks of BERT's encoder: embeddings and encoder layer.
 
-Shapes as in `bert.py`; Q positions of a row that the output of a layer is read at.
+Shapes as in `bert.py`; Q positions per row at which the output of a layer is read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.dropout import Dropout
 
 SITES_OF_LAYER = 3
-"""Places of dropout: probabilities, attention output, output."""
+"""Dropout sites per layer: attention probabilities, attention output, output."""
 
 
 class LayerDetail(NamedTuple):
-    """The inside of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]."""
+    """Intermediate results of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]."""
 
     query: Tensor
     key: Tensor
@@ -49,7 +49,7 @@ class Embeddings(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention, then a feed-forward network; each is added to its input and then normalised ("post-norm")."""
+    """Self-attention, then a feed-forward network, each followed by residual addition and LayerNorm (post-norm)."""
 
     def __init__(self, config: ModelConfig, *, number: int, attention: AttentionKind) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class EncoderLayer(nn.Module):
         self.attention: AttentionKind = attention
         self.num_heads = config.num_attention_heads
         self.attention_dropout_prob = config.attention_probs_dropout_prob
-        # Query, key and value in one matrix product; they are three tensors on disk.
+        # Query, key and value in one matrix product; on disk they are three tensors.
         self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
         self.attention_output = nn.Linear(hidden_size, hidden_size)
         self.attention_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
@@ -65,25 +65,28 @@ class EncoderLayer(nn.Module):
         self.activation = activation(config)
         self.output = nn.Linear(config.intermediate_size, hidden_size)
         self.output_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
-        self.dropout_site = SITES_OF_LAYER * number + 1  # the embeddings have 0
+        self.dropout_site = SITES_OF_LAYER * number + 1  # site 0 is that of the embeddings
         self.attention_output_dropout = Dropout(config.hidden_dropout_prob, site=self.dropout_site + 1)
         self.output_dropout = Dropout(config.hidden_dropout_prob, site=self.dropout_site + 2)
 
     def forward(self, hidden_states: Tensor, scope: Scope, *, first_only: bool = False) -> Tensor:
-        """[B, S, H] to the same shape; with `first_only` to [B, 1, H], the first position, at a quarter of the work."""
+        """Map [B, S, H] to the same shape, or with `first_only` to [B, 1, H], the first position.
+
+        `first_only` takes a quarter of the work.
+        """
         query, key, value = self._split_heads(hidden_states)
         if first_only:
             query, hidden_states = query[:, :, :1], hidden_states[:, :1]
         return self._after_attention(hidden_states, self._attend(query, key, value, scope))
 
     def forward_at(self, hidden_states: Tensor, scope: Scope, positions: Tensor) -> Tensor:
-        """What `forward` gives at some positions of each row, without computing it at the others.
+        """Compute the output of `forward` at some positions of each row only.
 
-        Keys and values are of all positions, everything else of these alone.
+        Keys and values are computed at all positions, everything else at the given positions.
 
         Args:
             hidden_states: [B, S, H].
-            scope: The same for all positions of a row, as `padded_scope` makes it.
+            scope: Scope that is the same for all positions of a row, as `padded_scope` returns.
             positions: [B, Q] indices into S.
 
         Returns:
@@ -98,10 +101,10 @@ class EncoderLayer(nn.Module):
         )
 
     def forward_packed_at(self, hidden_states: Tensor, scope: Scope, positions: Tensor) -> Tensor:
-        """`forward_at` for packed rows: [R, S, H] at positions [Q] of the flattened rows to [1, Q, H].
+        """Compute `forward_at` for packed rows: [R, S, H] at positions [Q] of the flattened rows to [1, Q, H].
 
-        Rows have different numbers of such positions, so that all take part in the attention; what follows it is
-        computed for these alone.
+        Rows have different numbers of these positions, so attention is computed at all positions; everything after it
+        is computed at these positions only.
         """
         context = self._attend(*self._split_heads(hidden_states), scope)
         context = context.transpose(1, 2).flatten(0, 1)[positions]  # [Q, N, D]
@@ -110,14 +113,14 @@ class EncoderLayer(nn.Module):
         )
 
     def forward_in_detail(self, hidden_states: Tensor, scope: Scope) -> tuple[Tensor, LayerDetail]:
-        """The same by `eager` attention and without its dropout, with what `forward` does not keep."""
+        """Compute `forward` with `eager` attention, without attention dropout, and return intermediate results too."""
         query, key, value = self._split_heads(hidden_states)
         context, scores, probabilities = attend(query, key, value, scope, kind="eager")
-        assert scores is not None and probabilities is not None  # eager gives both
+        assert scores is not None and probabilities is not None  # eager returns both
         return self._after_attention(hidden_states, context), LayerDetail(query, key, scores, probabilities)
 
     def _split_heads(self, hidden_states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[B, S, H] to query, key and value, each [B, N, S, D]."""
+        """Project [B, S, H] to query, key and value, each [B, N, S, D]."""
         projected = self.query_key_value(hidden_states)  # [B, S, 3 H]
         query, key, value = projected.unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         return query, key, value
@@ -125,9 +128,9 @@ class EncoderLayer(nn.Module):
     def _split_heads_at(
         self, hidden_states: Tensor, asking: Tensor, positions: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Query [B, N, Q, D] of the positions that ask, key and value [B, N, S, D] of all."""
+        """Return query [B, N, Q, D] at the given positions, key and value [B, N, S, D] at all positions."""
         if not isinstance(self.query_key_value, nn.Linear):
-            # Replaced by an operation that has no weight to take parts of (`modeling.packed_linears`).
+            # `modeling.packed_linears` replaced the layer by an operation whose weight cannot be sliced.
             query, key, value = self._split_heads(hidden_states)
             return query.take_along_dim(positions[:, None, :, None], dim=2), key, value
         hidden_size = hidden_states.shape[-1]
@@ -138,7 +141,10 @@ class EncoderLayer(nn.Module):
         return query.unflatten(-1, (self.num_heads, -1)).transpose(1, 2), key, value
 
     def _places_of_probabilities(self, positions: Tensor, width: int) -> Tensor | None:
-        """[B, N, Q, S] of [B, N, S, S], as `modeling.dropout` numbers them; None where nothing is dropped."""
+        """Return the flat indices [B, N, Q, S] in the full [B, N, S, S] probabilities, for `modeling.dropout`.
+
+        None if nothing is dropped.
+        """
         if not (self.training and self.attention_dropout_prob):
             return None
         size = len(positions)
@@ -148,7 +154,7 @@ class EncoderLayer(nn.Module):
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, scope: Scope, *, places: Tensor | None = None
     ) -> Tensor:
-        """The context; `places` of the probabilities as in `modeling.dropout`."""
+        """Return the context; `places` are the indices of the probabilities as in `modeling.dropout`."""
         return attend(
             query,
             key,
@@ -161,7 +167,10 @@ class EncoderLayer(nn.Module):
         ).context
 
     def _after_attention(self, hidden_states: Tensor, context: Tensor, *, places: Tensor | None = None) -> Tensor:
-        """[B, S, H] and [B, N, S, D] to [B, S, H]; `places` [B, S] where these are some of more positions."""
+        """Compute the rest of the layer from its input [B, S, H] and the context [B, N, S, D]; return [B, S, H].
+
+        If these are only some positions of a larger tensor, `places` [B, S] are their flat indices in it.
+        """
         if places is not None:
             hidden_size = hidden_states.shape[-1]
             places = places[..., None] * hidden_size + _numbers(hidden_size, like=places)
@@ -172,7 +181,7 @@ class EncoderLayer(nn.Module):
 
 
 def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:
-    """Pick vectors [B, P, H] out of [B, S, H] by position [B, P].
+    """Gather vectors [B, P, H] from [B, S, H] at positions [B, P].
 
     >>> gather_positions(torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[2, 0]])).tolist()
     [[[3.0], [1.0]]]
@@ -181,12 +190,12 @@ def gather_positions(hidden_states: Tensor, positions: Tensor) -> Tensor:
 
 
 def _numbers(count: int, *, like: Tensor) -> Tensor:
-    """0, 1, 2, ... on the device of another tensor; int32, as places of dropout are."""
+    """Return 0, 1, 2, ... as int32 (the dtype of dropout indices) on the device of another tensor."""
     return torch.arange(count, dtype=torch.int32, device=like.device)
 
 
 def activation(config: ModelConfig) -> nn.Module:
-    """The one that the configuration names."""
+    """Return the activation function of the configuration."""
     match config.hidden_act:
         case "gelu":
             return nn.GELU()

@@ -1,7 +1,7 @@
-"""Losses of pretraining as sums and counts, so that the caller can take the mean over the GLOBAL batch.
+"""Pretraining losses as sums and counts, so that the caller can take the mean over the global batch.
 
-A mean within each micro-batch would weigh a target more where its micro-batch has few of them.
-Shapes: B sequences, P masked positions, V pieces of the vocabulary.
+A mean per micro-batch would give targets in micro-batches with few targets a larger weight.
+Shapes: B sequences, P masked positions, V vocabulary size.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ IGNORED_LABEL = -100
 
 
 def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the masked language model, summed over the targets.
+    """Return the cross-entropy of the masked language model, summed over the targets.
 
     Args:
-        logits: [..., P, V], any float type; the loss is computed in fp32.
-        labels: [..., P] ids, -100 where there are fewer targets than P.
+        logits: [..., P, V], any floating-point dtype; the loss is computed in fp32.
+        labels: [..., P] token ids, -100 in unused positions.
 
     Returns:
-        The sum of losses in nats (fp32 scalar, 0 without targets) and the number of targets (int64 scalar).
+        Sum of the losses in nats (fp32 scalar, 0 without targets) and number of targets (int64 scalar).
 
     Example:
         >>> loss, targets = masked_lm_loss_sum(torch.zeros(1, 2, 8), torch.tensor([[3, -100]]))
@@ -36,10 +36,10 @@ def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def masked_lm_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """The number of targets [..., P] whose highest score [..., P, V] is the right piece (int64 scalar).
+    """Return the number of targets [..., P] whose highest logit [..., P, V] is that of the true token (int64 scalar).
 
-    Of equal scores the first one counts, as `argmax` has it. It is found by the highest score, which the loss computes
-    too, and where that stands: the compiler makes both part of the loops of the loss, which it cannot do for `argmax`.
+    Ties go to the first token, as with `argmax`. The index is computed from the maximum, which the loss computes too,
+    so the compiler fuses the work into the loops of the loss; it cannot do that with `argmax`.
 
     >>> masked_lm_correct(torch.tensor([[[0.1, 0.9], [0.8, 0.2]]]), torch.tensor([[1, -100]])).item()
     1
@@ -52,14 +52,14 @@ def masked_lm_correct(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def next_sentence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of next sentence prediction, summed over the sequences.
+    """Return the cross-entropy of next sentence prediction, summed over the sequences.
 
     Args:
         logits: [B, 2].
-        labels: [B], 0 is next, 1 is a random segment, -100 where there is no sequence.
+        labels: [B]; 0 for the next segment, 1 for a random one, -100 in unused entries.
 
     Returns:
-        The sum of losses in nats (fp32 scalar).
+        Sum of the losses in nats (fp32 scalar).
 
     References:
         Devlin et al., BERT (arXiv 1810.04805), section 3.1, task 2.
@@ -68,5 +68,5 @@ def next_sentence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def next_sentence_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """The number of sequences whose higher score [B, 2] is right (int64 scalar)."""
+    """Return the number of sequences whose higher logit [B, 2] is that of the true label (int64 scalar)."""
     return (logits.argmax(-1) == labels).sum()

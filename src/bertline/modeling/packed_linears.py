@@ -1,8 +1,8 @@
-"""The encoder's matrix products by oneDNN with prepacked weights: equal to rounding, and faster.
+"""Encoder matrix products with oneDNN and prepacked weights: equal up to rounding, and faster.
 
-On a CPU, PyTorch computes an fp32 product by its BLAS, which packs the weights again in each call; MKL uses half of
-the vector units of a processor that is not Intel's. oneDNN uses them all, keeps the packed weights, and applies the
-activation to each block of the product while it is in the cache.
+On a CPU, PyTorch computes fp32 matrix products with its BLAS, which packs the weights again in each call; MKL uses only
+half of the vector units of non-Intel processors. oneDNN uses all of them, keeps the packed weights, and applies the
+activation to each block of the product while the block is in the cache.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from bertline.modeling.layers import EncoderLayer
 
-# Tokens that the layout is chosen for; other numbers are computed with it too.
+# Number of tokens that the weight layout is optimised for; other numbers work too.
 _TOKENS = 512
 _LINEARS = ("query_key_value", "attention_output", "intermediate", "output")
 
 
 class _PackedLinear(nn.Module):
-    """A linear layer, and what follows it, as one operation of oneDNN."""
+    """A linear layer and an optional activation as one oneDNN operation."""
 
     def __init__(self, linear: nn.Linear, activation: nn.GELU | None = None) -> None:
         super().__init__()
@@ -37,10 +37,10 @@ class _PackedLinear(nn.Module):
 
 @contextmanager
 def packed_linears(model: nn.Module) -> Iterator[bool]:
-    """Compute a model's encoder layers so inside the block, without gradients; gives whether that can be done here.
+    """Context manager that computes a model's encoder layers with oneDNN, without gradients.
 
-    Only in fp32 on a CPU, and where this PyTorch has the operations. The encoder's weights are in memory twice
-    meanwhile; changes made to them inside the block are not seen.
+    Yields whether that is possible: only in fp32 on a CPU, if this PyTorch has the operations. Inside the block the
+    encoder's weights are in memory twice, and changes to them have no effect.
     """
     layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
     if not layers or not _works(layers[0]):
@@ -73,6 +73,6 @@ def _works(layer: EncoderLayer) -> bool:
         with torch.no_grad():
             values = weight[:1]
             return torch.allclose(_PackedLinear(linear)(values), linear(values), atol=1e-4, rtol=1e-3)
-    # The operations are not part of PyTorch's public interface: where they are missing or other ones, do without.
+    # The operations are not part of PyTorch's public API; without them, or if they differ, the layers stay as they are.
     except (AttributeError, RuntimeError, TypeError):
         return False

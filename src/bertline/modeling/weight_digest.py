@@ -1,4 +1,4 @@
-"""Whether two models have the same weights."""
+"""Digest of a model's weights, for checking whether two models have the same weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import nn
 
 
 def digest_of_weights(model: nn.Module) -> str:
-    """A digest of the names, dtypes and bytes of all weights, in hexadecimal."""
+    """Return a hexadecimal digest of the names, dtypes, shapes and bytes of all weights."""
     digest = hashlib.blake2b(digest_size=16)
     for name, weights in model.state_dict().items():
         digest.update(f"{name} {weights.dtype} {tuple(weights.shape)}".encode())

@@ -1,4 +1,4 @@
-"""Weights in a folder: safetensors in, safetensors out, never a pickle."""
+"""Reading and writing the weights of a model folder: safetensors only, never pickle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 
 
 def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Write `model.safetensors` whole or not at all, fp32.
+    """Write `model.safetensors` atomically, in fp32.
 
     Raises:
         MachineError: The folder is full or cannot be written.
@@ -34,9 +34,9 @@ def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         temporary.touch()
         mode = temporary.stat().st_mode & 0o777
-        # The `format` entry is what transformers looks for.
+        # transformers checks the `format` entry.
         save_file(contiguous, temporary, metadata={"format": "pt"})
-        temporary.chmod(mode)  # safetensors makes files that only their owner can read
+        temporary.chmod(mode)  # safetensors creates files that only the owner can read
         temporary.replace(target)
     except (OSError, SafetensorError) as error:
         if folder.is_dir():
@@ -46,15 +46,15 @@ def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
 
 
 def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
-    """All weights of a folder under today's names (`normalised_name`), whole or sharded.
+    """Read all weights of a folder, sharded or not, under current Hugging Face names (`normalised_name`).
 
     Args:
-        folder: Of a model.
-        with_output: Whether the model gives scores of pieces, for which its word embeddings serve as output weights.
+        folder: Model folder.
+        with_output: Whether the model has a masked language model head, whose decoder is tied to the word embeddings.
 
     Raises:
-        ArtifactError: No safetensors, a torn file, weights that are not finite, or, `with_output`, output weights that
-            are not the word embeddings.
+        ArtifactError: The folder has no safetensors file, a file is truncated, weights are not finite, or
+            (`with_output`) the decoder weights differ from the word embeddings.
     """
     weights: dict[str, Tensor] = {}
     for path in _files(folder):
@@ -76,10 +76,10 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
 
 
 def read_weight_names(folder: Path) -> set[str]:
-    """The names of a folder's weights under today's names, without reading the weights.
+    """Return the current Hugging Face names of a folder's weights, without reading the weights.
 
     Raises:
-        ArtifactError: As `read_weights`.
+        ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
     """
     names: set[str] = set()
     for path in _files(folder):
@@ -92,14 +92,14 @@ def read_weight_names(folder: Path) -> set[str]:
 
 
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
-    """Refuse weights with NaN or infinite values: every output computed with them would be NaN.
+    """Reject weights with NaN or infinite values: every output computed with them would be NaN.
 
     Args:
         weights: Tensors of one file by name.
-        path: That file.
+        path: Path of the file.
 
     Raises:
-        ArtifactError: Naming the file and the first such tensor.
+        ArtifactError: A value is not finite; the message names the file and the first tensor with such values.
     """
     found = [name for name, tensor in weights.items() if not is_finite(tensor)]
     if found:
@@ -112,12 +112,12 @@ def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
 
 
 def is_finite(tensor: Tensor) -> bool:
-    """Whether every value is a finite number; integers always are."""
+    """Return whether every value is finite; integers always are."""
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def count_parameters(folder: Path) -> int:
-    """The number of weights in a folder, without reading them."""
+    """Return the number of parameters in a folder, without reading the weights."""
     total = 0
     for path in _files(folder):
         with safe_open(path, framework="pt") as weights:

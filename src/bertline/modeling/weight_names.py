@@ -1,7 +1,7 @@
-"""The names of weights: ours in memory, Hugging Face's on disk, and the mapping both ways.
+"""Mapping between bertline's weight names (in memory) and Hugging Face's (on disk).
 
-On disk there are always Hugging Face's names, whatever is fused in memory: query, key and value are one matrix here
-and three there.
+Files always have Hugging Face's names, also for fused weights: query, key and value are one matrix in memory and three
+on disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FUSED_PARTS = ("attention.self.query", "attention.self.key", "attention.self.va
 
 
 def names_on_disk(name: str) -> tuple[str, ...]:
-    """The Hugging Face name of a weight of ours, or the three names of a fused one, in order.
+    """Return the Hugging Face name of a bertline weight, or the three names of a fused one, in order.
 
     >>> names_on_disk("bert.layers.3.output_norm.weight")
     ('bert.encoder.layer.3.output.LayerNorm.weight',)
@@ -47,7 +47,7 @@ def names_on_disk(name: str) -> tuple[str, ...]:
 
 
 def to_disk(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our weights under Hugging Face's names; fused ones are cut into their three parts (views, not copies)."""
+    """Return weights under Hugging Face's names; fused weights are split into three parts (views, not copies)."""
     result: dict[str, Tensor] = {}
     for name, tensor in state.items():
         names = names_on_disk(name)
@@ -56,14 +56,14 @@ def to_disk(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def from_disk(ours: Mapping[str, Tensor], disk: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
-    """Hugging Face's weights under our names.
+    """Return Hugging Face weights under bertline's names.
 
     Args:
-        ours: The weights of the model that is to be filled, for their names.
+        ours: Weights of the model to load into; only their names are used.
         disk: Weights with names normalised by `normalised_name`.
 
     Returns:
-        The weights that were found, fp32, and the Hugging Face names of those that were not.
+        The weights found, in fp32, and the Hugging Face names of the missing ones.
     """
     found, missing = {}, []
     for name in ours:
@@ -77,10 +77,10 @@ def from_disk(ours: Mapping[str, Tensor], disk: Mapping[str, Tensor]) -> tuple[d
 
 
 def normalised_name(key: str) -> str | None:
-    """Today's Hugging Face name, with the `bert.` prefix, for a name that any BERT checkpoint may have.
+    """Return the current Hugging Face name, with the `bert.` prefix, for a weight name of any BERT checkpoint.
 
-    LayerNorm's old `gamma` and `beta` are renamed, a bare encoder's names get their prefix. None for what is not a
-    weight of its own: the position numbers some versions stored, and the second name of the decoder's bias.
+    LayerNorm's old `gamma` and `beta` are renamed, and names of a bare encoder get the prefix. None for entries that
+    are not separate weights: position and token type ids stored by some versions, and the decoder bias's second name.
 
     >>> normalised_name("embeddings.LayerNorm.gamma")
     'bert.embeddings.LayerNorm.weight'

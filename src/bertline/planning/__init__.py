@@ -1,1 +1,1 @@
-"""The budget planner: what a pretraining takes on named hardware, and what a budget is best used for."""
+"""Budget planner: the cost of a pretraining run on given hardware, and the best use of a time budget."""

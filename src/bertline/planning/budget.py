@@ -1,4 +1,4 @@
-"""The other way round: which size, batch and number of steps use a number of hours best."""
+"""Best use of a time budget: model size, batch size and number of steps for a number of hours."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from bertline.planning.forecast import (
 from bertline.planning.scaling import batch_tokens, epochs_worth_taking, expected_loss, learning_rate
 from bertline.pretraining.config import PhaseConfig
 
-# What is left of the hours is for validation, checkpoints, probes and the start.
+# The rest of the hours is for validation, checkpoints, probes and startup.
 _PLANNED_SHARE = 0.95
 _LAST_LENGTH_SHARE = 0.1
-"""Of the steps, where `plan.lengths` names several: as in the paper, A.2."""
+"""Fraction of the steps at the last of several `plan.lengths`, as in the paper, A.2."""
 _SHORTEST_ON_GPU = 128
 _WARMUP_SHARE = 0.05
 _MOST_WARMUP_STEPS = 10_000
-"""The paper's (A.2), of a million steps; RoBERTa (arXiv 1907.11692) warms up for 5 to 6 %."""
+"""Warm-up of the paper (A.2), for a million steps; RoBERTa (arXiv 1907.11692) warms up for 5 to 6 % of the steps."""
 _FEWEST_STEPS = 5000
-"""The batch is made smaller before there are fewer: MLM spends its first thousand steps and more on a plateau."""
+"""Number of steps below which the batch is made smaller instead: MLM spends over a thousand steps on a plateau."""
 _SMALLEST_BATCH = 32
-"""Sequences of the longest length."""
+"""Minimum number of sequences of the longest length in a batch, per device."""
 _FEWEST_STEPS_AT_ALL = 16
 _TRIAL_STEPS = 100_000
-"""Of the forecast that is scaled to the hours; enough that rounding is nothing."""
+"""Steps of the trial forecast that is scaled to the hours; enough that rounding is negligible."""
 _TRIALS = 5
 _AS_GOOD = 1.005
-"""Losses by the law within this factor of the lowest count as equal: the smallest model wins, the cheapest in use."""
+"""Factor within which losses count as equal to the lowest; the smallest of those models is chosen, as the cheapest to
+use."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stretch:
-    """A sequence length and its share of the steps."""
+    """Sequence length and its share of the steps."""
 
     length: int
     share: float
@@ -51,53 +52,55 @@ class Stretch:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """What one size would make of the hours."""
+    """Plan for the hours with one model size."""
 
     size: str
     training: Training
     forecast: Forecast
     loss: float
-    """By the law: for the order alone."""
+    """Loss by `scaling.expected_loss`; only its order is meaningful."""
     text_runs_out: bool
-    """The run ends before the hours do: more passes over the text would teach next to nothing."""
+    """Whether the run ends before the hours do, because it has reached the maximum number of epochs."""
     learning_rate: float
     num_warmup_steps: int
 
     @property
     def targets_per_parameter(self) -> float:
-        """Of the layers."""
+        """Targets per parameter of the layers."""
         return self.forecast.targets / self.forecast.encoder_parameters
 
     @property
     def tokens_per_parameter(self) -> float:
-        """Tokens per parameter of the layers; a token counts each time it is read."""
+        """Tokens per parameter of the layers; a token counts once per epoch."""
         return self.forecast.tokens / self.forecast.encoder_parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BestUse:
-    """All sizes, and the one to take."""
+    """Plans for all sizes, and the chosen one."""
 
     candidates: tuple[Candidate, ...]
-    """Smallest first."""
+    """Plans of all sizes, smallest first."""
     chosen: Candidate
     max_epochs: float
 
 
 def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, config: PlanConfig) -> BestUse:
-    """Choose the size whose run within `config.hours` has the lowest loss by the law of `scaling.expected_loss`.
+    """Choose the model size whose run within `config.hours` has the lowest loss by `scaling.expected_loss`.
 
-    Every size takes the steps that fit into 95 % of the hours, or until the text is used up, with a batch by
-    `scaling.batch_tokens`, equal tokens in every step. Sizes that do not fit the memory are left out.
+    Each size trains for as many steps as fit into 95 % of the hours, or until the maximum number of epochs is reached.
+    The batch follows `scaling.batch_tokens`, with the same number of tokens in every step. Sizes that do not fit the
+    memory are not chosen.
 
     Args:
         present: The configured training; its lengths, vocabulary, masking, optimizer and runtime are kept.
-        sizes: Models to choose among.
+        sizes: Models to choose from, by name.
         place: Hardware and text.
-        config: `hours` is given.
+        config: Configuration of the plan, with `hours` set.
 
     Raises:
-        ConfigError: A length has no position, no size fits, or the hours are too few for anything.
+        ConfigError: A length exceeds the model's positions, no size fits the memory, or the hours are too few for the
+            shortest run.
     """
     max_epochs = config.max_epochs or epochs_worth_taking(present.mask_prob)
     candidates = []
@@ -127,10 +130,10 @@ def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, 
 def stretches_of(
     phases: Sequence[PhaseConfig], config: PlanConfig, *, model: ModelConfig, on_gpu: bool
 ) -> tuple[Stretch, ...]:
-    """The lengths to train on and their shares of the steps, of equal tokens each.
+    """Return the sequence lengths to train on and their shares of the steps; all steps have equal tokens.
 
     Raises:
-        ConfigError: A length beyond the model's positions.
+        ConfigError: A length exceeds the model's positions.
     """
     longest = model.max_position_embeddings
     if config.lengths is not None:
@@ -154,13 +157,13 @@ def stretches_of(
 
 
 def overrides_for(use: BestUse, present: Training, *, num_devices: int, keeps_rate: bool) -> dict[str, Any]:
-    """The keys to set for the chosen candidate, without those of its model.
+    """Return the configuration keys to set for the chosen candidate, without those of its model.
 
     Args:
-        use: The choice.
-        present: The configured training, where a micro-batch may be set already.
-        num_devices: Of the plan.
-        keeps_rate: Whether the learning rate stays what it is: another optimizer, or a checkpoint to go on from.
+        use: The chosen plan.
+        present: The configured training; `runtime` keys are included only if they differ from it.
+        num_devices: Number of devices of the plan.
+        keeps_rate: Whether to keep the configured learning rate, for another optimizer or a checkpoint to start from.
     """
     chosen = use.chosen
     training = chosen.training
@@ -184,7 +187,7 @@ def overrides_for(use: BestUse, present: Training, *, num_devices: int, keeps_ra
 
 
 def as_override(key: str, value: Any) -> str:
-    """One override in Hydra's grammar.
+    """Format one override in Hydra's grammar.
 
     >>> as_override("pretrain.phases", [{"steps": 9, "max_length": 64}])
     'pretrain.phases=[{steps: 9, max_length: 64}]'
@@ -208,11 +211,11 @@ def _candidate(
     config: PlanConfig,
     max_epochs: float,
 ) -> Candidate | None:
-    """What a size would make of the hours; None: not even the shortest run fits into them."""
-    assert config.hours is not None  # the caller has looked
+    """Plan the hours for one size; None if not even the shortest run fits into them."""
+    assert config.hours is not None  # checked by the caller
     longest = max(one.length for one in stretches)
     wanted = _SMALLEST_BATCH * place.num_devices * longest
-    for _ in range(_TRIALS):  # where steps are small their time depends on the batch, and the batch on the time
+    for _ in range(_TRIALS):  # the time of small steps depends on the batch, and the batch on the time
         step_tokens = wanted
         _, trial = _fitted(_with_steps(training, stretches, step_tokens, _TRIAL_STEPS), place)
         share = _PLANNED_SHARE * config.hours / trial.hours
@@ -239,7 +242,7 @@ def _candidate(
 
 
 def _fitted(training: Training, place: Place) -> tuple[Training, Forecast]:
-    """The training in micro-batches that fit the memory, where any do."""
+    """Forecast the training, with a micro-batch size that fits the memory if there is one."""
     found = forecast(training, place)
     size = found.fitting_micro_batch_size
     if found.fits or size is None:
@@ -250,14 +253,14 @@ def _fitted(training: Training, place: Place) -> tuple[Training, Forecast]:
 
 
 def _step_tokens(tokens: float, flops: float, *, longest: int, num_devices: int) -> int:
-    """Tokens a step, as `num_devices` times a power of two of the longest sequences."""
+    """Return the tokens per step: the smallest batch on all devices times a power of two."""
     fewest = _SMALLEST_BATCH * num_devices * longest
     by_rule, most = (max(math.log2(one / fewest), 0) for one in (batch_tokens(flops), tokens / _FEWEST_STEPS))
     return fewest << min(round(by_rule), int(most))
 
 
 def _with_steps(training: Training, stretches: Sequence[Stretch], step_tokens: int, steps: int) -> Training:
-    """The training with so many steps of so many tokens, over all stretches."""
+    """Return the training with `steps` steps of `step_tokens` tokens, distributed over the stretches."""
     ends = [round(steps * sum(one.share for one in stretches[: index + 1])) for index in range(len(stretches))]
     phases = [
         PhaseConfig(steps=end - start, max_length=one.length, global_batch_size=step_tokens // one.length)

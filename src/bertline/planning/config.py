@@ -1,4 +1,4 @@
-"""What the planner is asked (conf/plan.yaml)."""
+"""Configuration of the planner (conf/plan.yaml)."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ THIS_MACHINE = "cpu"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanConfig:
-    """Hardware, budget and what is known of the text."""
+    """Hardware, budget and size of the text."""
 
     device: str
-    """`cpu` for this machine's processor, or a name in `planning.hardware`; in lower case, however it was given."""
+    """`cpu` for this machine's processor, or a name in `planning.hardware`; converted to lower case."""
     num_devices: int
     price_per_hour: float | None
-    """Of one device, in any currency; None leaves money out."""
+    """Price of one device per hour, in any currency; None omits costs."""
     hours: float | None
-    """None: what the present configuration takes. Else what these hours, on all devices together, are best used for."""
+    """Time budget in hours, on all devices together, to find the best use for. None forecasts the configured run."""
     lengths: tuple[int, ...] | None
     """Sequence lengths to plan the hours with: 90 % of the steps for all but the last, 10 % for the last (arXiv
-    1810.04805, A.2). None keeps those of the present phases; on a GPU, 128 where all of them are shorter."""
+    1810.04805, A.2). None keeps those of the configured phases; on a GPU, 128 if all of them are shorter."""
     max_epochs: float | None
-    """Most passes over the text to plan the hours with; None takes four times what makes every token a target once."""
+    """Maximum number of epochs to plan the hours with; None: until a token has been a target four times on average."""
     corpus_tokens: float | None
-    """Tokens of the text, where it is not here; None looks at artifacts/ and `corpus.path`."""
+    """Number of tokens of the text, if it is not on this machine; None looks at artifacts/ and `corpus.path`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "device", self.device.lower())  # people write A100
+        object.__setattr__(self, "device", self.device.lower())  # users write A100
         if self.num_devices < 1:
             raise ValueError(f"num_devices must be at least 1, found {self.num_devices}")
         if self.device == THIS_MACHINE and self.num_devices != 1:

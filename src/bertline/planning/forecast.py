@@ -1,4 +1,4 @@
-"""What a configuration takes: parameters, operations, tokens, epochs, memory and hours."""
+"""Forecast of a configured pretraining run: parameters, FLOPs, tokens, epochs, memory and hours."""
 
 from __future__ import annotations
 
@@ -20,40 +20,41 @@ from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
 from bertline.training.config import RuntimeConfig
 
-# What the kernel for packed rows asks of a GPU came with bf16 arithmetic: Ampere.
+# Compute capability assumed for a GPU with and without bf16: Ampere introduced both bf16 and the features that the
+# kernel for packed rows needs.
 _WITH_BF16, _WITHOUT_BF16 = (8, 0), (7, 0)
 
-# A GPU must be given each kernel by the processor: no pass forward and back through the model is shorter than this,
-# however little there is to compute. Cautious guesses.
+# Minimum duration of a forward and backward pass on a GPU, due to kernel launches: per pass, and for each layer.
+# Cautious guesses.
 _LAUNCH_S = 2e-3
 _LAUNCH_OF_LAYER_S = 0.3e-3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Training:
-    """What is to be trained."""
+    """Training run to forecast."""
 
     model: ModelConfig
     vocab_size: int
     mask_prob: float
     phases: tuple[PhaseConfig, ...]
-    """Those that are reached, none longer than it is run."""
+    """Phases that the run reaches; the last one has only the steps that are run."""
     optimizer: OptimizerKind
     runtime: RuntimeConfig
     precision: Precision
 
     def targets(self, length: int) -> int:
-        """Places for masked positions in a sequence: all are computed, the last one is not always used."""
+        """Return the number of masked positions per sequence; all are computed, though the last is not always used."""
         return max_targets(length, self.mask_prob)
 
     def target_fraction(self, length: int) -> float:
-        """Of the positions, those sent through the head."""
+        """Return the fraction of positions that go through the MLM head."""
         return self.targets(length) / length
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where, and on what."""
+    """Devices to train on, their speed, and the text."""
 
     hardware: Hardware
     num_devices: int
@@ -63,105 +64,105 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseForecast:
-    """One phase."""
+    """Forecast of one phase."""
 
     steps: int
     max_length: int
     global_batch_size: int
     sequences: int
     tokens: float
-    """Real ones where examples were counted; else the most there can be."""
+    """Number of non-padding tokens; an upper bound if no examples were counted."""
     targets: float
-    """Tokens that are predicted."""
+    """Number of tokens that are predicted."""
     epochs: float | None
-    """Passes over the train text; None: its size is unknown."""
+    """Number of passes over the train text; None if its size is unknown."""
     flops: float
-    """Of real tokens."""
+    """FLOPs for the non-padding tokens."""
     hours: float
     tokens_per_s: float
-    """Real ones."""
+    """Non-padding tokens per second."""
     rate: Rate
     launches_take_longest: bool
-    """The passes are so small that starting them takes longer than computing them."""
+    """Whether kernel launches take longer than computing, because the passes are small."""
     micro_batch_size: int
     memory: MemoryEstimate
     largest_micro_batch_size: int | None
-    """Power of two that fits one device; None: nothing does."""
+    """Largest power of two that fits the memory of one device; None if none does."""
 
     @property
     def hours_range(self) -> tuple[float, float]:
-        """At best and at worst."""
+        """Hours in the best and in the worst case."""
         return self.hours / self.rate.fastest, self.hours / self.rate.slowest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
-    """A whole run."""
+    """Forecast of a whole run."""
 
     embedding_parameters: int
     encoder_parameters: int
     parameters: int
-    """Of the layers, the embeddings and the heads."""
+    """Number of parameters of the layers, the embeddings and the heads."""
     phases: tuple[PhaseForecast, ...]
     usable_bytes: int
-    """Of a device."""
+    """Memory of a device that is available for tensors, in bytes."""
 
     @property
     def steps(self) -> int:
-        """Over all phases."""
+        """Number of steps of all phases."""
         return sum(phase.steps for phase in self.phases)
 
     @property
     def tokens(self) -> float:
-        """Real tokens over all phases."""
+        """Number of non-padding tokens of all phases."""
         return sum(phase.tokens for phase in self.phases)
 
     @property
     def targets(self) -> float:
-        """Over all phases."""
+        """Number of predicted tokens of all phases."""
         return sum(phase.targets for phase in self.phases)
 
     @property
     def flops(self) -> float:
-        """Over all phases."""
+        """FLOPs of all phases."""
         return sum(phase.flops for phase in self.phases)
 
     @property
     def hours(self) -> float:
-        """Over all phases."""
+        """Hours of all phases."""
         return sum(phase.hours for phase in self.phases)
 
     @property
     def hours_range(self) -> tuple[float, float]:
-        """At best and at worst."""
+        """Hours of all phases in the best and in the worst case."""
         best, worst = zip(*(phase.hours_range for phase in self.phases), strict=True)
         return sum(best), sum(worst)
 
     @property
     def epochs(self) -> float | None:
-        """Over all phases; None: unknown."""
+        """Number of epochs of all phases; None if unknown."""
         epochs = [phase.epochs for phase in self.phases if phase.epochs is not None]
         return sum(epochs) if len(epochs) == len(self.phases) else None
 
     @property
     def fullest(self) -> PhaseForecast:
-        """The phase that needs the most memory."""
+        """Phase that needs the most memory."""
         return max(self.phases, key=lambda phase: phase.memory.total)
 
     @property
     def fits(self) -> bool:
-        """Whether the memory of a device is enough."""
+        """Whether the run fits the memory of a device."""
         return self.fullest.memory.total <= self.usable_bytes
 
     @property
     def fitting_micro_batch_size(self) -> int | None:
-        """A `runtime.micro_batch_size` with which every phase fits; None: there is none."""
+        """`runtime.micro_batch_size` with which every phase fits; None if there is none."""
         sizes = [phase.largest_micro_batch_size for phase in self.phases]
         return None if None in sizes else min(size for size in sizes if size is not None)
 
 
 def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[PhaseConfig, ...]:
-    """The phases of the first `num_steps` steps, the last of them cut there.
+    """Return the phases of the first `num_steps` steps, with the last one shortened to end there.
 
     >>> one = PhaseConfig(steps=5, max_length=64, global_batch_size=8)
     >>> [phase.steps for phase in phases_reached([one, one, one], 7)]
@@ -178,12 +179,12 @@ def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[Phase
 
 
 def forecast(training: Training, place: Place) -> Forecast:
-    """Say what a training takes there. Nothing is run.
+    """Forecast a training run on the given devices, without running anything.
 
     Raises:
-        ConfigError: A batch has fewer sequences than there are devices, a micro-batch has room for none, or the device
-            lacks the number format.
-        MachineError: `runtime.attention` cannot be had there.
+        ConfigError: A batch has fewer sequences than there are devices, a micro-batch is too small for one sequence, or
+            the device does not support the precision.
+        MachineError: The device does not support `runtime.attention`.
     """
     for index, phase in enumerate(training.phases):
         if phase.global_batch_size < place.num_devices:
@@ -202,7 +203,7 @@ def forecast(training: Training, place: Place) -> Forecast:
 
 
 def _computed_share(length: int, training: Training, place: Place) -> float:
-    """Positions that are computed for a sequence, as a share of `length`: 1 where rows are padded to it."""
+    """Return the number of positions computed per sequence as a fraction of `length`: 1 if rows are padded."""
     fill = place.text.tokens_per_sequence(length) / length
     return fill if packs(training.runtime, fill=fill, attention=_attention(length, training, place)) else 1.0
 
@@ -239,7 +240,7 @@ def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseFore
 
 
 def _launches_s(phase: PhaseConfig, shape: StepShape, training: Training, place: Place) -> float:
-    """Least seconds of a step."""
+    """Return the minimum seconds per step due to kernel launches."""
     if not place.hardware.is_gpu:
         return 0.0
     passes = math.ceil(phase.global_batch_size / place.num_devices / shape.sequences)
@@ -265,7 +266,7 @@ def _shape(phase: PhaseConfig, training: Training, place: Place) -> StepShape:
 
 
 def _attention(length: int, training: Training, place: Place) -> AttentionKind:
-    """As the run decides it."""
+    """Return the attention kernel that the run will choose."""
     return pretraining_attention(training.runtime, training.model, _device(training, place), length).kind
 
 

@@ -1,4 +1,4 @@
-"""The hardware that the planner knows: peak rates and memory, as the vendors publish them."""
+"""Hardware table of the planner: peak FLOP/s and memory, as published by the vendors."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ Precision = Literal["fp32", "bf16"]
 _TERA = 1e12
 _GIGA = 10**9
 
-# Beside what tensors take, a GPU holds the driver's context and the libraries' workspaces, and the allocator loses
-# some to fragments.
+# GPU memory not available for tensors: the driver's context, the libraries' workspaces, and fragmentation of the
+# allocator.
 _CONTEXT_BYTES = _GIGA
 _USABLE_FRACTION = 0.95
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hardware:
-    """One device."""
+    """Peak FLOP/s and memory of one device."""
 
     name: str
-    """As `plan.device` says it."""
+    """Name used in `plan.device`."""
     title: str
     bf16_flops: float | None
-    """Peak of dense bf16 matrix products with sums in fp32, operations a second; None: no bf16 in hardware."""
+    """Peak FLOP/s of dense bf16 matrix products accumulated in fp32; None without bf16 in hardware."""
     fp32_flops: float
-    """The same in fp32 (not TF32, which bertline leaves off)."""
+    """Peak FLOP/s in fp32 (not TF32, which bertline leaves off)."""
     memory_bytes: int
     pattern: str
-    """Found in the name that PyTorch gives to the device."""
+    """Regular expression that matches the device name reported by PyTorch."""
     source: str
     num_threads: int | None = None
-    """Of this machine's processor; None for a GPU."""
+    """Number of threads on this machine's processor; None for a GPU."""
 
     @property
     def is_gpu(self) -> bool:
-        """Everything but this machine's processor."""
+        """Whether the device is a GPU; the only other one is this machine's processor."""
         return self.name != THIS_MACHINE
 
     @property
     def usable_bytes(self) -> int:
-        """What tensors can take of the memory."""
+        """Memory available for tensors, in bytes."""
         return int((self.memory_bytes - (_CONTEXT_BYTES if self.is_gpu else 0)) * _USABLE_FRACTION)
 
     def peak_flops(self, precision: Precision) -> float:
-        """Operations a second in one number format.
+        """Return the peak FLOP/s in one precision.
 
         Raises:
-            ConfigError: bf16, which the device has not.
+            ConfigError: The precision is bf16, and the device has no bf16 in hardware.
         """
         if precision == "fp32":
             return self.fp32_flops
@@ -64,7 +64,7 @@ class Hardware:
         return self.bf16_flops
 
     def precision(self, asked: Literal["auto", "fp32", "bf16"]) -> Precision:
-        """The number format that a training takes there; `auto` is bf16 where the hardware has it."""
+        """Return the precision of a training run on this device; `auto` is bf16 if the hardware supports it."""
         if asked != "auto":
             return asked
         return "fp32" if self.bf16_flops is None else "bf16"
@@ -88,7 +88,7 @@ _AMPERE_GA102 = "NVIDIA Ampere GA102 GPU architecture whitepaper"
 _ADA = "NVIDIA Ada GPU architecture whitepaper"
 _BLACKWELL = "NVIDIA RTX Blackwell GPU architecture whitepaper"
 
-# Data sheets often print the rate with structured sparsity, twice the dense one that stands here.
+# Dense rates. Data sheets often print the rate with structured sparsity, which is twice as high.
 GPUS = {
     one.name: one
     for one in (
@@ -116,10 +116,10 @@ GPUS = {
 
 
 def gpu_named(name: str) -> Hardware:
-    """Look a GPU up.
+    """Return a GPU by name.
 
     Raises:
-        ConfigError: Not in the table.
+        ConfigError: The GPU is not in the table.
     """
     if name not in GPUS:
         raise ConfigError(
@@ -130,13 +130,13 @@ def gpu_named(name: str) -> Hardware:
 
 
 def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | None) -> Hardware:
-    """This machine's processor, with the rate of a matrix product that is measured now, for a second.
+    """Return this machine's processor, with its matrix product rate measured for one second.
 
     Args:
-        asked: `pretrain.precision`; only the number format that a training would take is measured.
-        num_threads: `runtime.num_threads`.
+        asked: Value of `pretrain.precision`; only the precision that a training run would use is measured.
+        num_threads: Value of `runtime.num_threads`.
     """
-    # Imported here: PyTorch takes seconds to import, and a plan for a GPU needs none of it.
+    # Imported here because PyTorch takes seconds to import, and a plan for a GPU does not need it.
     import torch
 
     from bertline.training.devices import resolve_precision
@@ -160,6 +160,6 @@ def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | N
 
 
 def _load() -> str:
-    """What else the processor is doing, where that is so much that the measurement is a poor one."""
+    """Return a note on the processor's load if it makes the measurement unreliable; otherwise an empty string."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     return f" beside other work, load {load:.1f} on {cores} cores" if load > cores else ""

@@ -1,7 +1,7 @@
-"""What a training holds in the memory of one device, from the configuration alone.
+"""Estimate of the memory that training takes on one device, from the configuration alone.
 
-Held to real steps on a CPU (the most that is resident while stepping, over what is without model and optimizer; 5.5 M
-and 1.6 M parameters, 8,192 pieces, 64 sequences of 128 unless said), in MB:
+Checked against real steps on a CPU (peak resident memory during steps, minus that without model and optimizer; 5.5 M
+and 1.6 M parameters, vocabulary of 8,192, 64 sequences of 128 tokens unless stated otherwise), in MB:
 
                                                      estimated  measured
     mini, bf16, compiled, fused attention                  454       436
@@ -31,47 +31,48 @@ OptimizerKind = Literal["adamw", "lamb", "muon"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepShape:
-    """What decides the memory of a step, beside the model."""
+    """Everything but the model that determines the memory of a step."""
 
     sequences: int
-    """Rows that go through the model at once on one device."""
+    """Number of rows in a micro-batch on one device."""
     length: int
     targets: int
-    """Masked positions of a row."""
+    """Number of masked positions per row."""
     precision: Precision
     optimizer: OptimizerKind
     compiled: bool
     fused_attention: bool
-    """Attention scores are never stored."""
+    """Whether the attention kernel is fused and stores no attention scores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MemoryEstimate:
-    """Bytes on one device at the fullest moment of a step."""
+    """Bytes on one device at the peak of a step."""
 
     weights: int
     gradients: int
     optimizer: int
     activations: int
-    """What the backward pass needs of the layers and embeddings."""
+    """Activations of the layers and embeddings that the backward pass needs."""
     logits: int
-    """Scores of the vocabulary at the masked positions, and their gradients."""
+    """Vocabulary logits at the masked positions, and their gradients."""
 
     @property
     def total(self) -> int:
-        """All together."""
+        """Sum of all parts."""
         return self.weights + self.gradients + self.optimizer + self.activations + self.logits
 
 
 def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> MemoryEstimate:
-    """Estimate one step.
+    """Estimate the memory of one step.
 
-    Weights, gradients and the optimizer's state are fp32 and exact; bf16 adds a copy of the weights. Activations follow
-    what PyTorch keeps of each part of a layer (I intermediate, H hidden, b bytes of a number): before and after the
-    activation function, 2 b I; query, key, value and context, 4 b H; the inputs of the matrix products and of both
-    norms, which stay fp32, 12 H in bf16 and 16 H in fp32; masks of dropout, 1 byte a number; and where attention is not
-    fused the probabilities, S a head. The last layer keeps its input, keys and values, 3 b H, for all positions,
-    and the rest only for the positions that are read: the targets and the first one.
+    Weights, gradients and optimizer state are in fp32, and their size is exact; bf16 adds a copy of the weights.
+    Activations are those that PyTorch keeps for each part of a layer, in bytes per position (I intermediate size, H
+    hidden size, b bytes per element, S sequence length): input and output of the activation function, 2 b I; query,
+    key, value and context, 4 b H; inputs of the matrix products and of both LayerNorms, which stay in fp32, 12 H in
+    bf16 and 16 H in fp32; dropout masks, 1 byte per element; and without fused attention the attention probabilities, S
+    elements per head. The last layer keeps its input, keys and values, 3 b H, for all positions, and the rest only for
+    the positions that the heads read: the targets and the first position.
 
     References:
         Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.
@@ -92,18 +93,18 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
 
 
 def optimizer_bytes(model: ModelConfig, kind: OptimizerKind, *, vocab_size: int) -> int:
-    """State of the optimizer: two averages of each weight, of Muon's matrices one."""
+    """Return the bytes of optimizer state: two moments per weight, one for the matrices that Muon updates."""
     both = 2 * _FP32_BYTES * num_parameters(model, vocab_size=vocab_size)
     match kind:
         case "adamw" | "lamb":
             return both
         case "muon":
-            vectors = 9 * model.hidden_size + model.intermediate_size  # of a layer: biases and norms
+            vectors = 9 * model.hidden_size + model.intermediate_size  # biases and LayerNorms of a layer
             return both - _FP32_BYTES * (num_encoder_parameters(model) - model.num_hidden_layers * vectors)
 
 
 def largest_fitting(model: ModelConfig, shape: StepShape, usable_bytes: int, *, vocab_size: int) -> int | None:
-    """The largest power of two of sequences at once that fits; None: not even one does."""
+    """Return the largest power of two of sequences per micro-batch that fits; None if not even one does."""
     fixed = memory_of(model, _with_sequences(shape, 0), vocab_size=vocab_size).total
     each = memory_of(model, _with_sequences(shape, 1), vocab_size=vocab_size).total - fixed
     most = (usable_bytes - fixed) // each
@@ -123,13 +124,13 @@ def _with_sequences(shape: StepShape, sequences: int) -> StepShape:
 
 
 def _layer_bytes(model: ModelConfig, shape: StepShape) -> int:
-    """Of a layer, for each position."""
+    """Return the bytes of activations of one layer per position."""
     hidden, width = model.hidden_size, _bytes_of(shape.precision)
     kept = 2 * width * model.intermediate_size + 4 * width * hidden + (12 if width == 2 else 16) * hidden
     if model.hidden_dropout_prob:
         kept += 2 * _MASK_BYTES * hidden
     if not shape.fused_attention:
-        # fp32, and a copy in the number format of the product that follows.
+        # Probabilities in fp32, and a copy in the dtype of the next matrix product.
         each = _FP32_BYTES + (width if width != _FP32_BYTES else 0)
         each += _MASK_BYTES if model.attention_probs_dropout_prob else 0
         kept += model.num_attention_heads * shape.length * each
@@ -142,7 +143,10 @@ def _embedding_bytes(model: ModelConfig, shape: StepShape) -> int:
 
 
 def _logit_bytes(shape: StepShape) -> int:
-    """Of a score. Compiled, it and its gradient; else also fp32 copies, the softmax and their gradients."""
+    """Return the bytes per logit.
+
+    A compiled step keeps the logit and its gradient; others also keep fp32 copies, the softmax and their gradients.
+    """
     return 2 * _bytes_of(shape.precision) if shape.compiled else 20
 
 

@@ -1,4 +1,4 @@
-"""How fast a device trains: as benchmarks/pretraining_step.py measured it, else a stated share of its peak."""
+"""Training speed of a device: measured by benchmarks/pretraining_step.py, or else a published fraction of its peak."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token
 from bertline.planning.hardware import Hardware, Precision
 
-# What others publish: hidden size to the share of the peak that the model's own arithmetic reaches. The five sizes of
-# Ettin (arXiv 2507.11412; hours on 4 H100 in its README); 128 is carried on from them. On A100, whose peak is a third,
-# MosaicBERT has 0.31 at 768 (arXiv 2312.17482) and NVIDIA 0.45 at 1,024 (DeepLearningExamples).
+# Published model FLOPs utilization by hidden size: the five sizes of Ettin (arXiv 2507.11412; hours on 4 H100 in its
+# README); 128 is extrapolated from them. On A100, whose peak is a third of the H100's, MosaicBERT reaches 0.31 at 768
+# (arXiv 2312.17482) and NVIDIA 0.45 at 1,024 (DeepLearningExamples).
 _PUBLISHED_UTILISATION = {128: 0.02, 256: 0.055, 384: 0.084, 512: 0.16, 768: 0.24, 1024: 0.34}
 _PUBLISHED_RANGE = (0.75, 2.0)
-"""The true rate as a multiple of the one stated, at worst and at best: the share is a cautious one."""
-# Without tensor cores arithmetic is so slow that memory and launches hold nothing up.
+"""Actual rate as a multiple of the stated one, at worst and at best; the stated fraction is cautious."""
+# Without tensor cores, computing is slow enough that memory and kernel launches are no bottleneck.
 _FP32_UTILISATION = 0.4
 
-# Compiled steps of tiny and mini beside matrix products in the same process, one core with AVX512-BF16: 0.41 and 0.49
-# in bf16, mini 0.83 in fp32.
+# Compiled steps of tiny and mini compared with matrix products in the same process, on one core with AVX512-BF16: 0.41
+# and 0.49 in bf16, mini 0.83 in fp32.
 _UTILISATION_ON_CPU = {"bf16": 0.4, "fp32": 0.7}
 _RANGE_ON_CPU = (0.7, 1.4)
 
@@ -34,15 +34,15 @@ _MEASURED_RANGE = (0.9, 1.1)
 _NEARBY_RANGE = (0.7, 1.3)
 _SAME_FLOPS = 1.02
 _NEARBY = 3.0
-"""Most that the operations a token, or the length, of a measured model may differ by, as a factor."""
+"""Maximum factor between the FLOPs per token of the model and of a measured one; for lengths it is `_NEARBY` + 1."""
 
-# NVIDIA's BERT does 7.9 times the sequences on 8 A100 with NVLink (DeepLearningExamples); without it, it will be less.
+# NVIDIA's BERT is 7.9 times as fast on 8 A100 with NVLink (DeepLearningExamples); without NVLink it will be less.
 _SHARE_OF_SEVERAL = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """What of a record of benchmarks/pretraining_step.py the planner reads."""
+    """Fields of a record of benchmarks/pretraining_step.py that the planner uses."""
 
     file: str
     device: str
@@ -56,30 +56,30 @@ class Record:
 
     @property
     def flops_per_s(self) -> float:
-        """The model's own operations a second."""
+        """Model FLOPs per second."""
         return self.tokens_per_s * self.flops_per_token
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rate:
-    """Operations a second of the model's own arithmetic, on all devices together."""
+    """Model FLOPs per second on all devices together, with their uncertainty."""
 
     flops_per_s: float
     slowest: float
-    """At worst, as a share of it."""
+    """Rate in the worst case as a multiple of `flops_per_s`; `fastest` is that in the best case."""
     fastest: float
     measured: bool
     basis: str
 
 
 class Rates:
-    """The rates of one kind of device.
+    """Training rates of one kind of device.
 
     Args:
         hardware: The device.
-        precision: The number format of the training.
-        records: All that were measured, of any device.
-        num_devices: That work together.
+        precision: Precision of the training.
+        records: Measured records, of any device.
+        num_devices: Number of devices that train together.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Rates:
         self._records = [one for one in records if one.precision == precision and _is_of(one, hardware)]
 
     def of(self, model: ModelConfig, *, vocab_size: int, seq_len: int, target_fraction: float) -> Rate:
-        """The rate for one model and length."""
+        """Return the rate for one model and sequence length."""
         needed = flops_per_token(model, vocab_size=vocab_size, seq_len=seq_len, target_fraction=target_fraction)
         one = self._measured(needed, seq_len, model) or self._stated(model)
         if self.num_devices == 1:
@@ -105,7 +105,7 @@ class Rates:
         )
 
     def _measured(self, needed: float, seq_len: int, model: ModelConfig) -> Rate | None:
-        """From the records of the nearest length: between the models that are next in size, or of the next one."""
+        """Interpolate between measured models at the nearest sequence length; None if no record is near enough."""
         near = [one for one in self._records if _factor(one.seq_len, seq_len) <= _NEARBY + 1]
         if not near:
             return None
@@ -113,7 +113,7 @@ class Rates:
         near = [one for one in near if _factor(one.seq_len, seq_len) == closest]
         with_dropout = model.hidden_dropout_prob > 0
         near.sort(key=lambda one: (one.dropout > 0) != with_dropout)
-        of_sizes = {one.flops_per_token: one for one in reversed(near)}  # of one size the one with the model's dropout
+        of_sizes = {one.flops_per_token: one for one in reversed(near)}  # prefers records with the model's dropout
         near = [of_sizes[flops] for flops in sorted(of_sizes)]
         nearest = min(near, key=lambda one: _factor(one.flops_per_token, needed))
         if nearest.seq_len == seq_len and _factor(nearest.flops_per_token, needed) <= _SAME_FLOPS:
@@ -129,7 +129,7 @@ class Rates:
         is_between = near[0].flops_per_token <= needed <= near[-1].flops_per_token
         if not is_between and _factor(nearest.flops_per_token, needed) > _NEARBY:
             return None
-        # Beyond the ends this takes the rate of the last one.
+        # Constant beyond the smallest and the largest measured model.
         logarithm = np.interp(
             math.log(needed),
             [math.log(one.flops_per_token) for one in near],
@@ -145,7 +145,7 @@ class Rates:
         )
 
     def _stated(self, model: ModelConfig) -> Rate:
-        """A stated share of the peak."""
+        """Return the stated fraction of the peak."""
         peak = self.hardware.peak_flops(self.precision)
         if not self.hardware.is_gpu:
             share, (lowest, highest) = _UTILISATION_ON_CPU[self.precision], _RANGE_ON_CPU
@@ -170,7 +170,7 @@ class Rates:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """The records of the speed of pretraining in a folder of results; a file that is none is passed over."""
+    """Read the pretraining speed records in a folder of results; invalid files are skipped with a warning."""
     records = []
     for path in sorted(folder.glob("pretraining_step_*.json")):
         try:

@@ -1,4 +1,4 @@
-"""The plan as tables for the terminal, and as plain data."""
+"""Text and data output of a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABEL = 9
 
 
 def forecast_text(found: Forecast, training: Training, place: Place, config: PlanConfig) -> str:
-    """What the present configuration takes."""
+    """Format the forecast of the present configuration."""
     model = training.model
     heads = found.parameters - found.embedding_parameters - found.encoder_parameters
     lines = [
@@ -40,7 +40,7 @@ def forecast_text(found: Forecast, training: Training, place: Place, config: Pla
 
 
 def best_use_text(use: BestUse, place: Place, config: PlanConfig, *, command: Sequence[str]) -> str:
-    """Which size uses the hours best."""
+    """Format the best use of the hours."""
     chosen = use.chosen
     lines = [
         f"{config.hours:g} hours on {described(place)}, in {chosen.training.precision}:",
@@ -61,7 +61,7 @@ def best_use_text(use: BestUse, place: Place, config: PlanConfig, *, command: Se
 
 
 def as_data(found: Forecast) -> dict[str, Any]:
-    """A forecast as plain data, sums included."""
+    """Convert a forecast to plain data, including its totals."""
     fastest, slowest = found.hours_range
     return {
         **dataclasses.asdict(found),
@@ -84,7 +84,7 @@ def as_data(found: Forecast) -> dict[str, Any]:
 
 
 def candidate_as_data(candidate: Candidate) -> dict[str, Any]:
-    """A candidate as plain data."""
+    """Convert a candidate to plain data."""
     training = candidate.training
     return {
         "size": candidate.size,
@@ -100,23 +100,23 @@ def candidate_as_data(candidate: Candidate) -> dict[str, Any]:
 
 
 def money(hours: float, place: Place, config: PlanConfig) -> float | None:
-    """What the hours cost on all devices; None without a price."""
+    """Return the cost of the hours on all devices; None without a price."""
     return None if config.price_per_hour is None else hours * place.num_devices * config.price_per_hour
 
 
 def described(place: Place) -> str:
-    """The devices, for people."""
+    """Return number and name of the devices as text."""
     return f"{place.num_devices} x {place.hardware.title}"
 
 
 def tokens_of_text(place: Place) -> str:
-    """The size of the text and where it is known from."""
+    """Return the size of the text and its source as text."""
     known = place.text.tokens
     return f"{place.text.basis}" if known is None else f"{count(known)} tokens to train on ({place.text.basis})"
 
 
 def wrapped(label: str, text: str) -> list[str]:
-    """A label and, in a column of its own, a text."""
+    """Wrap a text into lines, with a label in a column to its left."""
     return textwrap.wrap(
         text,
         _WIDTH,
@@ -128,7 +128,7 @@ def wrapped(label: str, text: str) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns of equal width, the first to the left and the others to the right.
+    """Align rows as columns: the first one to the left, the others to the right.
 
     >>> aligned([["size", "hours"], ["tiny", "1.5"]])
     ['size  hours', 'tiny    1.5']
@@ -142,7 +142,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def count(number: float) -> str:
-    """A number with three digits, in thousands, millions, billions.
+    """Format a number with three digits, in thousands, millions, billions or trillions.
 
     >>> count(110_106_428), count(42.6e9), count(950)
     ('110 M', '42.6 B', '950')
@@ -154,7 +154,7 @@ def count(number: float) -> str:
 
 
 def duration(hours: float) -> str:
-    """Hours in the unit that people would say them in.
+    """Format hours in a readable unit.
 
     >>> duration(0.002), duration(0.21), duration(30.04), duration(300)
     ('7.2 s', '13 min', '30 h', '300 h (12.5 days)')
@@ -290,7 +290,7 @@ def _remarks(use: BestUse, config: PlanConfig) -> Iterator[str]:
 
 
 def _encoder_rule(use: BestUse) -> str:
-    """The other rule, and the sizes that it would take."""
+    """Describe the rule for encoders and the sizes that satisfy it."""
     low, high = encoder_rule()
     ratios = {one.size: one.tokens_per_parameter for one in use.candidates}
     within = [f"{size} ({ratio:,.0f})" for size, ratio in ratios.items() if low <= ratio <= high]

@@ -1,4 +1,4 @@
-"""How much text there is, of how many pieces: counted where the line has run, else estimated from the files."""
+"""Size of the text and of the vocabulary: counted if the pipeline has run, otherwise estimated from the files."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.vocabulary import read_vocabulary
 
-# The default corpus has 3.9 characters a token with 8,192 pieces; English has 4.5 with 30,522, and Chinese in UTF-8
-# has 3 bytes a token.
+# The default corpus has 3.9 characters per token with a vocabulary of 8,192; English has 4.5 with 30,522, and Chinese
+# in UTF-8 has 3 bytes per token.
 _BYTES_A_TOKEN = 4.0
-# Text in gzip or in a Parquet file takes about a third of its size.
+# Gzip and Parquet compress text to about a third of its size.
 _COMPRESSED_SUFFIXES = (".gz", ".parquet")
 _COMPRESSION = 3.0
 _BERT_PIECES = 30_522
@@ -31,28 +31,28 @@ _BERT_PIECES = 30_522
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExamplesOfLength:
-    """The train examples of one sequence length, one pass over the text."""
+    """Train examples of one sequence length, for one epoch."""
 
     sequences: float
     tokens: float
-    """Real ones, padding not counted."""
+    """Number of tokens, excluding padding."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextSize:
-    """The train split."""
+    """Size of the train split."""
 
     tokens: float | None
-    """Of the text, special ones not counted; None: unknown."""
+    """Number of tokens of the text, excluding special tokens; None if unknown."""
     basis: str
-    """What the figures rest on, for people."""
+    """Source of the figures, as text."""
     counted: bool
-    """Not estimated."""
+    """Whether the tokens were counted rather than estimated."""
     lengths: Mapping[int, ExamplesOfLength] = field(default_factory=dict)
-    """Those whose examples are made."""
+    """Counted examples by sequence length, for the lengths that have been built."""
 
     def examples(self, length: int) -> ExamplesOfLength | None:
-        """The examples of a length: counted, or as many full sequences as the text gives; None: unknown."""
+        """Return the examples of a length: counted, or as many full sequences as the text gives; None if unknown."""
         if length in self.lengths:
             return self.lengths[length]
         if self.tokens is None:
@@ -61,27 +61,27 @@ class TextSize:
         return ExamplesOfLength(sequences=sequences, tokens=sequences * length)
 
     def tokens_per_sequence(self, length: int) -> float:
-        """Real tokens of a sequence: the mean where examples were counted, else the most there can be."""
+        """Return the non-padding tokens per sequence: the mean if examples were counted, otherwise the maximum."""
         counted = self.lengths.get(length)
         return counted.tokens / counted.sequences if counted else float(length)
 
 
 def stated_size(tokens: float) -> TextSize:
-    """As `plan.corpus_tokens` says."""
+    """Return the size given in `plan.corpus_tokens`."""
     return TextSize(tokens=tokens, basis="plan.corpus_tokens", counted=False)
 
 
 def text_size(
     corpus: CorpusConfig, *, artifacts: Path, metrics: Path, made_so: Mapping[str, bool], num_tokens: float | None
 ) -> TextSize:
-    """The best that can be known: examples, else the corpus, else the user's files, else the figures of an older run.
+    """Return the size of the text from the best source: examples, corpus, user files, or metrics of an earlier run.
 
     Args:
-        corpus: Its section.
-        artifacts: Holds `examples/` and `corpus/` where these stages have been run.
-        metrics: Holds their headline figures, which are in git.
-        made_so: By stage, whether its artifact was made with the present configuration.
-        num_tokens: `plan.corpus_tokens`, which goes before all else.
+        corpus: Configuration of the corpus.
+        artifacts: Folder with `examples/` and `corpus/`, if these stages have been run.
+        metrics: Folder with the stages' headline metrics, which are in git.
+        made_so: For each stage, whether its artifact was made with the present configuration.
+        num_tokens: Value of `plan.corpus_tokens`, which overrides all sources.
     """
     if num_tokens is not None:
         return stated_size(num_tokens)
@@ -106,7 +106,7 @@ def text_size(
 
 def _of_examples(folder: Path) -> TextSize:
     manifest = read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
-    copies = manifest["dupe_factor"]  # of every pair, in one pass over the text
+    copies = manifest["dupe_factor"]  # of every pair, in one epoch
     return TextSize(
         tokens=manifest["corpus"]["train"]["tokens"],
         basis=f"counted in {folder}",
@@ -142,7 +142,7 @@ def _unknown(reason: str) -> TextSize:
 
 
 def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[str, bool]) -> int:
-    """Pieces of the vocabulary: those that were made, else as configured, else (of a hub name) as many as BERT has."""
+    """Return the vocabulary size: that of the artifact, otherwise as configured, otherwise (hub name) that of BERT."""
     if made_so.get("examples") and (artifacts / "tokenizer" / MANIFEST_NAME).exists():
         return read_json(artifacts / "tokenizer" / MANIFEST_NAME)["vocab_size"]
     match tokenizer:
@@ -156,7 +156,7 @@ def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[
 
 
 def sections_made_with(lock: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections of the configuration that artifacts/ was made with, from the content of dvc.lock."""
+    """Return the configuration sections that artifacts/ was made with, from the content of dvc.lock."""
     stages = (lock.get("stages") or {}).values()
     sections: dict[str, Any] = {}
     for stage in stages:
@@ -165,11 +165,11 @@ def sections_made_with(lock: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_as_configured(made_with: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether the artifacts of `corpus` and `examples` tell about the text and vocabulary of the configuration.
+    """Return whether the artifacts of `corpus` and `examples` match the text and vocabulary of the configuration.
 
     Args:
-        made_with: Of `sections_made_with`; where a section is not in it, nothing is known and the artifact is believed.
-        present: The configured sections, as plain data.
+        made_with: Result of `sections_made_with`; a missing section is unknown and counts as matching.
+        present: Configured sections, as plain data.
 
     Example:
         >>> made_as_configured({"corpus": {"kind": "text"}}, {"corpus": {"kind": "csv"}, "tokenizer": {}})

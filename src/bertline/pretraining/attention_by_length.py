@@ -1,4 +1,4 @@
-"""The fastest kind of attention in each phase: phases of other lengths may have other ones."""
+"""Switch the attention kernel between phases: the fastest one depends on the sequence length."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from bertline.pretraining.module import PretrainingModule
 
 
 class AttentionByLength(pl.Callback):
-    """Sets the kind of attention before a step of another length than the last.
+    """Sets the attention kernel before a step whose sequence length differs from the previous one.
 
-    What runs between the steps (validation, film strip, probes) takes the kind of the step before: any is right at any
-    width. A compiled graph is made for one kind and one width, and found again where both come back.
+    Code between steps (validation, film strip, probes) runs with the kernel of the previous step: every kernel gives
+    correct results at any width. A compiled graph is specific to one kernel and one width, and is reused when both
+    recur.
 
     Args:
-        choices: By the length of the rows.
+        choices: Attention kernel for each row length.
     """
 
     def __init__(self, choices: Mapping[int, AttentionChoice]) -> None:
@@ -28,7 +29,7 @@ class AttentionByLength(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
     ) -> None:
-        """Look at the width of the rows."""
+        """Set the kernel for the width of this step's rows."""
         kind = self._choices[batch["micro_batches"][0]["input_ids"].shape[1]].kind
         if module.model.attention != kind:
             set_attention(module.model, kind)

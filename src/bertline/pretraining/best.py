@@ -1,4 +1,4 @@
-"""The best step of a run so far: where the held-out loss was lowest."""
+"""The best step of a run so far: the one with the lowest held-out loss."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _KEY = "val/mlm_loss"
 
 
 class BestStep:
-    """Runs the validation probe and remembers after which step `val/mlm_loss` was lowest.
+    """Runs the validation probe and records the step after which `val/mlm_loss` was lowest.
 
-    Losses at two sequence lengths are two measures: where a phase brings another length, the search begins anew. What
-    is measured before the first step does not count; nothing has been trained there.
+    Losses at different sequence lengths are not comparable: when a phase changes the length, the search starts over.
+    The measurement before the first step does not count; nothing has been trained at that point.
 
     Args:
-        validation: Measures the loss; the same on every rank.
-        plan: Says which length a step has.
+        validation: Probe that measures the loss, with the same result on every rank.
+        plan: Gives the sequence length of a step.
     """
 
     def __init__(self, validation: Probe, plan: Plan) -> None:
@@ -32,7 +32,7 @@ class BestStep:
         self._plan = plan
 
     def probe(self, step: int) -> Mapping[str, float]:
-        """Validate, and take note where that was the best so far."""
+        """Validate and record the step if its loss is the lowest so far."""
         metrics = self._validation.probe(step)
         max_length = self._plan.place(max(0, step - 1)).max_length
         lowest = self.mlm_loss if max_length == self._max_length else math.inf
@@ -41,16 +41,16 @@ class BestStep:
         return metrics
 
     def keep_up_to(self, step: int) -> None:
-        """What was best is in the checkpoint that training goes on from."""
+        """Drop validation records after `step`. The best step itself is restored from the checkpoint."""
         self._validation.keep_up_to(step)
 
     def as_mapping(self) -> dict[str, Any] | None:
-        """For the checkpoint; None where nothing has been measured."""
+        """Return the best step as plain data for the checkpoint; None if there is none yet."""
         if self.step is None:
             return None
         return {"step": self.step, _KEY: self.mlm_loss, "max_length": self._max_length}
 
     def restore(self, found: Mapping[str, Any] | None) -> None:
-        """Go on from the `as_mapping` of a checkpoint; None forgets."""
+        """Restore the best step from the `as_mapping` of a checkpoint; None resets it."""
         found = found or {"step": None, _KEY: math.inf, "max_length": 0}
         self.step, self.mlm_loss, self._max_length = found["step"], found[_KEY], found["max_length"]

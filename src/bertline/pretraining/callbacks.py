@@ -1,4 +1,4 @@
-"""What happens between two steps, in this order: metrics, probes, checkpoint, stop."""
+"""Callbacks that run between two steps, in this order: metrics, probes, checkpoint, stop."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from bertline.training.progress import TrainingProgress
 
 
 class Totals:
-    """Sums over the whole run, over all its starts: real tokens, seconds of training, of waiting for data, of pauses.
+    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses.
 
     Args:
-        clock: Of this start.
-        before: `as_mapping` of the checkpoint; one from before pauses were counted has none.
-        row_before: `Lap.seconds` of the row that the checkpoint cut in two.
+        clock: Clock of this start.
+        before: `as_mapping` from the checkpoint; checkpoints from before pauses were counted lack `paused_s`.
+        row_before: `Lap.seconds` of the metrics row that the checkpoint interrupted.
     """
 
     def __init__(
@@ -45,19 +45,19 @@ class Totals:
         self._paused_before_steps_s = 0.0
         self.tokens = self._before["tokens"]
         self.row = Lap(clock, row_before)
-        """Since the last row of metrics."""
+        """Seconds since the last row of metrics."""
 
     def begin_steps(self) -> None:
-        """The first step of this start begins: pauses before it come once, those from now on again and again."""
+        """Exclude the pauses so far from `paused_s`: those before the first step happen once, later ones recur."""
         self._paused_before_steps_s = self._clock.seconds.paused_s
 
     @property
     def paused_s(self) -> float:
-        """What pauses between steps took."""
+        """Seconds of pauses between steps, over the whole run."""
         return self._before["paused_s"] + self._clock.seconds.paused_s - self._paused_before_steps_s
 
     def as_mapping(self) -> dict[str, float]:
-        """For the checkpoint."""
+        """Return the totals as plain data for the checkpoint."""
         return {
             "tokens": self.tokens,
             "train_time_s": self._before["train_time_s"] + self._clock.trained_s,
@@ -69,13 +69,13 @@ class Totals:
 class RecordMetrics(pl.Callback):
     """Writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last one, and shows progress.
 
-    Ends the training, without the row, where the watch does not accept it.
+    Ends training without writing the row if the health watch rejects it.
 
-    Of the steps since the row before, also where a checkpoint came in between: `perf/tokens_per_s` (real tokens, over
-    seconds of training), `perf/mfu` (the model's operations for real tokens, over what large matrix products of all
-    devices reach), `perf/data_wait_fraction` (of the seconds of training) and `perf/paused_fraction` (of wall time;
-    what probes, validation and saving took). Beside them `perf/memory_bytes` (the peak of this process so far) and
-    `perf/time_left_s` (see `TimeLeft`).
+    These metrics cover the steps since the previous row, also across a restart: `perf/tokens_per_s` (real tokens per
+    second of training), `perf/mfu` (FLOP/s of the model for real tokens, as a fraction of those of large matrix
+    products on all devices), `perf/data_wait_fraction` (fraction of training time) and `perf/paused_fraction`
+    (fraction of wall time spent on probes, validation and saving). In addition, each row has `perf/memory_bytes` (peak
+    of this process so far) and `perf/time_left_s` (see `TimeLeft`).
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class RecordMetrics(pl.Callback):
         self._progress = progress
         self._num_steps = num_steps
         self._learning_rate = 0.0
-        self._matmul_rate: float | None = None  # of all ranks, in operations a second; the first one knows it
+        self._matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Measure what utilisation is held against; intervals are timed from here."""
+        """Measure the matrix-product rate for `perf/mfu`, then start timing the first row."""
         machine = module.machine
         if machine.ranks.is_first:
             with self._clock.paused():
@@ -109,7 +109,7 @@ class RecordMetrics(pl.Callback):
         self._totals.row.go_on()
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
-        """Remember the rate that the step is taken with."""
+        """Record the learning rate of this step."""
         if batch_idx == 0:
             self._totals.begin_steps()
         self._learning_rate = module.learning_rate
@@ -117,11 +117,11 @@ class RecordMetrics(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Write a row where one is due."""
+        """Write a row of metrics if one is due, and update the progress display."""
         step = module.finished_steps
         module.interval.add_pairs(batch["micro_batches"])
         is_due = step % LOG_EVERY_STEPS == 0 or step == self._num_steps
-        total = module.interval.total() if is_due else None  # waits for the device, so that the clock is right
+        total = module.interval.total() if is_due else None  # waits for the device, so that the clock is accurate
         self._time_left.take(step, self._clock.trained_s)
         left_s = self._time_left.after(step, paused_s=self._totals.paused_s)
         if total is not None:
@@ -153,12 +153,12 @@ class RecordMetrics(pl.Callback):
             self._log.log(step, metrics)
 
     def _utilisation(self, model: BertForPreTraining, total: dict[str, float], duration_s: float) -> dict[str, float]:
-        """The model's operations a second over those of a large matrix product; nothing where it is not known."""
+        """Return `perf/mfu`: FLOP/s of the model over those of a large matrix product; empty if these are unknown."""
         if self._matmul_rate is None:
             return {}
         tokens = total["timed_tokens"]
-        # Operations grow in proportion to each of the three sums, but for the little that the last layer computes at
-        # the first position of each sequence: this holds for steps of several lengths too.
+        # FLOPs are linear in each of the three sums, except for the small part that the last layer computes at the
+        # first position of each sequence, so the formula also holds for intervals with several sequence lengths.
         flops = flops_per_token(
             model.bert.config,
             vocab_size=model.bert.vocab_size,
@@ -169,7 +169,7 @@ class RecordMetrics(pl.Callback):
 
 
 class RunProbes(pl.Callback):
-    """Runs the probes that are due and writes what they measured."""
+    """Runs the probes that are due and logs their metrics."""
 
     def __init__(self, probes: Sequence[Probe], log: MetricsLog, clock: TrainingClock, *, num_steps: int) -> None:
         self._probes = probes
@@ -178,14 +178,14 @@ class RunProbes(pl.Callback):
         self._num_steps = num_steps
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Look at the model before its first step."""
+        """Run the probes before the first step of a new run."""
         if module.finished_steps == 0:
             self._run(module)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Look where it is time to; a course that is given up is not worth it."""
+        """Run the probes that are due, unless the row of metrics was rejected and training is ending."""
         if not trainer.should_stop:
             self._run(module)
 
@@ -200,16 +200,16 @@ class RunProbes(pl.Callback):
 
 
 class SaveAndStop(pl.Callback):
-    """Saves a checkpoint every so many steps, after the best and the last one, and before a stop that was asked for.
+    """Saves a checkpoint every `every_steps` steps, after the best and the last step, and before a requested stop.
 
     Args:
-        save: Saves the module as it is; called on all ranks.
-        request: Says whether to stop.
+        save: Saves the module in its current state; called on all ranks.
+        request: Whether a stop was requested.
         clock: Paused while saving.
-        best: Knows whether the step was the best so far; the probes have run.
-        watch: Says whether what is about to be saved may be.
+        best: Best step so far; the probes have already run.
+        watch: Decides whether the current state may be saved.
         every_steps: `pretrain.checkpoint_every_steps`.
-        num_steps: Of the whole run.
+        num_steps: Number of steps of the whole run.
     """
 
     def __init__(
@@ -234,10 +234,10 @@ class SaveAndStop(pl.Callback):
         self.stopped = False
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        """Hold the ranks to one checkpoint, before the first of them computes anything.
+        """Check that all ranks resume from the same step, before any of them computes.
 
         Raises:
-            MachineError: They go on from different steps, because they do not see the same files.
+            MachineError: The ranks resume from different steps, because they do not see the same files.
         """
         step, ranks = module.finished_steps, module.machine.ranks
         self._agreement = StopAgreement(
@@ -247,7 +247,7 @@ class SaveAndStop(pl.Callback):
             most_steps=LOG_EVERY_STEPS,
             now=lambda: self._clock.trained_s,
         )
-        # All numbers are equal where both their sum and that of their squares are as if they were.
+        # If both sums are as expected, sum((x - step)**2) over the ranks' steps x is 0, so all of them are equal.
         if sum_over_ranks([step, step**2], module.machine.device) != [
             ranks.world_size * step,
             ranks.world_size * step**2,
@@ -259,21 +259,21 @@ class SaveAndStop(pl.Callback):
             )
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Take signals from here on: Lightning has set its own handlers just before."""
+        """Install the signal handlers; Lightning has installed its own just before."""
         self._listening.enter_context(self._request.listening())
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         self._listening.close()
 
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         self._listening.close()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save, stop, or neither."""
+        """Save a checkpoint and stop training, if due."""
         if trainer.should_stop:
             return
         step = module.finished_steps
@@ -285,13 +285,13 @@ class SaveAndStop(pl.Callback):
                 else:
                     self.stopped, trainer.should_stop = False, True
         if self.stopped:
-            # Nobody leaves before the first rank has saved: torchrun and srun may end the others when one has ended.
+            # No rank exits before the first rank has saved: torchrun and srun may kill the others once one has exited.
             sum_over_ranks([1], module.machine.device)
             trainer.should_stop = True
 
 
 def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory so far: of the GPU where there is one, else of this process."""
+    """Return the peak memory so far in bytes: allocated on the device with CUDA, else resident in this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

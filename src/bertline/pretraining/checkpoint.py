@@ -1,4 +1,4 @@
-"""A checkpoint as the encoder of the pipeline, without any training: read, checked and written as ours are."""
+"""Use a checkpoint as the encoder of the pipeline without training: read it, check it, write it in our format."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 
 def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float | int]:
-    """Write a checkpoint's encoder with its vocabulary to `out`, and with its pretraining heads where it has them.
+    """Write a checkpoint's encoder and vocabulary to `out`, with its pretraining heads if it has them.
 
     Args:
-        source: Any BERT folder.
-        out: The folder to write.
-        title: What people call the checkpoint; the manifest keeps it as `taken_from`.
+        source: Folder of any BERT checkpoint.
+        out: Folder to write.
+        title: Display name of the checkpoint; stored in the manifest as `taken_from`.
 
     Returns:
-        Headline figures: parameters, layers, hidden size and vocabulary.
+        Headline figures: number of parameters, number of layers, hidden size and vocabulary size.
 
     Raises:
-        ArtifactError: The folder is no BERT checkpoint, its vocabulary does not fit its embeddings, or what was written
-            does not read back as the same weights.
+        ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
+            weights differ when read back.
     """
     model, tokenizer = _read(source), Tokenizer.load(source)
     encoder = model if isinstance(model, BertModel) else model.bert
@@ -60,7 +60,7 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
 
 
 def _read(folder: Path) -> BertForPreTraining | BertModel:
-    # Heads that a checkpoint lacks are not drawn: nothing would ever train them.
+    # Missing heads are not initialized at random: nothing would ever train them.
     has_heads = architecture_of(folder) == "BertForPreTraining"
     return load_pretraining_model(folder) if has_heads else load_encoder(folder)
 

@@ -12,7 +12,7 @@ class MlmNspObjectiveConfig:
 
     kind: Literal["mlm_nsp"]
     nsp_weight: float
-    """Weight of the NSP loss beside the MLM loss; the paper adds them (1.0)."""
+    """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""
 
 
 ObjectiveConfig = MlmNspObjectiveConfig
@@ -20,14 +20,14 @@ ObjectiveConfig = MlmNspObjectiveConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PhaseConfig:
-    """A stretch of training with its own sequence length and batch."""
+    """Training phase with its own sequence length and batch size."""
 
     steps: int
-    """Optimizer steps."""
+    """Number of optimizer steps."""
     max_length: int
-    """One of `examples.lengths`."""
+    """Sequence length in tokens; one of `examples.lengths`."""
     global_batch_size: int
-    """Sequences an optimizer step, over all devices."""
+    """Sequences per optimizer step, over all devices."""
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.global_batch_size < 1:
@@ -36,11 +36,11 @@ class PhaseConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FilmStripConfig:
-    """The top guesses for fixed blanks, written down while the model learns."""
+    """Top predictions for fixed blanks, recorded during training."""
 
     every_steps: int
     sentences: tuple[str, ...]
-    """Each has at least one `[MASK]`; the first is shown."""
+    """Sentences, each with at least one `[MASK]`; the first `[MASK]` of each is predicted."""
     num_guesses: int
 
     def __post_init__(self) -> None:
@@ -55,29 +55,33 @@ class FilmStripConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HealthConfig:
-    """When training raises an alarm and when it goes back to a checkpoint. Means are over the last `patience_steps`."""
+    """When training raises an alarm and when it rolls back to a checkpoint.
+
+    MLM loss, NSP accuracy and data-wait fraction are means over the last `patience_steps` steps.
+    """
 
     patience_steps: int
-    """How long a loss at chance or a wait for data may last; for the losses it begins after the warm-up."""
+    """Number of steps for which a loss at chance level or waiting for data is tolerated; for the losses, counted after
+    the warm-up."""
     entropy_margin: float
-    """Nats below the unigram entropy from which on the MLM loss counts as learning from the words around."""
+    """Nats by which the MLM loss must be below the unigram entropy to count as learning from context."""
     nsp_margin: float
-    """Above chance, the NSP accuracy that counts as learning; less in proportion where chance is above 0.5."""
+    """Margin above chance at which the NSP accuracy counts as learning; proportionally less if chance is above 0.5."""
     spike_factor: float
-    """Times the median of the rows before; the loss of a row above it is a spike."""
+    """Multiple of the median loss of the previous rows above which the loss of a row is a spike."""
     rewind_on_spike: bool
-    """Whether a spike is treated like too many skipped steps (PaLM, arXiv 2204.02311, section 5.1)."""
+    """Whether a spike triggers a rollback, as too many skipped steps do (PaLM, arXiv 2204.02311, section 5.1)."""
     min_grad_norm: float
-    """Mean norm over a row below which gradients count as vanished."""
+    """Mean gradient norm of a row below which gradients count as vanished."""
     max_grad_norm: float
-    """Mean norm over a row, before clipping, above which gradients count as exploded."""
+    """Mean gradient norm of a row, before clipping, above which gradients count as exploded."""
     max_data_wait_fraction: float
-    """Of the time of training."""
+    """Largest acceptable fraction of training time spent waiting for data."""
     max_skipped_steps: int
-    """Steps a row whose gradients may be infinite or NaN: they are skipped. With more of them training goes back to
-    the last good checkpoint and passes over the examples of that row."""
+    """Largest acceptable number of steps per row that are skipped because their gradients are infinite or NaN. With
+    more, training rolls back to the last good checkpoint and skips the examples of that row."""
     max_rewinds: int
-    """How often a run goes back before it gives up."""
+    """Number of rollbacks after which the next failure ends the run."""
 
     def __post_init__(self) -> None:
         if self.patience_steps < 1:
@@ -95,11 +99,11 @@ class HealthConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinearProbeConfig:
-    """What a linear classifier reads off the frozen encoder's vectors, measured while the model learns."""
+    """Accuracy of a linear classifier on the frozen encoder's vectors, measured during training."""
 
     every_steps: int
     max_sentences: int
-    """Most held-out sentences that are encoded; a classifier is fitted on two thirds and scored on the others."""
+    """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
 
     def __post_init__(self) -> None:
         if self.every_steps < 1 or self.max_sentences < 1:
@@ -110,27 +114,28 @@ class LinearProbeConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainConfig:
-    """MLM/NSP pretraining; optimizer, schedule, model and objective are sections of their own."""
+    """MLM/NSP pretraining; optimizer, schedule, model and objective have their own sections."""
 
     seed: int
     phases: tuple[PhaseConfig, ...]
-    """Empty where nothing is pretrained: the checkpoint of `start_from` is the encoder as it is."""
+    """Training phases in order. Empty: nothing is pretrained, and the checkpoint of `start_from` is the encoder."""
     max_steps: int | None
-    """Stop here, whatever the phases say; the schedule ends here too. None runs all phases."""
+    """Number of steps after which training and its schedule end, whatever the phases say. None runs all phases."""
     precision: Literal["auto", "fp32", "bf16"]
-    """auto: bf16 where the hardware computes it natively, else fp32."""
+    """auto: bf16 if the hardware computes it natively, else fp32."""
     start_from: str | None
-    """None: random weights. Else a folder or hub name of a BERT checkpoint whose vocabulary the line uses."""
+    """Folder or hub name of a BERT checkpoint to start from, whose vocabulary the pipeline uses. None: random
+    weights."""
     start_from_revision: str | None
-    """Pins a hub name."""
+    """Hub revision of `start_from`."""
     extends: str | None
-    """The fingerprint of a finished run that this one goes on from, with more steps. None begins anew."""
+    """Fingerprint of a finished run that this run extends with more steps. None: extends no run."""
     validate_every_steps: int
     validation_sequences: int
-    """Most held-out sequences that are validated on; their masks are fixed."""
+    """Largest number of held-out sequences to validate on; their masks are fixed."""
     checkpoint_every_steps: int
     keep_checkpoints: int
-    """How many of the newest stay; that of the lowest held-out loss stays beside them."""
+    """Number of newest checkpoints to keep, in addition to the one with the lowest held-out loss."""
     film_strip: FilmStripConfig
     linear_probe: LinearProbeConfig | None
     """None: no linear probe."""
@@ -150,6 +155,6 @@ class PretrainConfig:
 
     @property
     def num_steps(self) -> int:
-        """Optimizer steps of the whole run."""
+        """Number of optimizer steps of the whole run."""
         total = sum(phase.steps for phase in self.phases)
         return total if self.max_steps is None else min(total, self.max_steps)

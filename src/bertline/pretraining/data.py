@@ -1,4 +1,4 @@
-"""From the examples to the batches of each step: order, masks and micro-batches, made ahead of the model."""
+"""Build the batches of each step from the examples: order, masks and micro-batches, prepared ahead of the model."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker
 from bertline.training.prefetching import prefetched
 
-_STEPS_AHEAD = 4  # by each worker
-_STEPS_FETCHED = 2  # by the thread that takes them from the workers
+_STEPS_AHEAD = 4  # prepared by each worker
+_STEPS_FETCHED = 2  # prefetched from the workers by a thread
 
 
 class StepBatch(TypedDict):
@@ -38,21 +38,21 @@ class StepBatch(TypedDict):
     num_targets: int
     num_sequences: int
     num_tokens: int
-    """Real tokens, padding not counted."""
+    """Number of real tokens, without padding."""
     global_batch_size: int
-    """Sequences of the step over all ranks."""
+    """Number of sequences of the step over all ranks."""
 
 
 class MaskedExamples:
-    """The examples of one split and length, masked on demand by the policy and the seed that the examples stage set.
+    """Examples of one split and length, masked on demand with the policy and seed set by the examples stage.
 
     Args:
-        folder: The examples artifact.
-        split: Of the corpus.
-        length: One of the artifact's lengths.
+        folder: Folder of the examples artifact.
+        split: Split of the corpus.
+        length: One of the artifact's sequence lengths.
 
     Raises:
-        ArtifactError: There is no such length, or there are no examples.
+        ArtifactError: The artifact lacks this length, or has no examples of it.
     """
 
     def __init__(self, folder: Path, split: Literal["train", "validation"], length: int) -> None:
@@ -66,14 +66,14 @@ class MaskedExamples:
         return len(self.store)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
-        """Mask and pad these examples; keys and shapes as in `examples.batching.collate`."""
+        """Return these examples masked and padded; keys and shapes as in `examples.batching.collate`."""
         return masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
 
     def micro_batches(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:
-        """A batch in pieces that go through the model at once; of `packed_batches` where rows are packed.
+        """Split a batch into micro-batches; with packed rows, into those of `packed_batches`.
 
-        Where all sequences of the store have the full length, padded rows have no `attention_mask`: without one,
-        PyTorch's fastest kernels can be taken. What holds for the store holds for every batch of a compiled graph.
+        If all sequences of the store have the full length, padded rows have no `attention_mask`: without one, PyTorch
+        can use its fastest kernels. The decision is made for the whole store, so every batch fits the compiled graph.
         """
         if layout.packed:
             yield from packed_batches(
@@ -91,7 +91,7 @@ class MaskedExamples:
 
 
 class StepDataset(Dataset[StepBatch]):
-    """Item i is this rank's share of step i: any step can be made, in any process, without those before it."""
+    """Dataset whose item i is this rank's share of step i. Any process can build any item without earlier ones."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class StepDataset(Dataset[StepBatch]):
         )
 
     def _masked(self, examples: MaskedExamples, positions: np.ndarray) -> dict[str, np.ndarray]:
-        """The examples at these positions of the endless order, each masked for the epoch it falls into."""
+        """Return the examples at these positions of the order over all epochs, each masked for its own epoch."""
         size = len(examples)
         epochs = positions // size
         parts = []
@@ -139,7 +139,7 @@ class StepDataset(Dataset[StepBatch]):
 
 
 class TimedLoader:
-    """A loader whose batches are fetched ahead by a thread, and whose waiting is clocked."""
+    """Data loader whose batches are prefetched by a thread; the time spent waiting for them is recorded."""
 
     def __init__(self, loader: DataLoader[StepBatch], clock: TrainingClock) -> None:
         self._loader = loader
@@ -157,16 +157,16 @@ class TimedLoader:
 
 
 class PretrainingData(pl.LightningDataModule):
-    """Gives the steps from `first_step` to the end of the plan.
+    """Data module that gives the steps from `first_step` to the end of the plan.
 
     Args:
-        examples: The train examples, by length.
-        layouts: How they become micro-batches, by length.
-        plan: The steps of the run.
-        num_workers: Processes that make batches ahead.
+        examples: Training examples by sequence length.
+        layouts: Row layout by sequence length.
+        plan: Steps of the run.
+        num_workers: Number of processes that prepare batches.
         machine: Device and ranks.
-        seed: `pretrain.seed`, root of the order.
-        clock: Counts the waiting.
+        seed: `pretrain.seed`, which determines the order of the examples.
+        clock: Records the time spent waiting for data.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class PretrainingData(pl.LightningDataModule):
         self.first_step = 0
 
     def train_dataloader(self) -> TimedLoader:
-        """The remaining steps in order, one item a step."""
+        """Return a loader of the remaining steps in order, one item per step."""
         steps: Sequence[int] = range(self.first_step, len(self.dataset))
         loader: DataLoader[Any] = DataLoader(
             self.dataset,
@@ -203,5 +203,5 @@ class PretrainingData(pl.LightningDataModule):
 
 
 def read_examples_manifest(folder: Path) -> dict[str, Any]:
-    """What the examples stage says about its work."""
+    """Read the manifest of the examples artifact."""
     return read_manifest(folder, kind="examples", format_version=1)

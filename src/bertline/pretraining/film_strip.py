@@ -1,4 +1,4 @@
-"""The film strip: what the model puts into a few fixed blanks while it learns."""
+"""The film strip: the model's predictions for a few fixed blanks during training."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from bertline.training.evaluating import evaluating
 
 
 class FilmStripProbe:
-    """Appends a frame to `film_strip.jsonl`: for each sentence the likeliest pieces at its first blank.
+    """Appends frames to `film_strip.jsonl`: for each sentence, the most likely tokens at its first blank.
 
-    Beside it lies `film_strip.txt`, the whole strip for people, written anew with every frame.
+    `film_strip.txt` in the same folder has the whole film strip as readable text and is rewritten with every frame.
 
     Args:
-        model: The model that is trained.
-        tokenizer: Of the line.
+        model: Model being trained.
+        tokenizer: Tokenizer of the pipeline.
         config: Sentences and number of guesses.
-        path: The file.
-        machine: Device, precision, ranks; the first rank alone writes.
+        path: Path of the JSON Lines file.
+        machine: Device, precision and ranks; only the first rank writes.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class FilmStripProbe:
         self._inputs = [self._encode(sentence) for sentence in config.sentences]
 
     def probe(self, step: int) -> dict[str, float]:
-        """Append the frame of this step; there is nothing to count."""
+        """Append the frame of this step. The returned metrics are empty."""
         if self._machine.ranks.is_first and self._inputs:
             rows = [
                 {"step": step, "sentence": sentence, "guesses": self._guesses(*inputs)}
@@ -65,7 +65,7 @@ class FilmStripProbe:
         write_atomically(self._path.with_suffix(".txt"), film_strip_text(read_film_strip(self._path)))
 
     def _guesses(self, input_ids: Tensor, position: int) -> list[list[Any]]:
-        """The likeliest pieces and their probabilities, likeliest first."""
+        """Return the most likely tokens and their probabilities, most likely first."""
         on_device = input_ids.to(self._machine.device)
         with evaluating(self._model, self._machine) as run:
             output = run(
@@ -81,7 +81,7 @@ class FilmStripProbe:
         ]
 
     def _encode(self, sentence: str) -> tuple[Tensor, int]:
-        """`[CLS] sentence [SEP]` as ids [1, S], and the position of the first blank."""
+        """Return `[CLS] sentence [SEP]` as token ids [1, S], and the position of the first blank."""
         tokenizer = self._tokenizer
         ids = [tokenizer.cls_id, *tokenizer.encode(sentence), tokenizer.sep_id]
         longest = self._model.bert.config.max_position_embeddings
@@ -94,7 +94,7 @@ class FilmStripProbe:
 
 
 def film_strip_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """A film strip for people: each sentence with its guesses, the newest first.
+    """Format a film strip as readable text: each sentence with its guesses, newest first.
 
     Example:
         >>> guesses = [["list", 0.5], ["##s", 0.031]]
@@ -110,6 +110,6 @@ def film_strip_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_film_strip(path: Path) -> list[dict[str, Any]]:
-    """The rows of a film strip in file order. A torn last line (the writer was killed) is left out."""
+    """Read the rows of a film strip in file order. A torn last line (the writer was killed) is skipped."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]

@@ -1,4 +1,4 @@
-"""What makes two runs the same training: stored in every checkpoint, compared before one goes on from another."""
+"""Identity of a training run: stored in every checkpoint and compared before training resumes from it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bertline.pretraining.job import PretrainJob
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Precision
 
-# Keys that change no weights of the last step, which is the result. Probes look without dropout or gradients and draw
-# from no generator that training draws from; checkpoints are copies. Two things beside the weights do depend on them:
-# which step counts as the best (losses over other sequences are another measure: see `same_measure`), and, where a
-# training fails, when it goes back (health) and how far (checkpoints). These say how to go on from here, so a run that
-# diverged is gone on with once it may go back more often; health.jsonl and the checkpoint keep what it passed over.
+# Keys that do not affect the weights of the last step, which are the result. Probes run without dropout and gradients
+# and do not use training's random generators; checkpoints are copies. Two things do depend on these keys: which step
+# counts as the best (losses over different sequences are not comparable: see `same_measure`), and, if training fails,
+# when it rolls back (health) and how far (checkpoints). The new values apply from the resumed step on, so a diverged
+# run can be resumed with more rollbacks allowed; health.jsonl and the checkpoint record the examples that it skipped.
 FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
@@ -29,12 +29,12 @@ FREE_KEYS = (
     "pretrain.linear_probe",
     "pretrain.health",
 )
-# What a run may change when it extends another.
+# Keys that may change when a run extends another.
 _EXTENDABLE = ("pretrain.phases", "pretrain.max_steps", "pretrain.extends")
 
 
 def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
-    """Everything that the weights depend on, as plain data: configuration, inputs and the resolved precision."""
+    """Return everything that the weights depend on as plain data: configuration, inputs and resolved precision."""
     pieces = "\n".join(Tokenizer.load(job.tokenizer_folder).pieces)
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
     identity = {
@@ -47,16 +47,16 @@ def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
 
 
 def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where: str, extending: bool) -> None:
-    """Refuse to go on from a training that is not this one; what changes no weights may differ.
+    """Refuse to resume from a checkpoint of a different training; keys that do not affect the weights may differ.
 
     Args:
-        found: The identity in the checkpoint.
-        expected: The identity of the job.
-        where: The run that the checkpoint belongs to, for the message.
-        extending: Whether the number of steps may differ.
+        found: Identity stored in the checkpoint.
+        expected: Identity of the job.
+        where: Run that the checkpoint belongs to, for the error message.
+        extending: Whether the job extends the run, so that phases and number of steps may differ.
 
     Raises:
-        ConfigError: Naming every key that differs, with both values.
+        ConfigError: Other keys differ; the message lists each of them with both values.
     """
     allowed = (*FREE_KEYS, *_EXTENDABLE) if extending else FREE_KEYS
     differences = [line for key, line in _differences(found, expected) if not _is_within(key, allowed)]
@@ -74,7 +74,7 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
 
 
 def changes_no_weights(key: str) -> bool:
-    """Whether a run may be gone on with under another value of this dotted key.
+    """Return whether a run can be resumed with a different value of this dotted key.
 
     Example:
         >>> changes_no_weights("pretrain.health.max_rewinds"), changes_no_weights("pretrain.seed")
@@ -84,7 +84,7 @@ def changes_no_weights(key: str) -> bool:
 
 
 def same_measure(found: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    """Whether the held-out losses of two identities compare: both are over the same sequences."""
+    """Return whether the held-out losses of two identities are comparable, that is, over the same sequences."""
     return found["pretrain"]["validation_sequences"] == expected["pretrain"]["validation_sequences"]
 
 

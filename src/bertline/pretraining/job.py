@@ -1,4 +1,4 @@
-"""What a pretraining is asked to do."""
+"""Definition of a pretraining run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleCon
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainJob:
-    """One pretraining: its configuration, its inputs and the folder it works in."""
+    """One pretraining run: its configuration, inputs and working folder."""
 
     model: ModelConfig
     objective: ObjectiveConfig
@@ -23,60 +23,60 @@ class PretrainJob:
     examples_folder: Path
     tokenizer_folder: Path
     run_folder: Path
-    """Checkpoints, metrics and, at the end, the result."""
+    """Folder of the checkpoints, the metrics and, at the end, the result."""
     start_from_folder: Path | None = None
-    """A BERT checkpoint with the same vocabulary; None for random weights."""
+    """Folder of a BERT checkpoint with the same vocabulary; None for random weights."""
     extend_from: Path | None = None
-    """The run folder of a finished run to go on from."""
+    """Run folder of a finished run to extend; None to extend no run."""
 
     @property
     def checkpoints_folder(self) -> Path:
-        """The checkpoints of this run."""
+        """Folder of this run's checkpoints."""
         return self.run_folder / "checkpoints"
 
     @property
     def metrics_path(self) -> Path:
-        """The record of all metrics."""
+        """Path of the file with all metrics."""
         return self.run_folder / "metrics.jsonl"
 
     @property
     def film_strip_path(self) -> Path:
-        """The guesses at the fixed blanks."""
+        """Path of the film strip: the guesses for the fixed blanks."""
         return self.run_folder / "film_strip.jsonl"
 
     @property
     def film_strip_text_path(self) -> Path:
-        """The same for people."""
+        """Path of the film strip as readable text."""
         return self.film_strip_path.with_suffix(".txt")
 
     @property
     def health_path(self) -> Path:
-        """The alarms, and how often training went back to a checkpoint."""
+        """Path of the file with the alarms and the rollbacks to a checkpoint."""
         return self.run_folder / "health.jsonl"
 
     @property
     def latest_folder(self) -> Path:
-        """A model folder of the newest weights, to look into a run in progress."""
+        """Model folder of the newest weights, to inspect a run in progress."""
         return self.run_folder / "latest"
 
     @property
     def best_folder(self) -> Path:
-        """A model folder of the step with the lowest held-out loss, where a finished run's last step has another."""
+        """Model folder of the step with the lowest held-out loss, if that is not the last step of a finished run."""
         return self.run_folder / "best"
 
     @property
     def profile_folder(self) -> Path:
-        """The trace of a few steps and their costliest operations, where that was asked for."""
+        """Folder of the trace of a few steps and their costliest operations, if profiling was requested."""
         return self.run_folder / "profile"
 
     @property
     def result_folder(self) -> Path:
-        """What the run gives when it is finished."""
+        """Folder of the result of a finished run."""
         return self.run_folder / "result"
 
     @property
     def written_atomically(self) -> tuple[Path, ...]:
-        """What a kill may leave half written, under a temporary name beside it."""
+        """Files and folders of which a kill may leave half-written copies, under temporary names in the same folder."""
         folders = (self.latest_folder, self.best_folder, self.profile_folder, self.result_folder)
         files = (self.metrics_path, self.film_strip_path, self.film_strip_text_path, self.health_path)
         return (*files, *folders)

@@ -1,7 +1,7 @@
-"""The linear probe: what can be read off the encoder's frozen vectors while it learns.
+"""The linear probe: what a linear classifier can read from the encoder's frozen vectors during training.
 
-It is handed in by whoever starts a run (`run_pretraining(job, linear_probes(job))`): pretraining itself needs no
-scikit-learn.
+The caller of a run passes it in (`run_pretraining(job, make_probes=linear_probes(job))`), so that pretraining itself
+does not need scikit-learn.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from bertline.training.evaluating import evaluating
 from bertline.training.probe import MakeProbe, Probe
 
 CHANCE = 0.5
-"""Of each probe: as many sentences are spoilt as are not."""
+"""Chance accuracy of each probe: half of its sentences are corrupted."""
 
 _BATCH_TOKENS_ON_CPU = 2048
-"""8,192 took a quarter longer, 32,768 half as long again."""
+"""Measured: 8,192 took 25% longer, 32,768 took 50% longer."""
 _BATCH_TOKENS_ON_GPU = 16_384
-"""Few launches; the widest activations of BERT-large take 128 MiB in bf16."""
+"""Few kernel launches; the widest activations of BERT-large take 128 MiB in bf16."""
 _FEWEST_SENTENCES = 60
-"""With fewer, 20 or less are left to score on: their accuracy would say nothing."""
+"""With fewer sentences, at most 20 are left to score on: too few for a meaningful accuracy."""
 _INVERSE_REGULARISATION = 0.1
-"""scikit-learn's C on standardised vectors. At 128 channels 0.01 to 1 gave the same within 0.3 points."""
+"""scikit-learn's C for standardised vectors. At 128 channels, 0.01 to 1 gave the same accuracy within 0.3 points."""
 
 
 class LinearProbe:
-    """Measures `probe/bigram_shift_accuracy` and `probe/odd_word_accuracy` on sentences not fitted on.
+    """Measures `probe/bigram_shift_accuracy` and `probe/odd_word_accuracy` on sentences not used for fitting.
 
-    A logistic regression on the mean of the last layer's vectors says whether a sentence was spoilt; the encoder is
-    frozen. The first rank does it alone: all ranks have the same weights.
+    A logistic regression on the mean of the last layer's vectors predicts whether a sentence was corrupted; the encoder
+    is frozen. Only the first rank runs it: all ranks have the same weights.
 
     Args:
-        model: The model that is trained; its encoder is run uncompiled, since its shapes differ.
-        tokenizer: Of the line.
+        model: Model being trained; its encoder runs uncompiled, since the shapes differ from those of training.
+        tokenizer: Tokenizer of the pipeline.
         sentences: See `probing_sentences`.
-        machine: Device, precision, ranks.
+        machine: Device, precision and ranks.
         every_steps: See `training.probe`.
 
     References:
@@ -74,7 +74,7 @@ class LinearProbe:
         ]
 
     def probe(self, step: int) -> dict[str, float]:
-        """Measure now; nothing where the vectors are no numbers any more."""
+        """Measure both accuracies; return nothing if the vectors are not finite, or on other ranks than the first."""
         if not self._machine.ranks.is_first:
             return {}
         vectors = self._vectors()
@@ -84,10 +84,10 @@ class LinearProbe:
         return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, as_is, kind) for kind in spoilt}
 
     def keep_up_to(self, step: int) -> None:
-        """Keeps no records of its own."""
+        """Do nothing: this probe keeps no records."""
 
     def _accuracy(self, vectors: Array, as_is: int, spoilt: int) -> float:
-        """How often a classifier fitted on the sentences to fit on is right about the others."""
+        """Fit a classifier on the training sentences and return its accuracy on the test sentences."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -101,7 +101,7 @@ class LinearProbe:
         return float(classifier.score(vectors[test], self._kinds[test]))
 
     def _vectors(self) -> Array:
-        """[N, H] fp32, in the order of the sentences."""
+        """Return the mean vector of each sentence, [N, H] fp32, in the order of the sentences."""
         vectors = np.empty((len(self._ids), self._encoder.config.hidden_size), dtype=np.float32)
         with evaluating(self._encoder, self._machine) as run:
             for indices, input_ids, attention_mask in self._batches():
@@ -111,7 +111,7 @@ class LinearProbe:
         return vectors
 
     def _batches(self) -> Iterator[tuple[list[int], Array, Array]]:
-        """Sentences of about the same length together: (indices, ids [B, S], attention mask [B, S])."""
+        """Yield batches of sentences of similar length: (indices, token ids [B, S], attention mask [B, S])."""
         batch_tokens = _BATCH_TOKENS_ON_CPU if self._machine.device.type == "cpu" else _BATCH_TOKENS_ON_GPU
         by_length = sorted(range(len(self._ids)), key=lambda index: -len(self._ids[index]))
         while by_length:
@@ -127,9 +127,9 @@ class LinearProbe:
 
 
 def linear_probes(job: PretrainJob) -> list[MakeProbe]:
-    """The linear probe that `pretrain.linear_probe` asks for, on held-out examples of the run's longest length.
+    """Return the linear probe configured in `pretrain.linear_probe`, on held-out examples of the run's longest length.
 
-    Where the held-out text has too few sentences there is a warning and no probe.
+    The list is empty if none is configured or, with a warning, if the held-out text has too few sentences.
     """
     config = job.pretrain.linear_probe
     if config is None:

@@ -1,4 +1,4 @@
-"""The objective as a module: the model and its losses in one, so that both are compiled together."""
+"""The objective as a module: the model and its losses in one, so that they are compiled together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class PreTrainingSums(NamedTuple):
 class PreTrainingLosses(nn.Module):
     """Runs the model on a micro-batch and sums its losses.
 
-    Sums, not means: whoever knows how many targets the whole global batch has divides by that (promise 3).
+    The losses are sums, not means: the caller divides by the number of targets in the global batch, so that every
+    target has the same weight.
     """
 
     def __init__(self, model: BertForPreTraining) -> None:
@@ -36,7 +37,7 @@ class PreTrainingLosses(nn.Module):
         self.model = model
 
     def forward(self, batch: Mapping[str, Tensor]) -> PreTrainingSums:
-        """Run on what `examples.batching` makes, or packed by `examples.packing`, as tensors.
+        """Run on the arrays of `examples.batching`, or on packed rows of `examples.packing`, as tensors.
 
         Without `attention_mask`, no row has padding.
         """

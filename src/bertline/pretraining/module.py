@@ -1,4 +1,4 @@
-"""The LightningModule of pretraining: one Lightning batch is one optimizer step's share of this rank."""
+"""LightningModule for pretraining: one Lightning batch is this rank's share of one optimizer step."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from bertline.training.schedules import learning_rate_factor
 
 
 class PretrainingModule(pl.LightningModule):
-    """Takes optimizer steps and counts them.
+    """Takes and counts optimizer steps.
 
-    Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's accumulation
-    would average the micro-batches' means, and DDP the ranks'.
+    Optimization is manual because the loss is a mean over the targets of the global batch: Lightning's gradient
+    accumulation would average the means of the micro-batches, and DDP those of the ranks.
 
     Args:
-        model: With the weights to start from.
-        objective: Weighs the losses.
-        optimizer: Its section.
-        schedule: Its section.
-        machine: Where this runs.
-        seed: Root of dropout's randomness.
-        num_steps: Steps of the whole run; the schedule ends there.
+        model: Model with its initial weights.
+        objective: Objective section; weights the losses.
+        optimizer: Optimizer section.
+        schedule: Schedule section.
+        machine: Device, precision and ranks.
+        seed: Root seed of dropout.
+        num_steps: Number of steps of the whole run; the schedule ends there.
     """
 
     def __init__(
@@ -61,22 +61,22 @@ class PretrainingModule(pl.LightningModule):
         self.finished_steps = 0
         self.interval = IntervalSums(machine.device)
         self.optimizer_state: dict[str, Any] | None = None
-        """What the optimizer goes on from when training begins; None for nothing."""
+        """Optimizer state to resume from; None for a new optimizer."""
         self.interval_state: dict[str, float] | None = None
-        """The sums that a checkpoint found in the middle of an interval; None for none."""
+        """Sums to resume from, of an interval that a checkpoint interrupted; None for none."""
 
     @property
     def model(self) -> BertForPreTraining:
-        """The model that is trained."""
+        """Model being trained."""
         return self.losses.model
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the step that is about to be taken."""
+        """Learning rate of the next step."""
         return self.optimizer_config.lr * self.learning_rate_factor(self.finished_steps)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Build the optimizer once the weights are on their device, with the state to go on from."""
+        """Build the optimizer once the weights are on their device, and load the state to resume from."""
         optimizer = build_optimizer(self.losses, self.optimizer_config, precision=self.machine.precision)
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
@@ -84,7 +84,7 @@ class PretrainingModule(pl.LightningModule):
         return optimizer
 
     def on_train_start(self) -> None:
-        """Go on with an interval that a checkpoint cut in two."""
+        """Resume an interval that a checkpoint interrupted."""
         if self.interval_state is not None:
             self.interval.restore(self.interval_state, is_first_rank=self.machine.ranks.is_first)
             self.interval_state = None
@@ -92,7 +92,7 @@ class PretrainingModule(pl.LightningModule):
     def training_step(self, batch: StepBatch, batch_idx: int) -> None:
         """Take one optimizer step."""
         optimizer = self.optimizers()
-        # Dropout is a function of (seed, step, rank): a resumed run needs no saved generator.
+        # Dropout is a function of (seed, step, rank): a resumed run needs no saved generator state.
         seed_device(self.machine.device, seed_for(self.seed, "dropout", self.finished_steps, self.machine.ranks.rank))
         set_learning_rate(optimizer, self.learning_rate)
         optimizer.zero_grad()
@@ -109,9 +109,9 @@ class PretrainingModule(pl.LightningModule):
         self.finished_steps += 1
 
     def _backward(self, batch: StepBatch) -> None:
-        """Gradients of the mean loss over the targets and sequences of the global batch."""
+        """Compute the gradients of the mean loss over the targets and sequences of the global batch."""
         world_size = self.machine.ranks.world_size
-        # DDP takes the mean of the ranks' gradients; with this factor that is their sum.
+        # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
         mlm_weight = world_size / _at_least_one(sum_on_device(batch["num_targets"], self.machine.device))
         nsp_weight = world_size * self.objective_config.nsp_weight / batch["global_batch_size"]
         last = len(batch["micro_batches"]) - 1
@@ -122,15 +122,15 @@ class PretrainingModule(pl.LightningModule):
             self.interval.add_micro_batch(sums)
 
     def _without_synchronisation(self) -> AbstractContextManager[None]:
-        """Ranks exchange gradients once a step, after the last micro-batch."""
+        """Disable the exchange of gradients, which is needed once per step, after the last micro-batch."""
         wrapped = self.trainer.strategy.model
         return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
 
     def _clip(self) -> torch.Tensor:
-        """Scale the gradients down to the largest norm allowed and return the norm they had."""
+        """Clip the gradients to the configured maximum norm and return their norm before clipping."""
         return clip_gradients(self.losses.parameters(), self.optimizer_config.max_grad_norm)
 
 
 def _at_least_one(count: torch.Tensor | float) -> torch.Tensor | float:
-    """Without targets the sum of their losses is zero, whatever it is divided by; a tensor stays on its device."""
+    """Clamp a count to at least 1, as without targets the loss sum is 0 anyway. A tensor stays on its device."""
     return count.clamp(min=1) if isinstance(count, torch.Tensor) else max(1, count)

@@ -1,4 +1,4 @@
-"""The order of the examples: a permutation for each epoch that is computed where it is needed and never stored."""
+"""The order of the examples: a permutation for each epoch that is computed on demand and never stored."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _SPREAD_2 = np.uint64(0x94D049BB133111EB)
 
 
 def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.ndarray:
-    """Which examples stand at these positions of an epoch's order.
+    """Return the examples at these positions of an epoch's order.
 
-    The order is a keyed permutation of `0 .. size - 1`: a Feistel network over the next power of four, walked until
-    it falls back below `size`. One position costs the same whether it is the first or the billionth, so a resumed run
-    starts anywhere at once, and no process holds a table of the whole order.
+    The order is a keyed permutation of `0 .. size - 1`: a Feistel network over the next power of four, applied
+    repeatedly until the value is below `size` (cycle walking). Every position costs the same, so a resumed run starts
+    anywhere at once, and no process holds a table of the whole order.
 
     Args:
         positions: Integers in `[0, size)`, any shape.
-        size: Examples in an epoch, at least 1.
+        size: Number of examples in an epoch, at least 1.
         seed: `pretrain.seed`.
-        epoch: Passes over the examples so far.
+        epoch: Number of completed passes over the examples.
 
     Returns:
-        int64 example ids in `[0, size)`, of the shape of `positions`; all positions together give every id once.
+        int64 example ids in `[0, size)`, with the shape of `positions`; over all positions, every id occurs once.
 
     References:
         Black and Rogaway, Ciphers with Arbitrary Finite Domains (CT-RSA 2002), methods 2 and 3.
@@ -44,7 +44,7 @@ def shuffled(positions: np.ndarray, size: int, *, seed: int, epoch: int) -> np.n
 
 
 def _permute(values: np.ndarray, half_bits: int, keys: np.ndarray) -> np.ndarray:
-    """One pass of the Feistel network over `2 * half_bits` bits."""
+    """Apply the Feistel network once to values of `2 * half_bits` bits."""
     mask, shift = np.uint64((1 << half_bits) - 1), np.uint64(half_bits)
     left, right = values >> shift, values & mask
     for key in keys:

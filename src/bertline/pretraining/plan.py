@@ -1,4 +1,4 @@
-"""Which examples each step takes: a pure function of the step and the phases."""
+"""The plan of a run: which examples each step takes, as a pure function of the step and the phases."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from bertline.training.devices import Ranks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where training stands before a step."""
+    """Position of training before a step."""
 
     phase: int
     """Index into `pretrain.phases`."""
     consumed: int
-    """Examples of this phase's length that have been taken or passed over so far, in earlier phases of it too."""
+    """Number of examples of this phase's length taken or skipped so far, including in earlier phases of this length."""
     max_length: int
     global_batch_size: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PassedOver:
-    """Examples that are not trained on because training failed on them: the order of a length jumps ahead."""
+    """Examples that are skipped because training failed on them: the order of their length jumps ahead."""
 
     step: int
-    """0-based; the first step that finds itself further on."""
+    """First step after the jump, 0-based."""
     max_length: int
     sequences: int
 
@@ -36,8 +36,8 @@ class Plan:
     """The steps of a run, over all phases.
 
     Args:
-        phases: As configured.
-        num_steps: Steps of the whole run, at most those of all phases.
+        phases: Configured phases.
+        num_steps: Number of steps of the whole run, at most the sum over all phases.
         passed_over: Jumps in the order of the examples.
 
     Example:
@@ -54,13 +54,13 @@ class Plan:
 
     @classmethod
     def of(cls, config: PretrainConfig) -> Plan:
-        """The plan that the pretrain section asks for."""
+        """Return the plan that the pretrain section configures."""
         return cls(config.phases, config.num_steps)
 
     def passing_over(self, first_step: int, end_step: int) -> list[PassedOver]:
-        """What to pass over so that step `first_step` takes the examples planned for `end_step`, and so on.
+        """Return the examples to skip so that step `first_step` takes those planned for `end_step`, and so on.
 
-        Both are 0-based, `end_step` exclusive; one jump a sequence length.
+        Both steps are 0-based, `end_step` is exclusive. There is one jump per sequence length.
 
         Example:
             >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
@@ -71,7 +71,7 @@ class Plan:
         return [PassedOver(step=first_step, max_length=length, sequences=count) for length, count in taken.items()]
 
     def sequences(self, first_step: int, end_step: int) -> dict[int, int]:
-        """How many sequences of each length these steps take, in the order of the lengths; 0-based, the end exclusive.
+        """Return the number of sequences of each length in these steps (0-based, end exclusive), in phase order.
 
         Example:
             >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
@@ -85,21 +85,21 @@ class Plan:
         return taken
 
     def require_shares(self, ranks: Ranks, *, first_step: int) -> None:
-        """See that each step from `first_step` on has a sequence for every rank.
+        """Check that each step from `first_step` on has a sequence for every rank.
 
         Raises:
-            ConfigError: Some rank would get nothing.
+            ConfigError: A rank would get no sequence.
         """
         for place, _, _ in self._stretches(first_step, self.num_steps):
             share_of(place, ranks)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The sequence lengths of the phases that are reached, shortest first."""
+        """Sequence lengths of the phases that the run reaches, shortest first."""
         return tuple(sorted({self.place(step).max_length for step in self._phase_starts()}))
 
     def place(self, step: int) -> Place:
-        """The place before `step`, 0-based; past the last step it is the place in the last phase."""
+        """Return the place before `step`, 0-based; past the last step, the place in the last phase."""
         consumed: dict[int, int] = {}
         for jump in self.passed_over:
             if jump.step <= step:
@@ -118,7 +118,7 @@ class Plan:
         raise ValueError("a plan needs at least one phase")
 
     def starts_like(self, other: Plan) -> bool:
-        """Whether all steps of `other` take the same examples here: what extending a run needs."""
+        """Return whether all steps of `other` take the same examples in this plan, as extending a run requires."""
         if other.num_steps > self.num_steps:
             return False
         starts = (*other._phase_starts(), *(start for start in self._phase_starts() if start < other.num_steps))
@@ -126,7 +126,7 @@ class Plan:
         return all(_same_batch(self.place(step), other.place(step)) for step in (*starts, *lasts, other.num_steps - 1))
 
     def _stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
-        """The steps `first_step` to `end_step` phase by phase: the place before the first, that step, and their end."""
+        """Split the steps `first_step` to `end_step` by phase: yield the place before the first, that step, the end."""
         starts = self._phase_starts()
         for start, end in zip(starts, [*starts[1:], end_step], strict=True):
             start, end = max(start, first_step), min(end, end_step)
@@ -143,12 +143,12 @@ class Plan:
 
 
 def share_of(place: Place, ranks: Ranks) -> range:
-    """The positions, in the order of the place's length, that one rank takes in the step.
+    """Return the positions that one rank takes in the step, in the order of the examples of the place's length.
 
-    The ranks' shares follow each other; they differ by one example where the batch does not divide evenly.
+    The ranks' shares are consecutive; their sizes differ by one example if the batch does not divide evenly.
 
     Raises:
-        ConfigError: Some rank would get nothing.
+        ConfigError: A rank would get no sequence.
 
     Example:
         >>> place = Place(phase=0, consumed=100, max_length=64, global_batch_size=5)

@@ -1,8 +1,8 @@
-"""Held-out sentences to probe an encoder with: a third as they are, the others spoilt in two ways. No labels needed.
+"""Held-out sentences to probe an encoder with: a third unchanged, the others corrupted in two ways. No labels needed.
 
-Two probing tasks of Conneau et al. 2018 need nothing but text. In *bigram shift* two neighbouring words have changed
-places; in *semantic odd man out* one word has become another. Whoever reads the words without their order, or only how
-frequent they are, is at chance in both.
+Two probing tasks of Conneau et al. 2018 need only text. In *bigram shift* two adjacent words are swapped; in *semantic
+odd man out* one word is replaced by another. A model that sees only the words without their order, or only their
+frequencies, is at chance on both.
 
 References:
     Conneau et al., What you can cram into a single vector (arXiv 1805.01070), section 2.
@@ -29,7 +29,7 @@ Kind = Literal["as_is", "bigram_shift", "odd_word"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 Word = tuple[int, ...]
-"""The ids of a word's pieces."""
+"""Token ids of a word's subwords."""
 Sentence = tuple[Word, ...]
 
 # The paper's sentences have 5 to 28 words (section 2).
@@ -37,17 +37,17 @@ _FEWEST_WORDS, _MOST_WORDS = 5, 28
 _SENTENCE_ENDS = frozenset(".!?。！？।؟")
 _TRAIN_SHARE = 2 / 3
 _ALIKE_RANKS = 10
-"""A word is replaced by one at most so many ranks more or less frequent: its frequency must not give it away."""
+"""Largest difference in frequency rank between a word and its replacement: frequency must not reveal it."""
 _EXAMPLES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProbingSentences:
-    """Sentences with what was done to each, those to fit on first."""
+    """Sentences and how each was corrupted, training sentences first."""
 
     sentences: tuple[Sentence, ...]
     kinds: Array
-    """[N] index into `KINDS`; as many of each, give or take one, before and after `num_train`."""
+    """[N] indices into `KINDS`; balanced, give or take one, both before and after `num_train`."""
     num_train: int
 
     def __len__(self) -> int:
@@ -55,19 +55,19 @@ class ProbingSentences:
 
 
 def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentences: int) -> ProbingSentences:
-    """Draw sentences and spoil two thirds of them: a pure function of the examples.
+    """Draw sentences and corrupt two thirds of them: a pure function of the examples.
 
-    Sentences to fit on come from the first two thirds of the examples, those to score on from the rest: the examples
-    stand in the order of their documents, so the two share at most the document at the border. No sentence is used
-    twice, and each could have been spoilt in either way.
+    Training sentences come from the first two thirds of the examples, test sentences from the rest: the examples are in
+    document order, so the two parts share at most the document at the border. No sentence is used twice, and each could
+    have been corrupted in either way.
 
     Args:
-        store: Held-out examples. Sentences are cut from segment A; segment B is often a random one of another place.
-        tokenizer: That encoded them.
-        max_sentences: Most sentences of all three kinds together.
+        store: Held-out examples. Sentences are taken from segment A; segment B is often random text from elsewhere.
+        tokenizer: Tokenizer that encoded the examples.
+        max_sentences: Largest number of sentences of all three kinds together.
 
     Returns:
-        Fewer than `max_sentences` where the text has no more.
+        The sentences; fewer than `max_sentences` if the text has no more.
     """
     words = _Words(tokenizer)
     border = round(len(store) * _TRAIN_SHARE)
@@ -88,7 +88,7 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
 
 
 def with_neighbours_swapped(sentence: Sentence, places: Sequence[int], rng: np.random.Generator) -> Sentence:
-    """The sentence with the word at one of `places` behind its right neighbour.
+    """Swap the word at a random one of `places` with its right neighbour.
 
     Example:
         >>> with_neighbours_swapped(((5,), (6, 7), (8,)), [1], np.random.default_rng(0))
@@ -99,7 +99,7 @@ def with_neighbours_swapped(sentence: Sentence, places: Sequence[int], rng: np.r
 
 
 class _Words:
-    """What the vocabulary says about words."""
+    """Properties of words, derived from the vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._continues = [piece.startswith(CONTINUATION) and piece != CONTINUATION for piece in tokenizer.pieces]
@@ -110,16 +110,16 @@ class _Words:
         self._ends = frozenset(index for index, piece in enumerate(tokenizer.pieces) if piece in _SENTENCE_ENDS)
 
     def is_plain(self, word: Word) -> bool:
-        """Whether it is a word and neither punctuation nor unknown."""
+        """Return whether this is a word, neither punctuation nor unknown."""
         return self._plain[word[0]]
 
     def of(self, ids: Sequence[int]) -> list[Word]:
-        """Pieces joined to words."""
+        """Group subwords into words."""
         starts = [index for index, piece in enumerate(ids) if not index or not self._continues[piece]]
         return [tuple(ids[start:stop]) for start, stop in pairwise([*starts, len(ids)])]
 
     def sentences(self, segment: Sequence[int]) -> Iterator[Sentence]:
-        """A segment cut behind closing punctuation, and behind `_MOST_WORDS` words where there is none."""
+        """Split a segment after closing punctuation, or after `_MOST_WORDS` words without any."""
         sentence: list[Word] = []
         for word in self.of(segment):
             sentence.append(word)
@@ -129,7 +129,7 @@ class _Words:
         yield tuple(sentence)
 
     def swappable(self, sentence: Sentence) -> list[int]:
-        """Where a word and its right neighbour are plain and different."""
+        """Return the positions where a word and its right neighbour are plain and different."""
         return [
             at
             for at, (word, right) in enumerate(pairwise(sentence))
@@ -138,12 +138,12 @@ class _Words:
 
 
 class _AlikeWords:
-    """For each plain word that occurs more than once, others of about its frequency and as many pieces."""
+    """For each plain word that occurs more than once, other words of similar frequency with as many subwords."""
 
     def __init__(self, sentences: Sequence[Sentence], words: _Words, *, seed: int) -> None:
         counts = Counter(word for sentence in sentences for word in sentence if words.is_plain(word))
         repeated = sorted(word for word, count in counts.items() if count > 1)
-        # Words equally frequent stand in random order: neighbours in the vocabulary are often spelt alike.
+        # Words of equal frequency are in random order: neighbours in the vocabulary are often spelt alike.
         order = generator(seed, "ranks of words").permutation(len(repeated))
         by_frequency = sorted((repeated[index] for index in order), key=lambda word: -counts[word])
         self._ranked: dict[int, list[Word]] = {}
@@ -157,14 +157,14 @@ class _AlikeWords:
         return word in self._ranks and len(self._ranked[len(word)]) > 1
 
     def another(self, word: Word, rng: np.random.Generator) -> Word:
-        """Another word as frequent, give or take `_ALIKE_RANKS` ranks."""
+        """Draw another word of similar frequency, at most `_ALIKE_RANKS` ranks away."""
         ranked, rank = self._ranked[len(word)], self._ranks[word]
         near = range(max(0, rank - _ALIKE_RANKS), min(len(ranked), rank + _ALIKE_RANKS + 1))
         return ranked[int(rng.choice([other for other in near if other != rank]))]
 
 
 def _gather(store: ExampleStore, region: range, words: _Words, wanted: int, seen: set[Sentence]) -> list[Sentence]:
-    """At most `wanted` new sentences of a region of the examples, drawn in random order."""
+    """Return at most `wanted` new sentences of a region of the examples, drawn in random order."""
     found: list[Sentence] = []
     seed = store.manifest["seed"]
     for start in range(0, len(region), _EXAMPLES_AT_ONCE):

@@ -1,4 +1,4 @@
-"""A profile of a few steps on demand (`runtime.profile=true`)."""
+"""Profile of a few steps on request (`runtime.profile=true`)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from bertline.training.clock import TrainingClock
 from bertline.training.profiling import TABLE_NAME, TRACE_NAME, StepProfiler, name_compiled_kernels
 
 _FIRST_STEPS = 10
-"""Of this start, not profiled: they compile, and fill caches."""
+"""Number of steps of this start before the profile: they compile and fill caches."""
 _PROFILED_STEPS = 5
 
 
 class ProfileSteps(pl.Callback):
-    """Profiles some of the steps of this start, on the first rank, and says where the result is.
+    """Profiles a few steps of this start on the first rank and logs the paths of the result.
 
-    A run with fewer steps to go is profiled earlier; its first step, which compiles, never is. What is trained is the
-    same with and without.
+    A run with fewer steps left is profiled earlier, but never in its first step, which compiles. Profiling does not
+    change the trained weights.
 
     Args:
-        folder: Gets the trace and the table.
-        clock: Paused while they are written.
-        num_steps: Of the whole run.
+        folder: Folder for the trace and the table.
+        clock: Paused while the profiler starts, advances or writes.
+        num_steps: Number of steps of the whole run.
     """
 
     def __init__(self, folder: Path, clock: TrainingClock, *, num_steps: int) -> None:
@@ -37,15 +37,15 @@ class ProfileSteps(pl.Callback):
         self._first_step = 0
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        """Nothing is compiled yet."""
+        """Enable the names of compiled kernels, before anything is compiled."""
         name_compiled_kernels()
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Choose the steps."""
+        """Choose the steps to profile."""
         if not module.machine.ranks.is_first:
             return
         left = self._num_steps - module.finished_steps
-        num_steps = min(_PROFILED_STEPS, left - 2)  # one that compiles, one that warms the profiler up
+        num_steps = min(_PROFILED_STEPS, left - 2)  # one step compiles, one warms up the profiler
         if num_steps < 1:
             warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs 3")
             return
@@ -53,7 +53,7 @@ class ProfileSteps(pl.Callback):
         self._profiler = StepProfiler(self._folder, module.machine.device, num_steps=num_steps)
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
-        """Start where it is time to."""
+        """Start the profiler at the first chosen step."""
         if self._profiler is not None and module.finished_steps == self._first_step:
             with self._clock.paused():
                 self._profiler.start()
@@ -61,7 +61,7 @@ class ProfileSteps(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Count the step; after the last one, write."""
+        """Advance the profiler, which writes the profile after the last step."""
         if self._profiler is None:
             return
         with self._clock.paused():
@@ -74,11 +74,11 @@ class ProfileSteps(pl.Callback):
             self._profiler = None
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Leave nothing running where training was stopped in between."""
+        """Stop the profiler if training ended before the profile was complete."""
         self._give_up()
 
     def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        """The same."""
+        """Stop the profiler if training failed before the profile was complete."""
         self._give_up()
 
     def _give_up(self) -> None:

@@ -1,4 +1,4 @@
-"""What a finished run gives: a folder that transformers loads, with its figures."""
+"""Result of a finished run: a folder that transformers can load, with the run's metrics."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def write_best(job: PretrainJob, model: BertForPreTraining, best: Checkpoint) ->
     """Write the model folder of the step with the lowest held-out loss.
 
     Args:
-        job: Of the run.
-        model: Of the last step; it stays as it is.
-        best: Its checkpoint.
+        job: Job of the run.
+        model: Model of the last step; it is not modified.
+        best: Checkpoint of the best step.
     """
     model = copy.deepcopy(model)
     model.load_state_dict(best.state["model"])
@@ -59,11 +59,11 @@ def write_result(
     """Write the result folder and return the headline figures.
 
     Args:
-        job: Of the run.
-        model: Of the last step.
-        identity: What the weights depend on.
+        job: Job of the run.
+        model: Model of the last step.
+        identity: Everything that the weights depend on.
         totals: `Totals.as_mapping` of the run.
-        best: The step with the lowest held-out loss and that loss, for the manifest.
+        best: Step with the lowest held-out loss, and that loss, for the manifest.
     """
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
@@ -87,15 +87,15 @@ def _write_model(job: PretrainJob, model: BertForPreTraining, folder: Path) -> N
 
 
 def _longest_trained(job: PretrainJob) -> int | None:
-    """The longest sequence of the run; None where the checkpoint it started from may have seen longer ones."""
+    """Return the longest sequence length of the run; None if its initial checkpoint may have seen longer ones."""
     return None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
 
 
 def headline_figures(job: PretrainJob, model: BertForPreTraining, totals: dict[str, float]) -> dict[str, float]:
-    """The last value of each validation figure, and what the training took.
+    """Return the last value of each headline metric, and totals of the run.
 
-    `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl: compiling and a busy minute do not
-    count.
+    `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl, so that compilation and a busy minute
+    do not count.
     """
     rows = [row.metrics for row in read_metrics(job.metrics_path)]
     last = {key: value for row in rows for key, value in row.items() if key.startswith(_HEADLINES)}

@@ -1,4 +1,4 @@
-"""How the sequences of a step become micro-batches: padded, a row each, or packed, several a row."""
+"""Layout of a step's sequences in micro-batches: padded (one per row) or packed (several per row)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from bertline.modeling.attention_choice import (
 from bertline.modeling.config import ModelConfig
 from bertline.training.config import RuntimeConfig
 
-# Where attention computes whole rows, telling sequences apart costs about what this share of padding does.
+# If attention computes whole rows, masking other sequences costs about as much as the padding at this fill.
 _PACKS_BELOW_FILL = 0.85
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowLayout:
-    """Of the sequences of one length."""
+    """Layout of the sequences of one length."""
 
     packed: bool
     rows: int | None
-    """Rows of a micro-batch; None takes the whole share of a step."""
+    """Rows per micro-batch; None: the whole share of a step."""
 
 
 def pretraining_attention(
     runtime: RuntimeConfig, model: ModelConfig, device: AttentionDevice, length: int
 ) -> AttentionChoice:
-    """How attention is computed while pretraining on sequences of this length.
+    """Choose the attention kernel for pretraining on sequences of this length.
 
     Raises:
-        MachineError: `varlen` was asked for and cannot be had.
+        MachineError: `varlen` was requested but is not available.
     """
     dropout_prob = model.attention_probs_dropout_prob
     lacking = lacking_for_varlen(
@@ -52,12 +52,12 @@ def pretraining_attention(
 
 
 def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> bool:
-    """Whether sequences share rows. `auto` packs where attention skips what is not of a sequence, or padding is much.
+    """Return whether sequences share rows. `auto` packs if attention skips other sequences or padding is large.
 
     Args:
-        runtime: Its `packing`.
-        fill: The share of real tokens in padded rows.
-        attention: How it is computed.
+        runtime: Runtime section, for its `packing`.
+        fill: Fraction of real tokens in padded rows.
+        attention: Attention kernel.
     """
     if runtime.packing != "auto":
         return runtime.packing == "on"
@@ -65,10 +65,10 @@ def packs(runtime: RuntimeConfig, *, fill: float, attention: AttentionKind) -> b
 
 
 def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:
-    """Rows of `length` tokens of a micro-batch on one device; None takes the whole share of a step.
+    """Return the rows of `length` tokens per micro-batch on one device; None: the whole share of a step.
 
     Raises:
-        ConfigError: `runtime.micro_batch_tokens` is too small for one.
+        ConfigError: `runtime.micro_batch_tokens` is too small for one row.
     """
     if runtime.micro_batch_tokens is None:
         return runtime.micro_batch_size
@@ -83,7 +83,7 @@ def rows_at_once(runtime: RuntimeConfig, length: int) -> int | None:
 def row_layouts(
     runtime: RuntimeConfig, stores: Mapping[int, ExampleStore], attention: Mapping[int, AttentionChoice]
 ) -> dict[int, RowLayout]:
-    """The layout for each length.
+    """Return the row layout for each length.
 
     Raises:
         ConfigError: A micro-batch is too small for one row.
@@ -98,7 +98,7 @@ def row_layouts(
 
 
 def fill_of(store: ExampleStore) -> float:
-    """The share of real tokens in padded rows, in (0, 1]; exactly 1 where every sequence has the full length."""
+    """Return the fraction of real tokens in padded rows, in (0, 1]; exactly 1 if every sequence has the full length."""
     return store.num_tokens / (len(store) * store.max_length)
 
 
@@ -109,7 +109,7 @@ def layouts_in_words(
     model: ModelConfig,
     device: AttentionDevice,
 ) -> str:
-    """What was decided and why, for the log: no slow path is taken silently."""
+    """Describe the chosen layouts and attention kernels with the reasons, for the log: no slow path is silent."""
     parts = [
         f"{_rows_in_words(layout, length, fill_of(stores[length]))}, attention {attention[length].kind} "
         f"({attention[length].reason})"

@@ -1,4 +1,4 @@
-"""Pretraining from start, or restart, to result."""
+"""Pretraining from start or restart to result."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ __all__ = ["PretrainJob", "run_pretraining"]
 def run_pretraining(
     job: PretrainJob, *, make_probes: Sequence[MakeProbe] = (), callbacks: Sequence[pl.Callback] = ()
 ) -> dict[str, float]:
-    """Pretrain, or go on with a pretraining that was stopped or killed.
+    """Pretrain, or resume a pretraining that was stopped or killed.
 
     Args:
-        job: What to do.
-        make_probes: Of probes beside validation and film strip; they run after those.
-        callbacks: Called after bertline's own between two steps, by those who look on, such as benchmarks.
+        job: Configuration, inputs and run folder.
+        make_probes: Factories of additional probes; they run after validation and film strip.
+        callbacks: Additional callbacks, called after bertline's own between two steps, for example by benchmarks.
 
     Returns:
-        The headline figures, as in the manifest of `result/`; nothing on ranks other than the first.
+        Headline figures, as in the manifest of `result/`; empty on ranks other than the first.
 
     Raises:
-        ConfigError: The job does not fit its inputs, or the run folder holds another training.
-        MachineError: The machine lacks what the runtime section asks for.
-        TrainingInterrupted: A signal came; the place is saved.
-        TrainingDivergedError: Going back to a checkpoint did not help.
+        ConfigError: The job does not fit its inputs, or the run folder holds a different training.
+        MachineError: The machine lacks what the runtime section requests.
+        TrainingInterrupted: A signal stopped training; the next call resumes it.
+        TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
     run = _Run(job, machine, make_probes, callbacks)
@@ -76,14 +76,14 @@ def run_pretraining(
 
 
 class _Run:
-    """The parts of one start of a run, put together.
+    """Components of one start of a run.
 
     Args:
-        job: What to do.
-        machine: Where.
+        job: Configuration, inputs and run folder.
+        machine: Device, precision and ranks.
         make_probes: See `run_pretraining`.
         callbacks: See `run_pretraining`.
-        rewinds: What made this process start again; None takes those that the checkpoint knows.
+        rewinds: Rollbacks of the run so far; None: those recorded in the checkpoint.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class _Run:
         self._restore(checkpoint)
 
     def train(self) -> list[dict[str, Any]] | None:
-        """Take the remaining steps: None; or give up where they lead nowhere: the rewinds to start again with."""
+        """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
         job, num_steps = self.job, self.plan.num_steps
         data = self._build_data()
         data.first_step = self.module.finished_steps
@@ -198,10 +198,10 @@ class _Run:
         )
 
     def write_best(self) -> None:
-        """Write a model folder of the best step, unless that is the last one, whose model is the result."""
+        """Write a model folder of the best step, unless that is the last step, whose model is the result."""
         step = self.best.step
         if step is None or step == self.plan.num_steps:
-            shutil.rmtree(self.job.best_folder, ignore_errors=True)  # of a run that ended here before
+            shutil.rmtree(self.job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
         elif (checkpoint := self.checkpoints.load(step)) is not None:
             write_best(self.job, self.module.model, checkpoint)
 
@@ -223,7 +223,7 @@ class _Run:
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
-        """Put the module and the records where the checkpoint left them."""
+        """Restore the module and the records to the state of the checkpoint."""
         take_over_records(self.job, is_first_rank=self.machine.ranks.is_first)
         if checkpoint is not None:
             state = checkpoint.state
@@ -232,7 +232,7 @@ class _Run:
             self.module.interval_state = state["interval"]
             self.module.finished_steps = checkpoint.step
         best = checkpoint.state.get("best") if checkpoint else None
-        # What a damaged newer checkpoint had superseded is gone, and will be surpassed again on the way.
+        # The best checkpoint may be gone, superseded by a newer one that is now damaged; training will beat it again.
         compares = checkpoint is not None and same_measure(checkpoint.state["identity"], self.identity)
         self.best.restore(best if best and compares and best["step"] in self.checkpoints.steps else None)
         # A new run drops even the rows of step 0: they are written again.
@@ -247,11 +247,11 @@ class _Run:
             probe.keep_up_to(step)
 
     def _save(self, module: PretrainingModule) -> None:
-        """Save a checkpoint and the newest weights as a model folder. Called on all ranks; the first one writes."""
+        """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes."""
         interval = module.interval.total()
         if not self.machine.ranks.is_first:
             return
-        # A checkpoint vouches for the records up to its step, so they are on disk before it is.
+        # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
         for path in (self.job.metrics_path, self.job.film_strip_path, self.job.health_path):
             sync_to_disk(path)
         self.checkpoints.save(module.finished_steps, self._state(module, interval), best_step=self.best.step)
@@ -259,7 +259,7 @@ class _Run:
 
     def _state(self, module: PretrainingModule, interval: dict[str, float]) -> dict[str, Any]:
         optimizer = module.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, torch.optim.Optimizer)  # there is one
+        assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
         place = self.plan.place(module.finished_steps)
         return {
             "step": module.finished_steps,

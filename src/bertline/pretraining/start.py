@@ -1,4 +1,4 @@
-"""Where a pretraining starts: its own checkpoint, a finished run it extends, a given model, or random weights."""
+"""Start of a pretraining: from its own checkpoint, a finished run to extend, a given model, or random weights."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.devices import Machine
 
-# Keys of the model section that say how weights are trained, not what they are.
+# Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
 def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> BertForPreTraining:
-    """The model with the weights of a new training: those of `start_from_folder`, or random ones.
+    """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
 
     Raises:
-        ArtifactError: The examples were made with another vocabulary.
+        ArtifactError: The examples were made with a vocabulary of another size.
         ConfigError: The checkpoint to start from has another shape or vocabulary.
     """
     encoded_with = read_examples_manifest(job.examples_folder)["vocab_size"]
@@ -58,10 +58,10 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Ber
 
 
 def find_checkpoint(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
-    """The checkpoint to go on from: this run's newest, else the last one of the run it extends; None for a new run.
+    """Return the checkpoint to resume from: this run's newest, else the last one of the run it extends, else None.
 
     Raises:
-        ConfigError: The checkpoint is of another training than this one.
+        ConfigError: The checkpoint belongs to a different training, or the run cannot be extended by this job.
     """
     checkpoint = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints).load_newest()
     if checkpoint is not None:
@@ -74,7 +74,7 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | 
 
 
 def take_over_records(job: PretrainJob, *, is_first_rank: bool) -> None:
-    """Begin an extension with the records of the run it extends, so that its curves are whole."""
+    """Copy the records of the run that this one extends, so that its curves are complete."""
     if job.extend_from is None or not is_first_rank or job.checkpoints_folder.exists():
         return
     job.run_folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def take_over_records(job: PretrainJob, *, is_first_rank: bool) -> None:
 
 def _extended(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint:
     folder = job.extend_from
-    assert folder is not None  # the caller has looked
+    assert folder is not None  # checked by the caller
     if not (folder / "result" / MANIFEST_NAME).exists():
         raise ConfigError(
             f"pretrain.extends names {folder}, which is not a finished run. Finish it first (run it again), or name "
@@ -125,7 +125,7 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
 
 def _require_fitting(job: PretrainJob, tokenizer: Tokenizer) -> None:
     folder = job.start_from_folder
-    assert folder is not None  # the caller has looked
+    assert folder is not None  # checked by the caller
     config, vocab_size, _ = read_config(folder)
     ours, theirs = dataclasses.asdict(job.model), dataclasses.asdict(config)
     problems = [

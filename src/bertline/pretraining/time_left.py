@@ -1,4 +1,4 @@
-"""How long a training still takes: the arithmetic of its remaining steps at the pace of the newest ones."""
+"""Time left in a training: the FLOPs of its remaining steps at the rate of the newest ones."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _WINDOW_STEPS = 200
 
 
 class TimeLeft:
-    """Seconds left, over all phases: a step of a later one may cost many times a step of this one.
+    """Estimates the seconds left over all phases: a step of a later phase may cost many times a step of this one.
 
-    The pace is that of the last 200 steps, over time trained. A step that may compile does not count: the first one of
-    a start, and of a length. The pace of a length that is not reached yet is taken to be that of this one; what a step
-    costs whatever its batch, such as the optimizer's update, is not told apart.
+    The rate is that of the last 200 steps, in work per second of training. Steps that may compile do not count: the
+    first step of a start and of each length. Lengths that are not reached yet are assumed to run at the current rate;
+    costs that do not depend on the batch, such as the optimizer update, are not modelled separately.
 
     Args:
-        plan: The steps.
-        work: Of a sequence, by length, in any unit; see `work_of_sequences`.
+        plan: Steps of the run.
+        work: Work per sequence of each length, in any unit; see `work_of_sequences`.
     """
 
     def __init__(self, plan: Plan, work: Mapping[int, float]) -> None:
@@ -34,18 +34,18 @@ class TimeLeft:
         self._last: tuple[int, float] | None = None
 
     def take(self, step: int, trained_s: float) -> None:
-        """Take a finished step (from 1) and the clock's seconds of training after it."""
+        """Record a finished step (counted from 1) and the clock's seconds of training after it."""
         length = self._plan.place(step - 1).max_length
         if self._last is not None and self._last[0] == length:
             self._newest.append((self._work_of(step - 1, step), trained_s - self._last[1]))
         self._last = (length, trained_s)
 
     def after(self, step: int, *, paused_s: float) -> float | None:
-        """Seconds from now to the end of the last step; None while the pace is not known.
+        """Return the seconds from now to the end of the last step; None while the rate is unknown.
 
         Args:
-            step: Finished steps.
-            paused_s: What pauses between these steps took; they go on coming as often.
+            step: Number of finished steps.
+            paused_s: Seconds of pauses between these steps; later pauses are assumed to be as frequent.
         """
         num_steps = self._plan.num_steps
         if step >= num_steps:
@@ -63,7 +63,7 @@ class TimeLeft:
 def work_of_sequences(
     model: BertForPreTraining, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
 ) -> dict[int, float]:
-    """Model operations for a sequence of each length, forward and backward, with its padding unless rows are packed."""
+    """Return the FLOPs per sequence of each length, forward and backward, including padding unless rows are packed."""
     work = {}
     for length, of_length in examples.items():
         store = of_length.store

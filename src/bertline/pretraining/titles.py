@@ -1,4 +1,4 @@
-"""What people are told of the checkpoint that a pipeline starts from."""
+"""Display name of the checkpoint that a pipeline starts from."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bertline.pretraining.config import PretrainConfig
 
 
 def checkpoint_title(config: PretrainConfig) -> str:
-    """The hub name with its revision, or that it is a local folder, with no more of its path than the name.
+    """Return the hub name with its revision, or for a local checkpoint, a text with the name of its folder.
 
-    Where somebody's folder lies is nobody else's business, and its name is none on the hub.
+    The full path is left out because it is private; the text marks the name as local because it is not a hub name.
     """
     start = str(config.start_from)
     if Path(start).expanduser().exists() or start.startswith((".", "/", "~", "data/")):

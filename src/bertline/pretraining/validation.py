@@ -1,4 +1,4 @@
-"""Validation: the held-out examples with fixed masks, so that figures of any two runs compare."""
+"""Validation on held-out examples with fixed masks, so that the figures of any two runs are comparable."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _BATCH_TOKENS = 8192
 
 
 class ValidationProbe:
-    """Measures `val/mlm_loss` (nats), `val/mlm_accuracy` and `val/nsp_accuracy` at the length of the current phase.
+    """Measures `val/mlm_loss` and `val/nsp_loss` (nats) and their accuracies at the length of the current phase.
 
-    The sequences are a fixed random choice of the held-out ones, their masks those of epoch 0 under `examples.seed`:
-    the same on which the examples stage measured `unigram_entropy`.
+    The sequences are a fixed random sample of the held-out ones, with the masks of epoch 0 under `examples.seed`: the
+    same masks with which the examples stage measured `unigram_entropy`.
 
     Args:
-        losses: The module that is trained; it is run uncompiled here, since its shapes differ.
-        folder: The examples artifact.
-        plan: Says which length a step has.
-        machine: Device, precision and ranks; each rank takes every so many batches.
+        losses: Module being trained; it runs uncompiled here, since the shapes differ from those of training.
+        folder: Folder of the examples artifact.
+        plan: Gives the sequence length of a step.
+        machine: Device, precision and ranks; the batches are distributed over the ranks.
         every_steps: See `training.probe`.
-        max_sequences: Most sequences that are looked at.
+        max_sequences: Largest number of sequences to validate on.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ValidationProbe:
         self._examples = {length: MaskedExamples(folder, "validation", length) for length in plan.lengths}
 
     def probe(self, step: int) -> dict[str, float]:
-        """Measure now."""
+        """Measure the losses and accuracies."""
         examples = self._examples[self._plan.place(max(0, step - 1)).max_length]
         sums = np.zeros(6)
         with evaluating(self._losses, self._machine) as run:
@@ -71,7 +71,7 @@ class ValidationProbe:
         }
 
     def keep_up_to(self, step: int) -> None:
-        """Keeps no records of its own."""
+        """Do nothing: this probe keeps no records."""
 
     def _batches(self, examples: MaskedExamples) -> Iterator[dict[str, np.ndarray]]:
         count = min(self._max_sequences, len(examples))

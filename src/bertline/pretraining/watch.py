@@ -1,7 +1,7 @@
-"""Watching over a training: alarms are said and written down, and a course that leads nowhere is given up.
+"""Monitoring of a training: logs alarms; rolls back to the last good checkpoint on divergence.
 
-Going back is a restart without leaving the process: the newest checkpoint from before the failure is loaded as after a
-kill, and the examples on which training failed are passed over. What was passed over stands in every later checkpoint.
+A rollback is a restart within the process: the newest checkpoint from before the failure is loaded as after a kill, and
+the examples on which training failed are skipped. Every later checkpoint records which examples were skipped.
 """
 
 from __future__ import annotations
@@ -31,31 +31,32 @@ from bertline.training.health import all_finite
 
 
 class TrainingDivergedError(BertlineError):
-    """Training failed again and again, whatever examples were passed over."""
+    """Training failed again after the allowed number of rollbacks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """Steps that must not count."""
+    """A failure whose steps must be discarded."""
 
     alarm: Alarm
     first_step: int
-    """0-based; the failure was noticed after step `alarm.step`, the last one that may be to blame."""
+    """First step that may be to blame, 0-based. The last one is step `alarm.step` (1-based), after which the failure
+    was detected."""
 
 
 class HealthWatch:
-    """Shows every row of metrics to the monitor, on the first rank, and decides on all ranks alike.
+    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision.
 
     Args:
-        job: Of the run.
-        plan: Its steps.
+        job: Job of the run.
+        plan: Steps of the run.
         machine: Device and ranks.
-        rewinds: What `go_back` gave so far in this run.
+        rewinds: Rewinds of this run so far, as returned by `go_back`.
     """
 
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
         self.failure: Failure | None = None
-        """Why training must go back; None while all is well."""
+        """Reason why training must roll back; None while there is none."""
         self._path = job.health_path
         self._config = job.pretrain.health
         self._machine = machine
@@ -63,12 +64,12 @@ class HealthWatch:
         self._monitor = _monitor(job, plan)
         self._steps_of_row = 1
         if machine.ranks.is_first:
-            # The rows say it all: what the monitor remembers needs no place in the checkpoint.
+            # The rows determine the state of the monitor, so the checkpoint need not store it.
             for row in read_metrics(job.metrics_path):
                 self._monitor.take(row.step, row.metrics)
 
     def accepts_row(self, step: int, metrics: Mapping[str, float], *, num_steps: int) -> bool:
-        """Look at the row of the last `num_steps` steps. False: it must not be written, training must go back."""
+        """Check the row of the last `num_steps` steps. False: it must not be written, and training must roll back."""
         alarms = self._monitor.take(step, metrics) if self._machine.ranks.is_first else []
         fatal = next((alarm for alarm in alarms if self._is_fatal(alarm)), None)
         for alarm in alarms:
@@ -78,7 +79,7 @@ class HealthWatch:
         return self._agree(fatal, step, step - num_steps)
 
     def accepts_state(self, module: PretrainingModule) -> bool:
-        """Look at what is about to be saved. False: it must not be, training must go back."""
+        """Check the state that is about to be saved. False: it must not be saved, and training must roll back."""
         step, total = module.finished_steps, module.interval.total()
         problem = None
         if total["skipped_steps"] > self._config.max_skipped_steps:
@@ -86,16 +87,16 @@ class HealthWatch:
         elif not all_finite(module):
             problem = "there are weights that are infinite or NaN"
         fatal = None if problem is None else Alarm.of("non_finite", step, problem)
-        # Right after a row there is none to blame but the steps of that row: they took the last updates.
+        # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.
         return self._agree(fatal, step, step - int(total["steps"] or self._steps_of_row))
 
     def _is_fatal(self, alarm: Alarm) -> bool:
         if alarm.kind == "spike":
-            return self._config.rewind_on_spike and self._may_go_back  # else there is still something to train
+            return self._config.rewind_on_spike and self._may_go_back  # else training can continue
         return alarm.kind == "non_finite"
 
     def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
-        """Whether no rank found anything fatal."""
+        """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""
         if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
             return True
         alarm = fatal or Alarm.of("non_finite", step, "another rank found that training must go back")
@@ -116,24 +117,24 @@ def go_back(
     *,
     machine: Machine,
 ) -> list[dict[str, Any]]:
-    """Give up the steps of a failure: drop the checkpoints that they may have spoilt and say what to pass over.
+    """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
 
-    Called on all ranks. The next start finds the checkpoint to go on from, or begins anew.
+    Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
 
     Args:
-        job: Of the run.
-        plan: With what was passed over so far.
-        checkpoints: Of the run.
-        rewinds: What this function gave before.
-        failure: What happened.
+        job: Job of the run.
+        plan: Plan of the run, including the examples skipped so far.
+        checkpoints: Checkpoints of the run.
+        rewinds: Rewinds of this run so far, as returned by this function.
+        failure: Failure to recover from.
         machine: Ranks and device.
 
     Returns:
-        `rewinds` and one more, as plain data for the checkpoint: the step of the failure, the step that training goes
-        back to (None for its start) and what it passes over.
+        `rewinds` plus a new one, as plain data for the checkpoint: the step of the failure, the step that training
+        rolls back to (None for its start) and the examples that it skips.
 
     Raises:
-        TrainingDivergedError: Training has gone back as often as it may.
+        TrainingDivergedError: The allowed number of rollbacks is used up.
     """
     alarm = failure.alarm
     if len(rewinds) >= job.pretrain.health.max_rewinds:
@@ -148,9 +149,9 @@ def go_back(
         )
     if machine.ranks.is_first:
         checkpoints.give_up_after(failure.first_step)
-    sum_over_ranks([0.0], machine.device)  # nobody looks before the first rank has tidied up
+    sum_over_ranks([0.0], machine.device)  # no rank lists the checkpoints before the first rank has deleted some
     target = checkpoints.steps[-1] if checkpoints.steps else None
-    # To the end of the row, wherever in it the failure was noticed: bad examples seldom come alone.
+    # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
     end = min(plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
     passed_over = plan.passing_over(max(failure.first_step, target or 0), end)
     rewind = {
@@ -170,19 +171,19 @@ def go_back(
 
 
 def passed_over_in(rewinds: Sequence[Mapping[str, Any]]) -> list[PassedOver]:
-    """What a plan has to pass over after these rewinds."""
+    """Return the examples that a plan must skip after these rewinds."""
     return [PassedOver(**one) for rewind in rewinds for one in rewind["passed_over"]]
 
 
 def read_health(path: Path) -> list[dict[str, Any]]:
-    """The alarms of a run, in the order in which they came; those that made it go back have `rewound_to`."""
+    """Read the alarms of a run in order; those that caused a rollback have `rewound_to`."""
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
 
 
 def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> None:
-    """Drop the alarms after `step`, which training goes on from, except for the rewinds that led there."""
+    """Keep only the given rewinds and the other alarms up to `step`, from which training resumes."""
     if not path.exists():
         return
     known = [(rewind["step"], rewind["rewound_to"], rewind["passed_over"]) for rewind in rewinds]

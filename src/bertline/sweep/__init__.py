@@ -1,1 +1,1 @@
-"""The honest sweep: an Optuna study, seeds, baselines; the only package that imports optuna."""
+"""Hyperparameter sweep: Optuna studies, seeds and baselines. The only package that imports optuna."""

@@ -1,4 +1,4 @@
-"""The baselines of a task, scored once a sweep on the splits that the encoder is scored on."""
+"""Scores of a task's baselines, computed once per sweep on the splits that the encoder is scored on."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class ScoredBaseline:
     name: str
     title: str
     scores: dict[str, dict[str, float]]
-    """By split and metric."""
+    """Scores by split and metric."""
     settings: Settings
     test_statistics: dict[SplitName, NDArray[np.float64]]
-    """By test split, [N, K]."""
+    """Row statistics [N, K] of each test split."""
     test_by_rows: dict[int, dict[str, float]]
-    """Test scores by training size, of those sizes that the task asks for."""
+    """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
 
 
 def baselines_to_score(plan: PlannedSweep) -> list[Work]:
-    """The baselines as one unit of work; none if they are scored already."""
+    """Return the baselines as one unit of work, or an empty list if they are already scored."""
     return [] if (_folder(plan.job) / _SCORES).exists() else [Work(_score, None)]
 
 
@@ -65,7 +65,7 @@ def _folder(job: SweepJob) -> Path:
 
 
 def _score(bench: Bench, nothing: None) -> str:
-    """Fit and score the baselines; returns the progress message."""
+    """Fit and score the baselines, and return the progress message."""
     started = time.monotonic()
     plan = bench.plan
     start = plan.starts["encoder"]
@@ -116,7 +116,7 @@ def _statistics_file(baseline: str, split: SplitName) -> str:
 def _scores(
     kind: TaskKind[Any, Any, Any], baseline: Baseline, split: str, dev: Any, rows: Any
 ) -> tuple[NDArray[np.float64], dict[str, float]]:
-    """Row statistics and scores, with what dev decides for the baseline as it does for the encoder."""
+    """Return row statistics and scores, calibrated on dev as for the encoder."""
     calibration = kind.calibrate(dev, baseline.predictions["dev"])
     statistics = kind.statistics(rows, baseline.predictions[split], calibration)
     return statistics, kind.scores(statistics)

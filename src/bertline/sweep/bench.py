@@ -1,4 +1,4 @@
-"""What a process of a sweep holds ready: the machine it works on, and each arm's data as its own tokenizer reads it."""
+"""Data and device of a sweep process: each arm's rows, encoded with its own tokenizer."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, resolve_machine
 
 LENGTHS = ("max_length", "query_max_length")
-"""Fields of a task that count tokens of a sequence."""
+"""Task fields that limit the number of tokens of a sequence."""
 
 
 class ArmBench:
-    """One arm's task: rows, and the same encoded, each split once."""
+    """Task data of one arm: the rows of each split and their encoding, loaded once."""
 
     def __init__(self, job: SweepJob, start: EncoderStart) -> None:
         self.start = start
@@ -37,23 +37,23 @@ class ArmBench:
         self._splits: dict[tuple[SplitName, int | None], TaskSplit] = {}
 
     def split(self, name: SplitName, num_rows: int | None = None) -> TaskSplit:
-        """A split, or its first rows."""
+        """Return a split, or its first `num_rows` rows."""
         if (name, num_rows) not in self._splits:
             rows = self.kind.read(self._job.task_folder, name).first(num_rows)
             self._splits[name, num_rows] = TaskSplit(rows=rows, encoded=self.kind.encode(rows, self._tokenizer))
         return self._splits[name, num_rows]
 
     def num_cut(self, name: SplitName, num_rows: int | None = None) -> int:
-        """How many rows of a split, or of its first rows, lost tokens."""
+        """Return the number of truncated rows in a split, or in its first `num_rows` rows."""
         return self.kind.num_cut(self.split(name, num_rows).encoded)
 
 
 class Bench:
-    """The data of a sweep and the machine.
+    """Data and machine of a sweep in one process.
 
     Args:
-        plan: Of the sweep.
-        worker: The number of this process: of several devices it takes its own.
+        plan: The planned sweep.
+        worker: Number of this process; it selects the device if there are several.
     """
 
     def __init__(self, plan: PlannedSweep, *, worker: int = 0) -> None:
@@ -67,13 +67,13 @@ class Bench:
 
     @property
     def store(self) -> StudyStore:
-        """The studies, opened when they are first asked for."""
+        """Database of the studies, opened on first access."""
         if self._store is None:
             self._store = StudyStore(self.job.studies_url)
         return self._store
 
     def arm(self, arm: Arm) -> ArmBench:
-        """An arm, read when it is first asked for."""
+        """Return the data of an arm, loaded on first use."""
         if arm not in self._arms:
             self._arms[arm] = ArmBench(self.job, self.plan.starts[arm])
         return self._arms[arm]
@@ -81,11 +81,11 @@ class Bench:
     def run(
         self, arm: Arm, params: Params, *, num_train_rows: int | None, seed: int, checks: tuple[float, ...] = ()
     ) -> FineTuningJob:
-        """The fine-tuning run that a point of the space means."""
+        """Return the fine-tuning job for a point of the search space."""
         bench = self.arm(arm)
         config = with_params(self.plan.fine_tuning, params)
         if arm == "random_weights" and "layer_decay" not in params:
-            # Lower rates for lower layers keep what pretraining learned; random weights would only be held back.
+            # Lower rates in lower layers preserve what pretraining learned; random weights have nothing to preserve.
             config = replace(config, layer_decay=1.0)
         return FineTuningJob(
             kind=bench.kind,
@@ -102,10 +102,10 @@ class Bench:
 
 
 def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
-    """The task as an encoder can read it: no sequence has more tokens than the encoder has positions.
+    """Return the task kind for an encoder, with lengths limited to the encoder's number of positions.
 
     Raises:
-        ConfigError: The rest of the task's configuration does not go with so few.
+        ConfigError: The rest of the task's configuration is not valid with that length.
     """
     labels = read_task_manifest(job.task_folder)["labels"]
     positions = read_config(start.folder)[0].max_position_embeddings
@@ -119,13 +119,13 @@ def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
 
 
 def test_splits(job: SweepJob) -> list[SplitName]:
-    """`test`, then the task's extra tests by name."""
+    """Return `test`, then the task's extra test splits sorted by name."""
     counts = read_task_manifest(job.task_folder)["counts"]
     return ["test", *sorted(name for name in counts if name.startswith("test_"))]
 
 
 def split_sizes(job: SweepJob) -> dict[str, int]:
-    """Rows of each split; of train, those that the sweep trains on."""
+    """Return the number of rows of each split; for train, of the rows that the sweep trains on."""
     counts: dict[str, int] = read_task_manifest(job.task_folder)["counts"]
     return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
 
@@ -145,12 +145,13 @@ def _machine_of_a_worker(runtime: RuntimeConfig, precision: Any, worker: int) ->
 
 
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
-    """One device, one thread where nothing else is said, and no compiler: batches have many shapes, runs are short.
+    """Return the runtime of one worker: one device, one thread unless configured otherwise, no compilation.
 
-    Rows are not packed, so `varlen` attention is none.
+    Batches have many shapes and runs are short, so compilation does not pay. Fine-tuning does not pack rows, so
+    `varlen` attention is replaced with `auto`.
 
-    How many threads there are decides how sums are rounded, and so it may depend neither on the machine's cores nor on
-    the number of workers. More cores are used by more workers.
+    The number of threads affects how sums are rounded, so its default depends neither on the machine's cores nor on
+    the number of workers. To use more cores, run more workers.
     """
     attention = runtime.attention
     if attention == "varlen":

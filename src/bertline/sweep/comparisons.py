@@ -1,4 +1,4 @@
-"""The encoder against everything that it is measured against, on the same rows of each test."""
+"""Comparisons of the encoder with the other arms and the baselines, on the same rows of each test split."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from bertline.sweep.repetitions import Repetition, is_random
 from bertline.tasks.storage import SplitName
 
 ENCODER, COMBINED = "encoder", "combined"
-"""`combined` is made of the encoder's runs, seed by seed."""
+"""`combined` is computed from the encoder's runs, so the seeds of the two are paired."""
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """An arm or a baseline on one split."""
+    """Row statistics of an arm or a baseline on one split."""
 
     statistics: Sequence[NDArray[np.float64]]
-    """Row statistics [N, K] of each seed."""
+    """Array [N, K] of each seed."""
     repeatable: bool
-    """Nothing about it is random: one run is all there is."""
+    """Whether the system is deterministic, so that one run suffices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """One test's scores of every arm and baseline."""
+    """Scores of all arms and baselines on one test split."""
 
     measured: dict[str, Measured]
 
     def interval(self, name: str) -> tuple[float, float] | None:
-        """95 %, of a system's mean score; None where its noise is not known (`NOISE_UNKNOWN`)."""
+        """Return the 95 % confidence interval of a system's mean score; None if its noise is unknown."""
         return compared(self.measured[name]).interval
 
     def against(self, name: str, first: str = ENCODER) -> Difference:
-        """The first system minus another."""
+        """Compare two systems: the score of `first` minus that of `name`."""
         same_seeds = {name, first} == {ENCODER, COMBINED}
         return compared(self.measured[first], self.measured[name], same_seeds=same_seeds)
 
     def with_encoder(self) -> dict[str, dict[str, Any]]:
-        """Every comparison of the encoder, as plain data."""
+        """Return the comparisons of the encoder with all other systems, as plain data."""
         return {name: self.against(name).to_json() for name in self.measured if name != ENCODER}
 
 
 def comparisons_by_split(
     plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]], baselines: Sequence[ScoredBaseline]
 ) -> dict[SplitName, Comparisons]:
-    """For every test what the encoder and everything that it is measured against reach there."""
+    """Measure the winners of all arms and the baselines on every test split."""
     found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
         systems = {
@@ -68,7 +68,7 @@ def comparisons_by_split(
 
 
 def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
-    """The winner on dev, by which versions of a model are compared later."""
+    """Return the winner's scores on dev, by which versions of a model are compared later."""
     system = System(
         [seed.dev_statistics(plan.job) for seed in seeds], not is_random(plan, seeds[0].arm, seeds[0].params)
     )
@@ -76,7 +76,7 @@ def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
 
 
 def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System]) -> dict[str, Measured]:
-    # The statistics of any row mean the same in every arm; only the encoding differs.
+    # Row statistics have the same meaning in every arm (only the encoding differs), so one task kind scores them all.
     kind, metric = kind_of(plan.job, plan.starts["encoder"]), plan.job.task.metric
     sources = kind.read(plan.job.task_folder, split).sources()
 

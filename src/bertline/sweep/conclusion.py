@@ -1,4 +1,4 @@
-"""What a sweep means for its task, in one sentence: does the encoder beat the strongest simple opponent?"""
+"""One-sentence conclusion of a sweep: whether the encoder beats the strongest simple opponent."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from bertline.tasks.metrics.names import metric_name
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """The baseline with the best score on dev, of equal ones the first; a combination with the encoder is none.
+    """Return the name of the baseline with the best dev score, the first of equals; `combined` is not a baseline.
 
     Args:
-        baselines: Those of result.json, each with its score on `dev`.
+        baselines: The `baselines` of result.json, each with its score on `dev`.
 
     >>> strongest_opponent({"majority": {"dev": 0.1}, "bm25": {"dev": 0.4}, "combined": {"dev": 0.5}})
     'bm25'
     """
     simple = {name: float(one["dev"]) for name, one in baselines.items() if name != COMBINED}
-    # A score that is no number is the weakest.
+    # NaN ranks last.
     return max(simple, key=lambda name: (simple[name] == simple[name], simple[name]), default=None)
 
 
 def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
-    """The part `conclusion` of result.json.
+    """Return the `conclusion` part of result.json.
 
     Args:
-        result: Its `task`, `metric`, `arms` and `baselines`.
-        comparisons: Those of `test`.
+        result: The `task`, `metric`, `arms` and `baselines` of result.json.
+        comparisons: Comparisons on `test`.
 
     Returns:
-        `opponent` (name; None where there is no baseline), `title`, the comparison of the encoder with it and where
-        there is one that of `combined`, and `sentence`, which report, model card and terminal begin with.
+        `opponent` (name; None if there is no baseline), `title`, the comparisons of `encoder` and, if it was run, of
+        `combined` with the opponent, and `sentence`, which is shown in the report, the model card and the terminal.
     """
     name = strongest_opponent(result["baselines"])
     if name is None:
@@ -66,7 +66,7 @@ def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Differen
 
 
 def _left_out(encoder: Mapping[str, Any]) -> str:
-    """A sentence about the seeds without a score, which the figures would otherwise flatter.
+    """Return a sentence on diverged seeds, which the scores leave out; empty if there are none.
 
     >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"seeds": [{}]})
     (' 1 of its 3 seeds diverged and is left out of this.', '')
@@ -90,7 +90,7 @@ def _clause(who: str, score: str, found: Difference) -> str:
         case "worse":
             return f"{who} does not win: {score} ({details})"
         case _:
-            # Nothing varied where all runs got the same rows right.
+            # This difference is 0 if all runs got the same rows right.
             seen = f"the smallest difference this sweep could have seen is {found.smallest_visible:.3f}"
             return f"it cannot be told whether {who} wins: {score} ({details}; {seen})"
 

@@ -1,4 +1,4 @@
-"""Configuration of the sweep: which trials, how they are judged, what stands beside them."""
+"""Configuration of the sweep: trials, selection over seeds, and the arms to compare with."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class GridSamplerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandomSamplerConfig:
-    """Independent draws."""
+    """Random points; if all axes are choices, every combination is drawn once before any repeats."""
 
     kind: Literal["random"]
 
@@ -33,14 +33,14 @@ class TpeSamplerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoPrunerConfig:
-    """Every trial runs to its end."""
+    """No pruning: every trial runs to completion."""
 
     kind: Literal["none"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MedianPrunerConfig:
-    """A trial below the median of the earlier ones at the same epoch is stopped."""
+    """Stops a trial whose score is below the median of earlier trials at the same epoch."""
 
     kind: Literal["median"]
     num_startup_trials: int
@@ -49,17 +49,17 @@ class MedianPrunerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SuccessiveHalvingPrunerConfig:
-    """Of the trials that reach a rung, the best share goes on (arXiv 1810.05934, asynchronous).
+    """Asynchronous successive halving (arXiv 1810.05934): of the trials that reach a rung, only the best continue.
 
-    Rungs are shares of a trial's own schedule, so a trial of two epochs and one of four are compared at the same point
-    of their learning-rate decay.
+    Rungs are fractions of a trial's own schedule, so a trial of two epochs and one of four are compared at the same
+    point of their learning-rate decay.
     """
 
     kind: Literal["successive_halving"]
     reduction_factor: int
-    """One in so many goes on from a rung; each rung lies so many times further than the one before."""
+    """One in `reduction_factor` trials continues past a rung; each rung is this many times further than the last."""
     num_rungs: int
-    """Before the end: with a factor of 2 and 3 rungs, at 1/8, 1/4 and 1/2 of the schedule."""
+    """Number of rungs before the end: with a factor of 2 and 3 rungs, at 1/8, 1/4 and 1/2 of the schedule."""
 
     def __post_init__(self) -> None:
         if self.reduction_factor < 2 or self.num_rungs < 1:
@@ -68,39 +68,39 @@ class SuccessiveHalvingPrunerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepConfig:
-    """A study for each task."""
+    """Configuration of the sweep of each task."""
 
     seed: int
     num_trials: int
     sampler: GridSamplerConfig | RandomSamplerConfig | TpeSamplerConfig
     pruner: NoPrunerConfig | MedianPrunerConfig | SuccessiveHalvingPrunerConfig
     fine_tuning: FineTuningConfig
-    """The values that the space does not vary."""
+    """Values of the hyperparameters that the space does not vary."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
     """Fields of `fine_tuning` that trials vary."""
     num_best: int
-    """So many of the best configurations are repeated over seeds; the one with the best mean on dev wins."""
+    """Number of best configurations to repeat over seeds; the one with the best mean on dev wins."""
     num_seeds: int
-    """Repetitions of each of the best configurations; the spread comes from these."""
+    """Number of runs of each of the best configurations, one per seed; the spread is computed over them."""
     num_label_efficiency_seeds: int
-    """Repetitions at each other training size (`tasks.NAME.label_efficiency_rows`)."""
+    """Number of runs at each other training size (`tasks.NAME.label_efficiency_rows`)."""
     precision: Literal["auto", "fp32", "bf16"]
-    """Number format of fine-tuning; auto: bf16 where the hardware computes it natively, else fp32."""
+    """Dtype of fine-tuning; auto: bf16 if the hardware computes it natively, else fp32."""
     random_weights_baseline: Literal["always", "up_to_small", "never"]
-    """The same encoder from random weights, with the same trials. `up_to_small`: only for encoders of at most
-    4 layers of 512 (BERT-small) that were pretrained here; larger ones and public checkpoints cost as much again, and
-    the answer is known."""
+    """Whether to run the same trials with the encoder's weights initialised randomly. `up_to_small`: only for encoders
+    pretrained here with at most 4 layers of hidden size 512 (BERT-small); for larger ones and public checkpoints it
+    costs as much as the encoder's trials, and the answer is known."""
     random_weights_epochs: tuple[float, ...]
-    """Numbers of epochs that trials from random weights take in turn, as multiples of the encoder's: at least three
-    different ones, of which dev chooses."""
+    """Numbers of epochs for trials from random weights, as multiples of the encoder's: at least three different ones,
+    from which dev chooses."""
     random_weights_seeds: int | None
-    """Repetitions of its best configurations, if `num_seeds` is not smaller; None: `num_seeds`. The test counts the
-    noise of however many there are."""
+    """Number of runs of each of the best configurations from random weights, at most `num_seeds`; None: `num_seeds`.
+    The significance test takes the number of runs into account."""
     reference_encoder: str | None
-    """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) under the same trials and
-    seeds, to answer whether one's own encoder is better on one's own task. None: none."""
+    """Any BERT checkpoint (`model_type: bert`; a folder, or a hub name with its revision) to run with the same trials
+    and seeds, to answer whether one's own encoder is better on one's own task. None: no reference encoder."""
     max_retries: int
-    """How often a trial that died with its process is tried again."""
+    """Maximum number of retries of a trial whose process died."""
 
     def __post_init__(self) -> None:
         known = {field.name for field in fields(FineTuningConfig)}

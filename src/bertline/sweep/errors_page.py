@@ -1,4 +1,4 @@
-"""errors.html: the predictions that the best model was surest of and that are wrong, on one page by itself."""
+"""errors.html: a standalone page with the wrong predictions that the best model was most confident of."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, An
     """Write the page.
 
     Args:
-        path: Of the page.
+        path: Path of the page.
         task: Name of the task.
-        errors: As `confident_errors` gives them.
-        num_rows: Test rows in all.
+        errors: Errors, as returned by `confident_errors`.
+        num_rows: Total number of test rows.
     """
     title = f"{task}: most confident errors"
     if errors:

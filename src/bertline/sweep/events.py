@@ -1,7 +1,7 @@
-"""events.jsonl: one line for each trial and repetition that has ended, for whoever follows the sweep.
+"""events.jsonl: one line per finished trial or repetition, for following a sweep.
 
-The study and the outcome files are the record; this file is made from them, so a kill between the two loses nothing:
-the next call adds what is missing.
+The studies and the outcome files are the record, and this file is derived from them. A kill between the two therefore
+loses nothing: the next call appends what is missing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from bertline.foundation.files import write_atomically
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock file among the processes of this machine; a killed process lets go of it."""
+    """Hold a lock file among the processes of this machine; it is released if the process is killed."""
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 class EventsLog:
-    """The events of one sweep.
+    """Event log of one sweep.
 
     Args:
         path: `events.jsonl` in the run folder.
@@ -35,7 +35,7 @@ class EventsLog:
         self.path = path
 
     def add_missing(self, events: Iterable[dict[str, Any]]) -> None:
-        """Append the events that are not in the file yet; several processes may do so at once."""
+        """Append the events that are not in the file yet; safe to call from several processes at once."""
         with locked(self.path.with_name(f".{self.path.name}.lock")):
             known = self._known()
             lines = [json.dumps(event) + "\n" for event in events if _key(event) not in known]
@@ -44,7 +44,7 @@ class EventsLog:
                     handle.write("".join(lines))
 
     def _known(self) -> set[tuple[Any, ...]]:
-        """Keys of the events in the file; a torn last line (the writer was killed) is cut off."""
+        """Return the keys of the events in the file; cut off an incomplete last line (its writer was killed)."""
         if not self.path.exists():
             return set()
         content = self.path.read_text(encoding="utf-8")

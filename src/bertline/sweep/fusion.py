@@ -1,4 +1,4 @@
-"""The arm `combined` of a search: the encoder's ranking and BM25's in one, by reciprocal rank fusion."""
+"""The arm `combined` of a retrieval task: the encoder's and BM25's rankings, merged by reciprocal rank fusion."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _WEIGHTS = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the documents of two rankings stand in them; M for each of N queries."""
+    """Positions of documents in two rankings; M documents for each of N queries."""
 
     documents: NDArray[np.int64]
-    """[N, M], each once and ascending, apart from -1 where there is none."""
+    """Document numbers [N, M], ascending and unique, apart from -1 for no document."""
     encoder: NDArray[np.float64]
-    """[N, M], from 0; infinite for a document that the ranking does not have."""
+    """Position of each document in the encoder's ranking [N, M], from 0; infinite if the ranking lacks it."""
     bm25: NDArray[np.float64]
-    """The same."""
+    """Position of each document in BM25's ranking, likewise."""
 
     @classmethod
     def of(cls, encoder: NDArray[np.int64], bm25: NDArray[np.int64]) -> Places:
-        """From rankings [N, K] and [N, L], -1 behind the last document found."""
+        """Merge rankings [N, K] and [N, L], which are padded with -1 after the last document found."""
         both = np.concatenate([encoder, bm25], axis=1)
-        order = np.argsort(both, axis=1, kind="stable")  # the encoder's place of a document stands before BM25's
+        order = np.argsort(both, axis=1, kind="stable")  # a document's entry from the encoder precedes that from BM25
         documents = np.take_along_axis(both, order, axis=1)
         of_encoder = order < encoder.shape[1]
         places = np.where(of_encoder, order, order - encoder.shape[1]).astype(np.float64)
@@ -52,18 +52,19 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """How two rankings become one."""
+    """Reciprocal rank fusion of two rankings, with its constant and its weight."""
 
     k: int
-    """Added to each rank: the larger, the less the first few places count above the next."""
+    """Constant added to each rank: the larger it is, the less the top ranks outweigh the next ones."""
     weight: float
-    """Weight of the encoder's ranking, 0 to 1; BM25's is one minus it."""
+    """Weight of the encoder's ranking, 0 to 1; BM25's weight is one minus it."""
 
     def __call__(self, places: Places, num_documents: int) -> Found:
-        """One ranking of two, of as many documents as a search gives.
+        """Merge two rankings into one of as many documents as a search returns.
 
-        A document gets weight / (k + rank) from each ranking that has it (Cormack et al. 2009, "Reciprocal Rank Fusion
-        outperforms Condorcet and individual Rank Learning Methods", section 2); of equals the earlier one comes first.
+        A document scores weight / (k + rank) in each ranking that has it (Cormack et al. 2009, "Reciprocal Rank Fusion
+        outperforms Condorcet and individual Rank Learning Methods", section 2); among equals, the document with the
+        lower number comes first.
 
         >>> Fusion(k=1, weight=0.5)(Places.of(np.array([[2, 0]]), np.array([[0, -1]])), 3).documents.tolist()
         [[0, 2, -1]]
@@ -81,9 +82,9 @@ class Fusion:
 def combined_seeds(
     plan: PlannedSweep, seeds: Sequence[Repetition], baselines: Sequence[ScoredBaseline]
 ) -> list[Repetition]:
-    """The encoder's runs, each combined with BM25, as runs of their own; none for a task that is no search.
+    """Combine each of the encoder's runs with BM25, as repetitions of the arm `combined`; empty if not retrieval.
 
-    One constant and one weight for all seeds are chosen by the mean on dev; test is read with them alone.
+    One constant and one weight for all seeds are chosen by the mean score on dev; test is scored with these only.
     """
     kind = kind_of(plan.job, plan.starts["encoder"])
     bm25 = next((one for one in baselines if one.name == "bm25"), None)
@@ -100,7 +101,7 @@ def combined_seeds(
     def read(fusion: Fusion, found: Places, split: SplitName) -> NDArray[np.float64]:
         return kind.statistics(rows[split], fusion(found, len(kind.collection)), {})
 
-    # One seed at a time: the places of thousands of queries take hundreds of megabytes.
+    # One seed at a time: the positions for thousands of queries take hundreds of megabytes.
     on_dev: dict[Fusion, list[float]] = {Fusion(*one): [] for one in itertools.product(_CONSTANTS, _WEIGHTS)}
     for seed in seeds:
         of_dev = places(seed, "dev")

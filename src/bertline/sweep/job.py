@@ -1,4 +1,4 @@
-"""What a sweep is asked to do, and the encoders that it tries: its arms."""
+"""Sweep jobs, and the encoders that a sweep compares: its arms."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bertline.tokenization.resolve import resolve_folder
 from bertline.training.config import RuntimeConfig
 
 Arm = Literal["encoder", "combined", "random_weights", "reference_encoder"]
-"""`combined` is made of the encoder's finished runs, and so has no trials."""
-# BERT-small (arXiv 1908.08962, table 1): 4 layers of 512.
+"""`combined` is computed from the encoder's finished runs, so it has no trials."""
+# BERT-small (arXiv 1908.08962, table 1): 4 layers of hidden size 512.
 _SMALL_LAYERS, _SMALL_WIDTH = 4, 512
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepJob:
-    """One task's sweep."""
+    """The sweep of one task."""
 
     task_name: str
     task: TaskConfig
@@ -32,53 +32,53 @@ class SweepJob:
     runtime: RuntimeConfig
     task_folder: Path
     pretrain_folder: Path
-    """The line's own encoder and its tokenizer, as a Hugging Face folder."""
+    """Folder of the pipeline's own encoder and tokenizer, in Hugging Face format."""
     run_folder: Path
-    """Work in progress: outcomes, events; at the end `result/`. Its name is part of the names of the studies."""
+    """Folder of work in progress: outcomes, events, at the end `result/`. Its name is part of the studies' names."""
     studies_url: str
-    """Where the studies of all tasks are (see `TrackingConfig.studies_url`)."""
+    """URL of the database with the studies of all tasks (see `TrackingConfig.studies_url`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EncoderStart:
-    """Where the trials of an arm start from."""
+    """Encoder that the trials of an arm start from."""
 
     title: str
-    """For people."""
+    """Title for display."""
     start: str
-    """`line`, `random`, or the folder or hub name that was given."""
+    """`line` (the pipeline's own encoder), `random`, or the configured folder or hub name."""
     folder: Path
-    """Architecture and tokenizer, and unless the weights are random the weights."""
+    """Folder with the architecture, the tokenizer and, unless they are random, the weights."""
     weights: EncoderWeights
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedSweep:
-    """A job with everything that is decided before the first trial. The same in every process."""
+    """A sweep job with everything that is decided before the first trial; identical in every process."""
 
     job: SweepJob
     starts: Mapping[Arm, EncoderStart]
-    """The arms, in the order in which they run."""
+    """Starting encoder of each arm, in the order in which the arms run."""
     fine_tuning: FineTuningConfig
-    """The sweep's, with the task's own values."""
+    """Fine-tuning values of the sweep, overridden by the task's own."""
 
     def start_of(self, arm: Arm) -> EncoderStart:
-        """Where an arm starts from; what is combined with the encoder, where that does."""
+        """Return the encoder that an arm starts from; for `combined`, that of the arm `encoder`."""
         return self.starts["encoder" if arm == "combined" else arm]
 
     @property
     def arms(self) -> tuple[Arm, ...]:
-        """The encoders that are tried."""
+        """Arms that have runs of their own: all but `combined`."""
         return tuple(self.starts)
 
 
 def planned(job: SweepJob) -> PlannedSweep:
-    """Find the encoders of all arms and the values that no trial varies.
+    """Resolve the encoders of all arms and the hyperparameters that no trial varies.
 
     Raises:
-        ConfigError: A value in the task's `fine_tuning` is not one of its field.
-        DataError: A named checkpoint is no folder, and no name that the hub knows.
-        ArtifactError: A folder is no BERT encoder.
+        ConfigError: A value in the task's `fine_tuning` is not valid for its field.
+        DataError: A checkpoint is neither a folder nor a name known to the hub.
+        ArtifactError: A folder does not hold a BERT encoder.
     """
     where = f"tasks.{job.task_name}.fine_tuning"
     values = {**to_mapping(job.sweep.fine_tuning), **job.task.fine_tuning}
@@ -114,7 +114,7 @@ def _encoder_start(job: SweepJob) -> EncoderStart:
 
 
 def resolved_encoder(name: str) -> Path:
-    """The folder of an encoder: a folder, or a hub name with an optional `@REVISION`."""
+    """Return the folder of an encoder that is named by a folder or by a hub name with an optional `@REVISION`."""
     if Path(name).expanduser().exists():
         return resolve_folder(name, None)
     hub_name, _, revision = name.partition("@")

@@ -1,4 +1,4 @@
-"""What a reader of the result should know, in sentences: known before any work, or found out by it."""
+"""Notes for readers of a sweep's result, as sentences: known in advance, or found during the sweep."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORDS: dict[Arm, str] = {
 
 
 def notes_before(plan: PlannedSweep) -> list[str]:
-    """What the configuration means for the result."""
+    """Return notes that follow from the configuration."""
     sweep, task = plan.job.sweep, plan.job.task
     sentences = []
     if not space_of(sweep, task):
@@ -38,7 +38,7 @@ def notes_before(plan: PlannedSweep) -> list[str]:
 
 
 def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
-    """What the runs showed: arms without a result, and rows that were cut."""
+    """Return notes on what the runs showed: arms without a result, a limiting number of epochs, truncated rows."""
     left_out = [
         f"Every run of {_WORDS[arm]} diverged or failed, so it is left out." for arm in plan.arms if arm not in winners
     ]
@@ -46,7 +46,7 @@ def notes_after(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]])
 
 
 def _most_epochs(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -> list[str]:
-    """Whether random weights might do better with more epochs than they could choose."""
+    """Return a note if random weights did best with the largest number of epochs that they could choose."""
     epochs = space_of_arm(plan.job.sweep, plan.job.task, "random_weights").get("num_epochs")
     seeds = winners.get("random_weights")
     if not seeds or not isinstance(epochs, ChoiceSpace) or seeds[0].params["num_epochs"] < max(epochs.values):
@@ -61,7 +61,7 @@ def _lowered_lengths(plan: PlannedSweep) -> list[str]:
     asked, sentences = plan.job.task, []
     for arm, start in plan.starts.items():
         if arm == "random_weights":
-            continue  # the same positions as the encoder's
+            continue  # it has the same number of positions as the encoder
         found = kind_of(plan.job, start).config
         lowered = [name for name in LENGTHS if getattr(found, name, None) != getattr(asked, name, None)]
         for name in lowered:
@@ -92,7 +92,7 @@ def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -
 
 
 def _limit(plan: PlannedSweep, arm: Arm) -> str:
-    """What cut the rows: the encoder's positions where they are fewer than the task asks for, else the task's own."""
+    """Return what truncated the rows: the encoder's positions if fewer than the task asks for, else the task's own."""
     asked, found = plan.job.task, kind_of(plan.job, plan.starts[arm]).config
     names = [name for name in LENGTHS if hasattr(asked, name)]
     if any(getattr(found, name) != getattr(asked, name) for name in names):

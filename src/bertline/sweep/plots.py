@@ -1,4 +1,4 @@
-"""What a study looks like: history, slices, parallel coordinates and importance of the encoder's trials, as SVG."""
+"""Plots of the encoder's trials as SVG: history, slices, parallel coordinates and importance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState
 
-# A random forest over fewer trials gives shares that are an accident.
+# With fewer trials, importances from a random forest are mostly chance.
 _FEWEST_FOR_IMPORTANCE = 10
 _FOREST_SEED = 0
 
@@ -19,7 +19,7 @@ def write_plots(folder: Path, study: optuna.Study, metric: str) -> dict[str, str
     """Write `history.svg`, `slice.svg`, `parallel_coordinates.svg` and `importance.svg`.
 
     Returns:
-        Why a plot is missing, by its name.
+        The reason for each missing plot, by the plot's name.
 
     References:
         Importance: Hutter, Hoos and Leyton-Brown, "An Efficient Approach for Assessing Hyperparameter Importance",
@@ -49,10 +49,10 @@ def write_plots(folder: Path, study: optuna.Study, metric: str) -> dict[str, str
 
 
 def _plots(metric: str) -> list[tuple[str, Callable[[optuna.Study], Any], int]]:
-    """Name, function and the least number of hyperparameters that vary."""
+    """Return name, drawing function and minimum number of varying hyperparameters of each plot."""
     import matplotlib
 
-    matplotlib.use("Agg")  # there may be no screen, and pyplot would look for one
+    matplotlib.use("Agg")  # otherwise pyplot would look for a display
     from optuna.visualization import matplotlib as plots
 
     label = f"{metric} on dev"
@@ -73,7 +73,7 @@ def _draw(path: Path, draw: Callable[[optuna.Study], Any], study: optuna.Study) 
     import matplotlib.pyplot as plt
     import numpy as np
 
-    # Equal trials give equal bytes: no date, and names of shapes that are not random.
+    # The same trials give the same bytes: no date, and a fixed salt for the ids of shapes.
     with plt.rc_context({"svg.hashsalt": "bertline"}), warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         warnings.simplefilter("ignore", UserWarning)  # about ticks of a parameter with few values

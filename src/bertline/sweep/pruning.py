@@ -1,4 +1,4 @@
-"""Samplers and pruners as Optuna's, and what a trial tells a pruner."""
+"""Optuna samplers and pruners, and the steps at which a trial reports to its pruner."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from bertline.sweep.config import (
     TpeSamplerConfig,
 )
 
-# Optuna counts resources in whole steps. The first rung lies at this one, so that what lies between rungs (the ends of
-# epochs) has a step of its own.
+# Optuna counts resources in whole steps. The first rung is at this step, so that dev checks between rungs (at the ends
+# of epochs) have steps of their own.
 _FIRST_RUNG = 1000
 
 PrunerConfig = NoPrunerConfig | MedianPrunerConfig | SuccessiveHalvingPrunerConfig
 
 
 def new_sampler(config: SweepConfig, seed: int) -> optuna.samplers.BaseSampler:
-    """The sampler that fills in what the plan leaves open."""
+    """Return the sampler for the hyperparameters that the plan leaves open."""
     match config.sampler:
         case GridSamplerConfig() | RandomSamplerConfig():
-            # Their points are planned; the sampler is never asked.
+            # All their points are planned, so this sampler draws nothing.
             return optuna.samplers.RandomSampler(seed=seed)
         case TpeSamplerConfig(num_startup_trials=num_startup_trials):
-            # constant_liar: workers side by side do not crowd around one point.
+            # constant_liar: parallel workers do not all sample around the same point.
             return optuna.samplers.TPESampler(seed=seed, n_startup_trials=num_startup_trials, constant_liar=True)
         case _:
             assert_never(config.sampler)
 
 
 def new_pruner(config: PrunerConfig) -> optuna.pruners.BasePruner:
-    """The pruner, which sees the steps that `step_of` gives."""
+    """Return the pruner, to which trials report the steps of `step_of`."""
     match config:
         case NoPrunerConfig():
             return optuna.pruners.NopPruner()
         case MedianPrunerConfig():
-            # Optuna judges from step n_warmup_steps on, and epochs count from 1.
+            # Optuna prunes from step n_warmup_steps on, and epochs count from 1.
             return optuna.pruners.MedianPruner(
                 n_startup_trials=config.num_startup_trials, n_warmup_steps=config.num_warmup_epochs + 1
             )
@@ -54,7 +54,7 @@ def new_pruner(config: PrunerConfig) -> optuna.pruners.BasePruner:
 
 
 def checks_of(config: PrunerConfig) -> tuple[float, ...]:
-    """The shares of a trial's schedule after which its pruner looks at dev, besides the ends of epochs.
+    """Return the fractions of a trial's schedule at which its pruner needs a dev score, besides the ends of epochs.
 
     >>> checks_of(SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3))
     (0.125, 0.25, 0.5)
@@ -65,10 +65,10 @@ def checks_of(config: PrunerConfig) -> tuple[float, ...]:
 
 
 def step_of(config: PrunerConfig, check: DevCheck) -> int | None:
-    """The step of a look at dev; None for one that the pruner does not hear of.
+    """Return the step at which a dev check is reported; None if it is not reported.
 
-    Successive halving counts shares of the trial's own schedule, so that trials of different length meet at the same
-    rungs; the others count epochs.
+    Successive halving counts fractions of the trial's own schedule, so that trials of different lengths are compared
+    at the same rungs; the other pruners count epochs.
     """
     if isinstance(config, SuccessiveHalvingPrunerConfig):
         return round(check.share * _FIRST_RUNG * config.reduction_factor**config.num_rungs)
@@ -76,5 +76,5 @@ def step_of(config: PrunerConfig, check: DevCheck) -> int | None:
 
 
 def may_prune_at(check: DevCheck) -> bool:
-    """Whether there is anything left to save: a trial at its end is finished, however it compares."""
+    """Return whether pruning would save work: a trial at the end of its schedule is finished, whatever its score."""
     return check.share < 1

@@ -1,8 +1,8 @@
-"""The second half of a sweep: the best configurations over seeds, the choice among them, and then the test rows.
+"""Second half of a sweep: train the best configurations over seeds, choose the winner on dev, then score test.
 
-The candidates are trained over seeds and judged on dev; their models are kept. Once the winner of each arm is known,
-nothing is chosen any more: test is read with the winner's models only, once for each. A seed that diverges has no model
-and no score; it is counted beside those of the others.
+The candidates are trained over seeds and compared on dev; their models are kept. Once the winner of each arm is known,
+nothing else is chosen: only the winner's models are scored on test, once each. A seed that diverges has no model and no
+score; it is counted and reported.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from bertline.tasks.storage import SplitName, read_task_manifest
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
 MODEL, TEST = "model", "test"
 DOCUMENTS = "documents"
-"""What `cut_rows` calls a collection beside the splits."""
+"""Key of a collection's documents in `cut_rows`, next to the splits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,50 +53,52 @@ class Repetition:
     params: Params
     kind: Literal["seed", "label_efficiency"]
     number: int
-    """Unique for its arm and kind."""
+    """Number of the run, unique within its arm and kind."""
     candidate: int
-    """Place among the best configurations of its arm by their trials."""
+    """Rank of the configuration among the best of its arm by their trials, from 0."""
     seed: int
-    """Counts from 0 for each configuration and training size."""
+    """Number of the seed, from 0 for each configuration and training size."""
     num_train_rows: int | None
 
     def folder(self, job: SweepJob) -> Path:
-        """Where the outcome goes."""
+        """Return the folder of the outcome."""
         digest = hashlib.sha256(json.dumps(self.params, sort_keys=True).encode()).hexdigest()[:8]
         return job.run_folder / "seeds" / f"{self.arm}-{self.kind}-{self.number}-{digest}"
 
     def outcome(self, job: SweepJob) -> dict[str, Any]:
-        """What training gave: `dev` (all scores), `curve`, `calibration`, `cut_rows`, `time_s`; of label efficiency
-        also `test`. A run that `diverged` has `time_s` alone."""
+        """Return the outcome of training: `dev` (all scores), `curve`, `calibration`, `cut_rows`, `time_s`, and `test`
+        for label efficiency. A run that `diverged` has only `time_s`."""
         return read_json(self.folder(job) / OUTCOME)
 
     def reading(self, job: SweepJob) -> dict[str, Any]:
-        """What test gave: `scores` by split, `degenerate`, `details`, `cut_rows`."""
+        """Return the results on test: `scores` by split, `degenerate`, `details`, `cut_rows`."""
         return read_json(self.folder(job) / TEST / READING)
 
     def diverged(self, job: SweepJob) -> bool:
-        """Whether training came to no model."""
+        """Return whether training diverged, so that there is no model."""
         return bool(self.outcome(job)["diverged"])
 
     def cut_rows(self, job: SweepJob) -> dict[str, int]:
-        """How many rows lost tokens, by split; `DOCUMENTS` are those of a collection."""
+        """Return the number of truncated rows by split, and of truncated documents of a collection (`DOCUMENTS`)."""
         return {**self.outcome(job)["cut_rows"], **self.reading(job)["cut_rows"]}
 
     def dev_statistics(self, job: SweepJob) -> NDArray[np.float64]:
-        """Each row's share in the scores of dev, [N, K]."""
+        """Return the row statistics of dev, [N, K]."""
         return np.load(self.folder(job) / _DEV_STATISTICS, allow_pickle=False)
 
     def ranking(self, job: SweepJob, split: SplitName) -> NDArray[np.int64]:
-        """The documents found for each query of dev or of a test, [N, K]; of the encoder's runs on a search only."""
+        """Return the documents found for each query of dev or a test split, [N, K]; only the arm `encoder` on retrieval
+        has them."""
         return np.load(self.folder(job) / TEST / f"ranking_{split}.npy", allow_pickle=False)
 
     def test_statistics(self, job: SweepJob, split: SplitName) -> NDArray[np.float64]:
-        """Each row's share in the scores of a test split, [N, K]."""
+        """Return the row statistics of a test split, [N, K]."""
         return np.load(self.folder(job) / TEST / statistics_file(split), allow_pickle=False)
 
 
 def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]]) -> list[Repetition]:
-    """The best configurations of each arm, each over `num_seeds`; from random weights over `random_weights_seeds`."""
+    """Plan the best configurations of each arm over `num_seeds` seeds (from random weights over at most
+    `random_weights_seeds`), or one run if nothing is random."""
     job = plan.job
     planned: list[Repetition] = []
     for arm, points in candidates.items():
@@ -111,7 +113,7 @@ def candidates_over_seeds(plan: PlannedSweep, candidates: dict[Arm, list[Params]
 
 
 def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repetition]:
-    """The chosen configurations at the other training sizes; the reference encoder takes no part."""
+    """Plan the chosen configurations at the other training sizes, without the reference encoder."""
     task, sweep = plan.job.task, plan.job.sweep
     available = read_task_manifest(plan.job.task_folder)["counts"]["train"]
     main = min(task.num_train_rows or available, available)
@@ -126,25 +128,25 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repe
 
 
 def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], workers: Workers, *, filler: Source) -> None:
-    """Train the repetitions that have no outcome yet; `filler` as in `Workers`."""
+    """Train the repetitions that have no outcome yet; see `Workers` for `filler`."""
     left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / OUTCOME).exists()]
 
     def rows_to_read(repetition: Repetition) -> int:
         return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
 
-    # The longest first, so that no worker is left alone with it at the end.
+    # Longest first, so that at the end no worker runs a long one while the others are idle.
     left.sort(key=rows_to_read, reverse=True)
     workers.work_through(KnownWork(plan.job, [Work(_train, repetition) for repetition in left]), filler=filler)
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
-    """The winning configuration of each arm, as those of its repetitions that finished.
+    """Choose the winning configuration of each arm, and return its finished repetitions.
 
-    It has the fewest diverged seeds, then the best mean on dev over those that finished; of equal ones it is the first.
-    An arm of which no repetition finished has no winner.
+    The winner has the fewest diverged seeds, then the best mean on dev over the finished ones; among equals, the first
+    wins. An arm without a finished repetition has no winner.
 
     Raises:
-        MachineError: The encoder has none.
+        MachineError: The encoder has no winner.
     """
     job, metric = plan.job, plan.job.task.metric
     chosen: dict[Arm, list[Repetition]] = {}
@@ -171,18 +173,18 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
 
 
 def diverged_beside(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
-    """How many repetitions of a winner's configuration are not among its finished ones, as they diverged."""
+    """Return the number of repetitions of a winner's configuration that diverged."""
     place = seeds[0].arm, seeds[0].candidate
     return sum((other.arm, other.candidate) == place and other.diverged(job) for other in repetitions)
 
 
 def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
-    """The repetition with the best score on dev; of equal ones the first."""
+    """Return the repetition with the best score on dev; among equals, the first."""
     return max(seeds, key=lambda seed: (seed.outcome(plan.job)["dev"][plan.job.task.metric], -seed.seed))
 
 
 def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers: Workers, *, filler: Source) -> None:
-    """Score the winners' models on the test splits, each once, and give up the models that nobody needs any more."""
+    """Score the winners' models on the test splits, once each, and delete all models but the encoder's best."""
     kept = best_seed(plan, chosen["encoder"])
     left = [
         Work(_read_test, (repetition, repetition == kept))
@@ -197,12 +199,12 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
 
 
 def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
-    """Bring events.jsonl up to what has ended."""
+    """Append the repetitions that have ended to events.jsonl."""
     EventsLog(plan.job.run_folder / "events.jsonl").add_missing(_events(plan, repetitions))
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
-    """Whether seeds can differ: not where a pretrained encoder is scored as it is."""
+    """Return whether seeds can differ; they cannot if a pretrained encoder is scored without training."""
     return plan.start_of(arm).weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
 
 
@@ -252,12 +254,12 @@ def _test_scores(bench: Bench, arm: ArmBench, result: FineTuningResult) -> dict[
 
 
 def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
-    """Score a saved model; a kept one also leaves its predictions."""
+    """Score a saved model on the test splits; if it is kept, write its predictions too."""
     repetition, kept = work
     job, arm = bench.job, bench.arm(repetition.arm)
     model = _loaded(bench, arm, repetition.folder(job) / MODEL)
     calibration = repetition.outcome(job)["calibration"]
-    # In fp32, as a loaded model computes: what is reported is what is served, to the last digit that matters.
+    # In fp32, as a loaded model computes, so that the reported scores are those of the model as served.
     exact = replace(bench.machine, precision="fp32")
     scores: dict[SplitName, dict[str, float]] = {}
     reading: dict[str, Any] = {"scores": scores, "cut_rows": {}}
@@ -286,7 +288,7 @@ def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
 
 
 def predictions_file(split: SplitName) -> str:
-    """`predictions.parquet`, and for an extra test one with its name.
+    """Return `predictions.parquet` for `test`, else a file name with the split's name.
 
     >>> predictions_file("test"), predictions_file("test_mismatched")
     ('predictions.parquet', 'predictions_test_mismatched.parquet')
@@ -295,7 +297,7 @@ def predictions_file(split: SplitName) -> str:
 
 
 def statistics_file(split: SplitName) -> str:
-    """Where the row statistics of a test are."""
+    """Return the file name of the row statistics of a test split."""
     return "statistics.npy" if split == "test" else f"statistics_{split}.npy"
 
 

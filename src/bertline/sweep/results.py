@@ -1,4 +1,4 @@
-"""The artifact of a sweep: result.json, tables of trials and predictions, and the best model."""
+"""Artifact of a sweep: result.json, tables of trials and predictions, and the best model."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ from bertline.tokenization.storage import copy_tokenizer
 KIND = "sweep"
 FORMAT_VERSION = 3
 STANDING = "standing.json"
-"""The winner on dev, seed by seed and block of rows by block: what later versions are compared with."""
+"""File of the winner's dev scores by seed and block of rows, with which later versions are compared."""
 METRIC_NAMES = {"reference_encoder": "reference"}
-"""What metrics call an arm that has another name in result.json."""
+"""Names in the metrics of arms that have another name in result.json."""
 _NUM_ERRORS_ON_PAGE = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcomes:
-    """All that a sweep found out."""
+    """All outcomes of a sweep."""
 
     studies: Mapping[Arm, optuna.Study]
     trials: Mapping[Arm, Sequence[FrozenTrial]]
     candidates: Sequence[Repetition]
-    """The best configurations over seeds."""
+    """Runs of the best configurations over seeds."""
     winners: Mapping[Arm, Sequence[Repetition]]
     others: Sequence[Repetition]
-    """The winners at other training sizes."""
+    """Runs of the winners at other training sizes."""
     baselines: Sequence[ScoredBaseline]
 
 
@@ -118,7 +118,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
 
 
 def headline(result: dict[str, Any]) -> dict[str, float]:
-    """The figures of artifacts/metrics: the encoder's score beside everything it is measured against."""
+    """Return the figures for artifacts/metrics: scores of the encoder, the other arms and the baselines."""
     metric, arms = result["metric"], result["arms"]
     figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
     for arm, scores in arms.items():
@@ -137,7 +137,8 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
 
 
 def verdict_figures(found: Mapping[str, Any]) -> dict[str, float]:
-    """Metrics of a conclusion: each system's difference from the strongest simple opponent, and whether it wins."""
+    """Return the metrics of a conclusion: each system's difference from the strongest simple opponent, and whether it
+    wins or loses."""
     figures: dict[str, float] = {}
     for system in (ENCODER, COMBINED):
         if "p_value" in found.get(system, {}):
@@ -149,7 +150,7 @@ def verdict_figures(found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def data_hash(task_folder: Path) -> str:
-    """One digest of all rows of a task, by which results on the same data are known."""
+    """Return a SHA-256 digest of all rows of a task, which identifies results on the same data."""
     digest = hashlib.sha256()
     for path in sorted(task_folder.glob("*.parquet")):
         digest.update(f"{path.name}\0{sha256_of_file(path)}\n".encode())
@@ -241,7 +242,7 @@ def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[Spli
 
 
 def _pretraining(comparisons: Comparisons) -> dict[str, Any] | None:
-    """The encoder against the same from random weights; None where that was not run."""
+    """Compare the encoder with the same architecture from random weights; None if that was not run."""
     if "random_weights" not in comparisons.measured:
         return None
     found = comparisons.against("random_weights")
@@ -250,7 +251,7 @@ def _pretraining(comparisons: Comparisons) -> dict[str, Any] | None:
 
 
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:
-    """Test scores by training size; the main size takes part with the seeds that were run anyway."""
+    """Return the test scores by training size; for the main size, those of the winners' runs."""
     metric = job.task.metric
     found: dict[tuple[int, str], list[float]] = {}
     if job.task.label_efficiency_rows:
@@ -283,7 +284,7 @@ def _write_plots(job: SweepJob, outcomes: Outcomes, folder: Path) -> None:
 
 
 def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
-    """The model with its tokenizer and task.json: a folder that `bertline.load` opens."""
+    """Write the model with its tokenizer and task.json: a folder that `bertline.load` opens."""
     start = plan.starts["encoder"]
     kind = kind_of(plan.job, start)
     shutil.copytree(best.folder(plan.job) / MODEL, folder)

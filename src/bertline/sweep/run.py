@@ -1,4 +1,4 @@
-"""The stage sweep: trials, then the best configurations over seeds on dev, and test last, beside the baselines."""
+"""The sweep stage: trials, then the best configurations over seeds on dev, and finally test, with the baselines."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ __all__ = ["SweepJob", "run_sweep"]
 
 
 def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
-    """Tune, repeat and compare on one task, or go on where a killed sweep was.
+    """Tune, repeat and compare on one task, or resume a killed sweep.
 
     Finished trials and repetitions are in the store and the run folder and are not run again.
 
     Args:
         job: The sweep.
-        in_process: Do the work in this process instead of in `runtime.sweep_workers` others.
+        in_process: Do the work in this process instead of in `runtime.sweep_workers` worker processes.
 
     Returns:
-        Headline figures: the encoder's mean and spread on test beside the baselines.
+        Headline figures: mean and spread on test of the encoder and the other arms, and the baselines' scores.
     """
     try:
         job.run_folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MachineError(cannot_write(job.run_folder, error)) from error
-    planned_points(job.sweep, job.task)  # a space that cannot be is found before any work
+    planned_points(job.sweep, job.task)  # raises for an invalid space before any work
     plan = planned(job)
-    for start in plan.starts.values():  # and so are an encoder that cannot read the task, and options it cannot heed
+    for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
     studies = opened_studies(plan)
     notes = notes_before(plan)
@@ -90,7 +90,7 @@ def _say_all(job: SweepJob, sentences: list[str]) -> None:
 
 
 def _summary(result: dict[str, Any]) -> str:
-    """The result in a line or two: the verdict, then everything that the encoder is measured against."""
+    """Return two lines on the result: the scores of the encoder and its opponents, then the conclusion."""
     encoder = result["arms"]["encoder"]
     beside = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
     beside += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]

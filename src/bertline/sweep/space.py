@@ -1,4 +1,4 @@
-"""Search spaces: what trials vary, the points that are planned, and the run that a point means."""
+"""Search spaces: the hyperparameters that trials vary, the planned points, and the configuration of a point."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _WHOLE = {name for name, hint in _HINTS.items() if hint in (int, int | None)}
 
 
 def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
-    """The space of one task: the sweep's, with the task's own entries in place of those of the same name.
+    """Return the space of one task: the sweep's, with the task's own entries in place of those of the same name.
 
-    A value that the task fixes (`fine_tuning`) is not varied, and where nothing is trained there is nothing to vary.
+    A value that the task fixes (`fine_tuning`) is not varied. The space is empty if nothing is trained (0 epochs).
 
     Raises:
-        ConfigError: A hyperparameter that is a whole number has other values, or one that is no number is varied.
+        ConfigError: An integer hyperparameter has other values, or one that is not a number is varied.
     """
     space = {name: values for name, values in sweep.space.items() if name not in task.fine_tuning} | task.space
     num_epochs = task.fine_tuning.get("num_epochs", sweep.fine_tuning.num_epochs)
@@ -55,11 +55,10 @@ def space_of(sweep: SweepConfig, task: TaskConfig) -> dict[str, SpaceConfig]:
 
 
 def space_of_arm(sweep: SweepConfig, task: TaskConfig, arm: Arm) -> dict[str, SpaceConfig]:
-    """The space of an arm: the task's; with random weights the number of epochs is one of several too.
+    """Return the space of an arm: the task's; from random weights the number of epochs is varied too.
 
-    Random weights may need more passes over the rows than pretrained ones do (or overfit sooner), and with one fixed
-    number they would lose for that reason alone. Each number that the encoder may have counts as 1 in
-    `random_weights_epochs`.
+    Random weights may need more epochs than pretrained ones (or overfit sooner), and with one fixed number they would
+    lose for that reason alone. `random_weights_epochs` multiplies each number of epochs that the encoder may have.
     """
     space = space_of(sweep, task)
     if arm != "random_weights":
@@ -70,17 +69,17 @@ def space_of_arm(sweep: SweepConfig, task: TaskConfig, arm: Arm) -> dict[str, Sp
     numbers = {max(1, round(float(base) * times)) for base in bases if base for times in sweep.random_weights_epochs}
     if not numbers:
         return space
-    while len(numbers) < _FEWEST_NUMBERS_OF_EPOCHS:  # those below 1 are 1
+    while len(numbers) < _FEWEST_NUMBERS_OF_EPOCHS:  # rounding up to 1 may have merged some
         numbers.add(2 * max(numbers))
     values = tuple(float(number) for number in sorted(numbers))
     return dict(sorted({**space, "num_epochs": ChoiceSpace(kind="choice", values=values)}.items()))
 
 
 def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -> list[Params]:
-    """The trials of an arm's study in order: a point each, or an empty one that the sampler fills in at its turn.
+    """Return the points of an arm's trials in order; the sampler fills in empty ones when their trials run.
 
-    Grid and random points are a function of the seed and the place in the list, so it does not matter which worker
-    takes which, or how often it was killed. Where nothing is varied there is nothing to try, and no trial.
+    Grid and random points depend only on the seed and their position, so it does not matter which worker takes which,
+    or how often it was killed. If nothing is varied, there are no trials.
     """
     space = space_of_arm(sweep, task, arm)
     if not space:
@@ -106,7 +105,7 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
 
 
 def suggest(trial: optuna.Trial, space: Mapping[str, SpaceConfig]) -> Params:
-    """The point of a trial: the planned one, or a draw of the study's sampler."""
+    """Return the point of a trial: the planned one, or one drawn by the study's sampler."""
     params: Params = {}
     for name, values in space.items():
         match values:
@@ -120,7 +119,7 @@ def suggest(trial: optuna.Trial, space: Mapping[str, SpaceConfig]) -> Params:
 
 
 def with_params(config: FineTuningConfig, params: Params) -> FineTuningConfig:
-    """The run that a point means."""
+    """Return the fine-tuning configuration of a point."""
     values: dict[str, Any] = dict(params)
     return replace(config, **values)
 
@@ -139,7 +138,7 @@ def _grid(space: Mapping[str, SpaceConfig]) -> list[Params]:
 
 
 def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig]) -> list[Params]:
-    """The same points with the numbers of epochs in turn: of so few trials, draws would leave some of them out."""
+    """Cycle through the numbers of epochs over the points; with few trials, random draws could miss some."""
     own = space.get("num_epochs")
     if not isinstance(own, ChoiceSpace):
         return points
@@ -148,10 +147,10 @@ def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig
 
 
 def _random_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
-    """Points that depend on the seed and their place alone, so that more trials change none of the first.
+    """Draw points that depend only on the seed and their position, so that more trials do not change the first ones.
 
-    Where all axes are choices, every combination comes once, in an order that the seed decides, before any comes twice:
-    of a few independent draws many would be the same point.
+    If all axes are choices, every combination is drawn once, in an order given by the seed, before any repeats:
+    independent draws would often give the same point.
     """
     if not all(isinstance(values, ChoiceSpace) for values in space.values()):
         return [_random_point(space, seed, number) for number in range(num_trials)]

@@ -1,4 +1,4 @@
-"""The database that the studies of all tasks are in: SQLite on one machine, PostgreSQL where several share a study."""
+"""Database of the studies of all tasks: SQLite on one machine, PostgreSQL if several machines share a study."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from bertline.foundation.seeds import seed_for
 from bertline.sweep.events import locked
 
 URL_VARIABLE = "BERTLINE_STUDIES_URL"
-# A trial whose process has been silent for so long is taken for dead and tried again. This is for other machines: that
-# a process of this one died is known at once.
+# A trial without a heartbeat for `_GRACE_S` seconds counts as dead and is retried. This is for trials of other
+# machines: the death of a process on this machine is noticed at once.
 _HEARTBEAT_S, _GRACE_S = 10, 60
 _SQLITE_WAIT_S = 60
 
@@ -31,14 +31,14 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 
 class StudyStore:
-    """One database, opened by one process.
+    """Connection of one process to the database of studies.
 
     Args:
-        url: As in `tracking.studies_url`; the environment variable BERTLINE_STUDIES_URL stands before it.
-        on_stale: Called with a trial that another machine left and that has just been failed for its silence.
+        url: URL as in `tracking.studies_url`; the environment variable BERTLINE_STUDIES_URL takes precedence.
+        on_stale: Called with each trial that was failed because its heartbeat stopped.
 
     Raises:
-        ConfigError: The address is none, or is of another kind of database.
+        ConfigError: The URL is not valid, or names another kind of database.
         MachineError: The database cannot be reached.
     """
 
@@ -48,9 +48,9 @@ class StudyStore:
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
         with self.reached():
-            # For locks alone, each on a connection that ends with it.
+            # Used only for locks; each lock has its own connection, which is closed with it.
             self._locks = sqlalchemy.create_engine(self._url, poolclass=sqlalchemy.pool.NullPool)
-            # Two processes that make the tables at once would fail.
+            # Two processes that create the tables at once would fail.
             with self.exclusive("tables"), _without_experimental_warnings():
                 self.storage = RDBStorage(
                     self._url.render_as_string(hide_password=False),
@@ -62,12 +62,12 @@ class StudyStore:
 
     @property
     def shown(self) -> str:
-        """The address without its password."""
+        """URL without its password."""
         return self._url.render_as_string(hide_password=True)
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
-        """Hold a lock among all processes that use this database; one that is killed lets go of it."""
+        """Hold a lock among all processes that use this database; it is released if the process is killed."""
         if self._file is not None:
             with locked(self._file.with_name(f".{self._file.name}.lock")):
                 yield
@@ -81,7 +81,7 @@ class StudyStore:
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), {"key": key})
 
     def study(self, name: str, sampler: optuna.samplers.BaseSampler, pruner: optuna.pruners.BasePruner) -> optuna.Study:
-        """Open a study, or make it."""
+        """Open a study, or create it."""
         return optuna.create_study(
             study_name=name,
             storage=self.storage,
@@ -93,12 +93,12 @@ class StudyStore:
 
     @contextmanager
     def beating(self, trial_id: int) -> Iterator[None]:
-        """Tell the database every few seconds that a trial's process is alive, until the block ends."""
+        """Record a heartbeat for a trial every `_HEARTBEAT_S` seconds until the block ends."""
         stop = threading.Event()
 
         def beat() -> None:
             while not stop.wait(_HEARTBEAT_S):
-                # A server that is away for a moment is asked again; if it stays away, the trial itself finds out.
+                # After a short outage of the server the next heartbeat succeeds; a long outage fails the trial itself.
                 try:
                     self.storage.record_heartbeat(trial_id)
                 except (SQLAlchemyError, optuna.exceptions.StorageInternalError):
@@ -113,17 +113,17 @@ class StudyStore:
             thread.join()
 
     def fail_silent_trials(self, study: optuna.Study) -> None:
-        """Fail the trials whose process has not been heard of, and hand them to `on_stale`."""
+        """Fail the trials whose heartbeat stopped, and call `on_stale` for each."""
         with _without_experimental_warnings():
             optuna.storages.fail_stale_trials(study)
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """Say which database went away, and how to go on, without its password."""
+        """Turn a lost connection into an error that names the database, without its password, and how to resume."""
         try:
             yield
         except (ImportError, SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
-            raise self._unreachable(error) from None  # the chain would show the address
+            raise self._unreachable(error) from None  # a chained exception would show the password
 
     def _unreachable(self, error: Exception) -> BertlineError:
         if isinstance(error, ImportError):
@@ -143,7 +143,7 @@ class StudyStore:
     def _engine_settings(self) -> dict[str, Any]:
         if self._file is not None:
             return {"connect_args": {"timeout": _SQLITE_WAIT_S}}
-        return {"pool_pre_ping": True}  # a connection that a server has closed meanwhile is opened again
+        return {"pool_pre_ping": True}  # reopen connections that the server has closed
 
 
 def _parsed(url: str) -> URL:
@@ -152,7 +152,7 @@ def _parsed(url: str) -> URL:
     except ArgumentError:
         raise ConfigError(
             "tracking.studies_url is not an address of a database. Give sqlite:///FILE or postgresql://HOST/DATABASE."
-        ) from None  # the value may have a password in it
+        ) from None  # the URL may contain a password
     match parsed.get_backend_name():
         case "sqlite" if parsed.database not in (None, "", ":memory:"):
             return parsed
@@ -171,6 +171,6 @@ def _sqlite_file(url: URL) -> Path | None:
 @contextmanager
 def _without_experimental_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
-        # Heartbeats are marked experimental; `tests/contracts` and the tests that kill hold them.
+        # Heartbeats are marked experimental; `tests/contracts` and the tests that kill processes cover them.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield

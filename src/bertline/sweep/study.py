@@ -1,7 +1,7 @@
-"""Studies that outlive their processes: planned trials, each taken once, and tried again when its process dies.
+"""Studies that outlive their processes: each planned trial is taken once, and retried if its process dies.
 
-A planned point is a *slot*; a trial that is tried again keeps its slot. The states are Optuna's own, and they change in
-the database by comparing and setting, so that of several processes, on several machines, one takes a trial.
+A planned point is a *slot*; a retried trial keeps its slot. The states are Optuna's own and change in the database by
+compare-and-set, so that only one of several processes, on several machines, takes a trial.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _SLOT, _POINT, _TRIES, _OWNER = "slot", "point", "tries", "owner"
 
 
 def open_study(store: StudyStore, name: str, config: SweepConfig, *, draw: str = "") -> optuna.Study:
-    """Open the study of one arm, or make it.
+    """Open the study of one arm, or create it.
 
     Args:
-        store: Of all studies.
-        name: Of the study.
-        config: Sampler and pruner.
-        draw: What the sampler draws for; its random numbers are a function of the sweep's seed, the study and this.
+        store: Database of the studies.
+        name: Name of the study.
+        config: Configuration of the sampler and the pruner.
+        draw: Key of the sampler's draws; its seed is a function of the sweep's seed, the arm and this key.
     """
     seed = seed_for(config.seed, "sampler", name.rpartition("/")[2], draw) % 2**32
     return store.study(name, new_sampler(config, seed), new_pruner(config.pruner))
 
 
 def plan_trials(store: StudyStore, study: optuna.Study, points: list[Params]) -> None:
-    """Queue each planned point that has no trial: all of them at first, and later those whose trial failed."""
+    """Queue each planned point that has no trial: at first all points, later those whose trial failed."""
     with store.exclusive(study.study_name):
         taken = {slot_of(trial) for trial in study.get_trials(deepcopy=False) if trial.state != TrialState.FAIL}
         for slot, point in enumerate(points):
@@ -48,20 +48,20 @@ def plan_trials(store: StudyStore, study: optuna.Study, points: list[Params]) ->
 
 
 def take_trial(store: StudyStore, study: optuna.Study, owner: str) -> FrozenTrial | None:
-    """Make a waiting trial a running one of this owner; None where none waits.
+    """Mark a waiting trial as running for this owner; None if no trial is waiting.
 
-    Without a pruner, which judges trials by earlier ones, the longest are taken first, so that no worker is left alone
-    with one at the end; those that are tried again come after the others.
+    Without a pruner, which compares trials with earlier ones, the longest are taken first, so that at the end no worker
+    runs a long one while the others are idle. Retried trials then come last.
     """
     if not has_trials(study, TrialState.WAITING):
         return None
-    # SQLite alone needs the lock: it does not keep two processes from changing the state of one trial.
+    # The lock is needed for SQLite, which does not keep two processes from changing the state of one trial.
     with store.exclusive(study.study_name):
         waiting = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
         if isinstance(study.pruner, optuna.pruners.NopPruner):
             waiting = sorted(waiting, key=_tries_and_length)
         for trial in waiting:
-            # Optuna has no public way to a trial's id; tests/contracts holds these names.
+            # Optuna has no public way to get a trial's id; tests/contracts checks these names.
             if store.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
                 store.storage.record_heartbeat(trial._trial_id)
                 store.storage.set_trial_user_attr(trial._trial_id, _OWNER, owner)
@@ -76,14 +76,14 @@ def _tries_and_length(trial: FrozenTrial) -> tuple[int, float]:
 def try_again(
     store: StudyStore, study: optuna.Study, trial: FrozenTrial, *, max_retries: int, its_own_fault: bool = True
 ) -> None:
-    """Fail a trial whose process is gone, unless it had finished, and queue its point again.
+    """Fail a trial whose process died, unless it had finished, and queue its point again.
 
     Args:
-        store: Of the study.
-        study: Of the trial.
-        trial: As far as it is known; what the database says counts.
-        max_retries: A trial that took its process with it more often stays failed.
-        its_own_fault: Whether this counts among the retries: not where the whole sweep was stopped.
+        store: Database of the study.
+        study: Study of the trial.
+        trial: The trial; its present state is read from the database.
+        max_retries: Maximum number of retries, after which the trial stays failed.
+        its_own_fault: Whether this counts as a retry; False if the whole sweep was stopped.
     """
     trial = store.storage.get_trial(trial._trial_id)
     try:
@@ -94,21 +94,22 @@ def try_again(
 
 
 def requeue(study: optuna.Study, trial: FrozenTrial, *, max_retries: int, its_own_fault: bool = True) -> None:
-    """Queue the point of a trial that was failed."""
+    """Queue the point of a failed trial again, unless it has no retries left."""
     tries = int(trial.user_attrs.get(_TRIES, 0)) + int(its_own_fault)
     if tries > max_retries:
         warn(f"{study.study_name}, trial {trial.number}: given up after {tries} tries (sweep.max_retries)")
         return
     point = trial.user_attrs.get(_POINT, {})
-    # What a sampler has drawn for it stays: the point is the trial.
+    # Values that a sampler has drawn are kept: the retry has the same point.
     study.enqueue_trial({**point, **trial.params}, user_attrs={_SLOT: slot_of(trial), _POINT: point, _TRIES: tries})
 
 
 def take_over(store: StudyStore, study: optuna.Study, owner: str, *, max_retries: int) -> None:
-    """Queue again what an earlier process of this owner left running when it was killed.
+    """Requeue the trials that an earlier process of this owner left running when it was killed.
 
-    One that was killed between taking a trial and signing it leaves a trial without an owner, and perhaps without a
-    heartbeat, which Optuna takes for running for ever: it looks only for heartbeats that have stopped. It gets one.
+    A process killed between taking a trial and setting its owner leaves a trial without an owner, and perhaps without a
+    heartbeat. Optuna only fails trials whose heartbeat stopped, so this trial would count as running forever; a
+    heartbeat is recorded for it here.
     """
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         match trial.user_attrs.get(_OWNER):
@@ -117,23 +118,23 @@ def take_over(store: StudyStore, study: optuna.Study, owner: str, *, max_retries
             case known if known == owner:
                 try_again(store, study, trial, max_retries=max_retries, its_own_fault=False)
             case _:
-                pass  # another machine's; if that one dies, its heartbeat stops
+                pass  # a trial of another machine; if that machine dies, its heartbeat stops
 
 
 def has_trials(study: optuna.Study, *states: TrialState) -> bool:
-    """Whether any trial is in one of these states."""
+    """Return whether any trial is in one of these states."""
     return bool(study.get_trials(deepcopy=False, states=states))
 
 
 def slot_of(trial: FrozenTrial) -> int:
-    """The place of a trial in the plan."""
+    """Return the index of a trial's point in the plan."""
     return int(trial.user_attrs[_SLOT])
 
 
 def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
-    """The finished trials with the highest scores, best first, no point twice; of equal ones the first in the plan.
+    """Return the finished trials with the highest scores, best first, each point once; ties keep the order of the plan.
 
-    Pruned trials do not stand.
+    Pruned trials are not considered.
     """
     finished = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     finished.sort(key=lambda trial: (-trial.values[0], slot_of(trial)))
@@ -144,12 +145,12 @@ def best_trials(study: optuna.Study, num_best: int) -> list[FrozenTrial]:
 
 
 def curve_of(trial: FrozenTrial) -> list[list[float]]:
-    """Dev scores by the share of the schedule that was behind: `[[share, score], ...]`."""
+    """Return the dev scores by completed fraction of the schedule: `[[share, score], ...]`."""
     return trial.user_attrs.get(CURVE, [])
 
 
 def last_dev(trial: FrozenTrial) -> float | None:
-    """The score of a finished trial, or the last that another one saw; None where it saw none."""
+    """Return the score of a finished trial, else the last dev score of the trial; None if it has none."""
     if trial.state == TrialState.COMPLETE:
         return trial.value
     curve = curve_of(trial)
@@ -157,7 +158,7 @@ def last_dev(trial: FrozenTrial) -> float | None:
 
 
 def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
-    """A trial that has ended, as a line of events.jsonl."""
+    """Return the content of the line of events.jsonl for a trial that has ended."""
     dev = last_dev(trial)
     return {
         "arm": arm,

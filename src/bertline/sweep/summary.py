@@ -1,4 +1,4 @@
-"""From outcomes to the figures of result.json: means, spreads, the comparison, the confident errors."""
+"""Figures of result.json: means, spreads and confident errors."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 
 NUM_CONFIDENT_ERRORS = 20
-"""In result.json; the page of errors has more."""
+"""Number of confident errors in result.json; errors.html has more."""
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
 _RIGHT_FROM = 0.5
-# The share of right words is high in any sentence; one wrong entity makes it worth a look.
+# Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
 _RIGHT_FROM_OF = {"token_classification": 1.0}
 
 
 def spread(scores: Sequence[float]) -> float | None:
-    """Sample standard deviation (n - 1); None for a single score, whose spread is not known.
+    """Return the sample standard deviation (n - 1); None for a single score, whose spread is unknown.
 
     >>> spread([0.4, 0.5, 0.6]), spread([0.4])
     (0.1, None)
@@ -28,7 +28,7 @@ def spread(scores: Sequence[float]) -> float | None:
 
 
 def with_spread(mean: float, std: float | None) -> str:
-    """A score for the terminal.
+    """Format a score for the terminal.
 
     >>> with_spread(0.42, 0.01), with_spread(0.42, None)
     ('0.420 ± 0.010', '0.420')
@@ -37,7 +37,7 @@ def with_spread(mean: float, std: float | None) -> str:
 
 
 def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
-    """Mean over seeds of each score, and its spread, None for a single seed.
+    """Return the mean of each score over seeds and its spread, which is None for a single seed.
 
     >>> means([{"f1": 0.4}, {"f1": 0.6}])
     {'f1': {'mean': 0.5, 'std': 0.141421356237}}
@@ -47,13 +47,15 @@ def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | 
 
 
 def confident_errors(predictions: pa.Table, most: int, *, task_kind: str) -> list[dict[str, Any]]:
-    """The wrong predictions that the model was surest of, surest first.
+    """Return the wrong predictions that the model was most confident of, most confident first.
+
+    A prediction is wrong if its `correct` is below 0.5, or, for token classification, below 1 (any word is wrong). Long
+    texts and lists are cut.
 
     Args:
-        predictions: As `TaskKind.table` gives them. Where being right has degrees, below one half is wrong, and a
-            sentence with a wrong word. Long texts and lists are cut.
-        most: Gives so many at most.
-        task_kind: Of the task.
+        predictions: Table of predictions, as returned by `TaskKind.table`.
+        most: Maximum number of errors.
+        task_kind: Kind of the task.
     """
     verdicts = predictions.select(["score", "correct"]).to_pylist()
     right_from = _RIGHT_FROM_OF.get(task_kind, _RIGHT_FROM)

@@ -15,7 +15,7 @@ from bertline.sweep.study import curve_of, last_dev
 
 
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:
-    """A row a trial: arm, number, state, dev, the share of its schedule that it ran, seconds, and its point."""
+    """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule, seconds, point."""
     names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""The first half of a sweep: the trials of each arm's study, judged on dev."""
+"""First half of a sweep: the trials of each arm's study, scored on dev."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from bertline.sweep.workers import Workers
 
 @dataclass(frozen=True, slots=True)
 class TrialWork:
-    """A trial that was taken for a worker."""
+    """A trial assigned to a worker."""
 
     arm: Arm
     trial_id: int
@@ -57,18 +57,18 @@ class TrialWork:
 
 @dataclass(frozen=True, slots=True)
 class Studies:
-    """The studies of one sweep, a study an arm."""
+    """Studies of one sweep, one per arm."""
 
     plan: PlannedSweep
     store: StudyStore
     by_arm: dict[Arm, optuna.Study] = field(default_factory=dict)
 
     def trials(self) -> dict[Arm, list[FrozenTrial]]:
-        """All that have ended."""
+        """Return all trials that have ended, by arm."""
         return {arm: study.get_trials(states=ENDED) for arm, study in self.by_arm.items()}
 
     def sync_events(self) -> None:
-        """Bring events.jsonl up to the studies."""
+        """Append the trials that have ended to events.jsonl."""
         EventsLog(self.plan.job.run_folder / "events.jsonl").add_missing(self._events())
 
     def _events(self) -> Iterator[dict[str, Any]]:
@@ -78,17 +78,18 @@ class Studies:
 
 
 def study_name(job: SweepJob, arm: Arm) -> str:
-    """Task, fingerprint of the run and arm: another configuration, or another encoder, is another study."""
+    """Return the study's name from task, fingerprint of the run and arm: any other configuration or encoder has another
+    study."""
     return f"{job.task_name}/{job.run_folder.name}/{arm}"
 
 
 def workers_matter(sweep: SweepConfig) -> bool:
-    """Whether the result depends on how many workers share the trials, and on when each of them ends."""
+    """Return whether the result depends on how many workers share the trials, and on when each trial ends."""
     return isinstance(sweep.sampler, TpeSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
 
 
 def opened_studies(plan: PlannedSweep) -> Studies:
-    """Open the store and the studies, and queue what is planned and has not been run.
+    """Open the store and the studies, and queue the planned trials that have not been run.
 
     Raises:
         MachineError: The store cannot be reached.
@@ -109,18 +110,18 @@ def opened_studies(plan: PlannedSweep) -> Studies:
 
 
 def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Arm, list[Params]]:
-    """Run all planned trials of all arms, or what is left of them, and choose the best points of each arm on dev.
+    """Run the planned trials of all arms that have not run yet, and choose the best points of each arm on dev.
 
     Args:
-        studies: With the planned trials.
-        workers: Who runs them.
-        filler: As in `Workers`.
+        studies: Studies with the planned trials.
+        workers: Workers that run them.
+        filler: See `Workers`.
 
     Returns:
-        The best points of each arm; an arm of which no trial finished has none.
+        The best points of each arm; an arm without a finished trial is left out.
 
     Raises:
-        MachineError: Not one trial of the encoder finished, or the store went away.
+        MachineError: No trial of the encoder finished, or the store cannot be reached.
     """
     job = studies.plan.job
     with studies.store.reached():
@@ -147,7 +148,7 @@ def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Ar
 
 
 class _Trials:
-    """The waiting trials as work: those of the first arm, then those of the next."""
+    """The waiting trials as units of work: those of the first arm, then those of the next."""
 
     def __init__(self, studies: Studies, owner: str) -> None:
         self._studies = studies
@@ -181,10 +182,10 @@ class _Trials:
 
 
 def run_trial(bench: Bench, work: TrialWork) -> str:
-    """Run one trial that was taken, and tell its study; returns what there is to say.
+    """Run one trial, report it to its study, and return the progress message.
 
     Raises:
-        MachineError: The store went away.
+        MachineError: The store cannot be reached.
     """
     job, store = bench.job, bench.store
     with store.reached():
@@ -196,7 +197,7 @@ def run_trial(bench: Bench, work: TrialWork) -> str:
             try:
                 return _run(bench, work.arm, study, trial)
             except UpdateFinishedTrialError:
-                # This machine was silent for so long (asleep, cut off) that another one took the trial for dead.
+                # This machine was silent for so long (asleep, disconnected) that another one failed the trial.
                 return "came too late, and is tried again elsewhere"
 
 
@@ -216,7 +217,7 @@ def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> st
         study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
         return f"pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})"
     except (DivergedError, torch.OutOfMemoryError) as error:
-        # It would happen again: such a point has no score, and the others go on.
+        # A retry would fail too, so the point gets no score, and the other trials continue.
         study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         reason = str(error).partition("\n")[0]
         warn(f"{job.task_name}, {arm}, trial {trial.number}: {reason}")
@@ -232,15 +233,15 @@ def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> st
 def report_and_prune(
     trial: optuna.Trial, sweep: SweepConfig, metric: str, curve: list[list[float]]
 ) -> Callable[[DevCheck], None]:
-    """A callback that tells the study the scores its pruner judges by, and ends a trial that the pruner gives up.
+    """Return a callback that reports dev scores to the study, and stops the trial if the pruner decides so.
 
-    (The callback of optuna-integration imports another Lightning package than the one used here.)
+    The callback of optuna-integration imports another Lightning package than the one used here.
 
     Args:
-        trial: That runs.
-        sweep: With the pruner.
-        metric: The score that counts.
-        curve: Gets `[share of the schedule, score]` of each look.
+        trial: The running trial.
+        sweep: Configuration with the pruner.
+        metric: Metric to report.
+        curve: List to which `[completed fraction of the schedule, score]` of each dev check is appended.
     """
 
     def on_check(check: DevCheck) -> None:
@@ -261,7 +262,7 @@ def _requeue_silent(job: SweepJob, study: optuna.Study, trial: FrozenTrial) -> N
 
 
 def _owner(job: SweepJob) -> str:
-    """What this run folder signs its trials with, so that it knows them again after it was killed."""
+    """Return the id that marks the trials of this run folder, by which it recognises them after a kill."""
     path = job.run_folder / "owner"
     if not path.exists():
         write_atomically(path, uuid4().hex)

@@ -81,5 +81,5 @@ class KnownWork:
                 f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
                 "workers (runtime.sweep_workers) or on a larger machine: it is resumed."
             )
-        # At the end: were it at fault, it would take its next process from work that can be done.
+        # Retried last: if the unit itself kills its process, the other units are finished first.
         self._waiting.append(work)

@@ -1,8 +1,8 @@
-"""The processes of a sweep, each with the data ready; one that dies is started again, and what it was at is given back.
+"""Worker processes of a sweep, each with the data loaded; one that dies is restarted, and its work is returned.
 
-A sweep runs for hours, and a process may be killed for reasons of its own (memory, a scheduler, a person). The
-process that supervises does no work that could kill it: it hands out pieces of work, one at a time, and so it knows at
-once what a dead worker had in its hands.
+A sweep runs for hours, and a process may be killed (by lack of memory, a scheduler, a person). The supervising process
+does no work that could kill it. It assigns units of work one at a time, so it knows at once which unit a dead worker
+had.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from bertline.sweep.job import PlannedSweep
 from bertline.sweep.work import Source, Work
 
 MAX_DEATHS = 10
-"""So many workers may die without one piece of work being finished in between."""
+"""Number of consecutive deaths of workers, without a finished unit of work in between, at which the sweep fails."""
 _LOOK_AGAIN_S = 1.0
 _LAST_WORDS_S = 10.0
 
 
 class Workers(Protocol):
-    """Whoever does the work."""
+    """Interface to the processes that do the work."""
 
     def work_through(self, source: Source, *, filler: Source | None = None) -> None:
         """Work until the source is finished.
 
         Args:
-            source: Where work comes from.
+            source: Source of the work.
             filler: Work for workers that would be idle. It may be unfinished, or not started, on return, and after a
                 worker died at it no more of it is assigned: pass it to the next call again, and finally as the source.
         """
@@ -45,13 +45,13 @@ class Workers(Protocol):
 
 
 class ThisProcess:
-    """Does all work itself: without a second process to start, and without anyone who would notice its death."""
+    """Does all work in this process: no other process has to be started, but none would notice its death either."""
 
     def __init__(self, plan: PlannedSweep) -> None:
         self._bench = Bench(plan)
 
     def work_through(self, source: Source, *, filler: Source | None = None) -> None:
-        """See `Workers`; a process by itself waits for none."""
+        """See `Workers`; `filler` is not used, as a single process has no idle workers."""
         while True:
             work = source.take()
             if work is not None:
@@ -74,12 +74,12 @@ class WorkerProcesses:
         """See `Workers`.
 
         Raises:
-            MachineError: Workers die and nothing gets done.
-            Exception: What a piece of work raised.
+            MachineError: Workers keep dying without finishing any work.
+            Exception: The exception that a unit of work raised.
         """
         while True:
             self._hand_out(source)
-            # Not at the end of a source: the next source has priority. Not after a loss: it may need all the memory.
+            # No filler at a source's end: the next source has priority. None after a loss: it may need all the memory.
             if filler is not None and len(self._members) > 1 and not source.is_finished() and not self._filler_lost:
                 self._hand_out(filler)
             if not any(member.source is source for member in self._members) and source.is_finished():
@@ -87,7 +87,7 @@ class WorkerProcesses:
             self._listen(source)
 
     def close(self) -> None:
-        """End all processes: the idle ones by themselves, the busy ones at once."""
+        """End all processes: idle ones end when their pipe is closed, busy ones are terminated."""
         for member in self._members:
             member.dismiss()
         for member in self._members:
@@ -104,7 +104,7 @@ class WorkerProcesses:
             time.sleep(_LOOK_AGAIN_S)
         ready = wait([h for member in running for h in (member.connection, member.sentinel)], timeout=_LOOK_AGAIN_S)
         for member in running:
-            # What a dead worker had said before it died is heard first.
+            # Messages that a dead worker sent before it died are handled first.
             if member.connection in ready or member.sentinel in ready:
                 self._hear(member, phase)
 
@@ -142,60 +142,60 @@ class WorkerProcesses:
 
 
 class _Member:
-    """One process and the pipe to it."""
+    """One worker process and the pipe to it."""
 
     def __init__(self, plan: PlannedSweep, number: int) -> None:
         self.number = number
         self.process: SpawnProcess | None = None
         self.work: Work | None = None
         self.source: Source | None = None
-        """Source of the work."""
+        """Source of the current unit of work."""
         self.ready = False
         self._plan = plan
         self._connection: Connection | None = None
 
     @property
     def connection(self) -> Connection:
-        """Of a running process."""
+        """Connection to the running process."""
         assert self._connection is not None
         return self._connection
 
     @property
     def sentinel(self) -> int:
-        """Becomes ready when the process has ended."""
+        """Handle that becomes ready when the process has ended."""
         assert self.process is not None
         return self.process.sentinel
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Whether the process is running."""
         return self.process is not None and self.process.is_alive()
 
     def start(self) -> None:
-        """Start the process; it says when it is ready."""
+        """Start the process, which sends a message when it is ready."""
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         self.process = context.Process(
             target=_serve, args=(self._plan, self.number, theirs), name=f"sweep-{self.number}", daemon=True
         )
         self.process.start()
-        theirs.close()  # else the pipe would not end with the process
+        theirs.close()  # otherwise the pipe would stay open after the process has ended
         self.ready = False
 
     def give(self, work: Work, source: Source) -> None:
-        """Send a piece of work; if the process has just died, it is found dead with it."""
+        """Send a unit of work; if the process has just died, its death is noticed later, together with this unit."""
         self.work, self.source = work, source
         with suppress(OSError):
             self.connection.send(work)
 
     def taken_back(self) -> tuple[Work | None, Source | None]:
-        """Clear the unit of work; returns it and its source."""
+        """Clear the current unit of work, and return it and its source."""
         had = self.work, self.source
         self.work = self.source = None
         return had
 
     def answer(self) -> tuple[str, Any] | None:
-        """What the process says; None where it says nothing."""
+        """Return the next message of the process; None if there is none."""
         try:
             return self.connection.recv() if self.connection.poll() else None
         except (EOFError, OSError):
@@ -203,7 +203,7 @@ class _Member:
             return None
 
     def buried(self) -> str:
-        """Clear away a process that has ended, and say how it ended."""
+        """Clean up after a process that has ended, and return how it ended."""
         assert self.process is not None
         self.process.join()
         code = self.process.exitcode or 0
@@ -212,14 +212,14 @@ class _Member:
         return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
 
     def dismiss(self) -> None:
-        """Let the process end."""
+        """Close the pipe, at which an idle process ends; terminate one that is busy or not ready."""
         if self.process is not None:
             if self.work is not None or not self.ready:
                 self.process.terminate()
             self.connection.close()
 
     def end(self) -> None:
-        """Wait until the process is gone; one that does not listen is killed."""
+        """Wait until the process has ended; kill it if it does not end."""
         if self.process is not None:
             self._wait_for_end()
             self.process = None
@@ -234,11 +234,11 @@ class _Member:
 
 @contextmanager
 def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers]:
-    """The workers of a sweep.
+    """Yield the workers of a sweep, and end them when the block ends.
 
     Args:
-        plan: Of the sweep.
-        in_process: Do all work in this process, whatever `runtime.sweep_workers` says.
+        plan: The planned sweep.
+        in_process: Do all work in this process, regardless of `runtime.sweep_workers`.
     """
     if in_process:
         yield ThisProcess(plan)
@@ -251,14 +251,14 @@ def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers
 
 
 def _next(source: Source, member: _Member) -> Work | None:
-    """Work for a member that is ready; one that does not run is started, if there is a reason to."""
+    """Return work for a member that is ready; start its process if it is not running and the source is unfinished."""
     if member.process is None and not source.is_finished():
         member.start()
     return source.take() if member.ready and member.process is not None else None
 
 
 def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
-    """The life of a worker."""
+    """Main loop of a worker process."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which ends its workers
     try:
@@ -273,5 +273,5 @@ def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
         connection.send(("failed", error))
     except Exception as error:
         traceback.print_exc()
-        # Not every exception can be sent; its own words and, in the log, where it comes from are enough.
+        # Not every exception can be pickled, so only its message is sent; the traceback is in the log.
         connection.send(("failed", RuntimeError(f"{type(error).__name__}: {error}")))

@@ -1,4 +1,4 @@
-"""Tables of question, candidate answer and label, such as TrecQA: the rows of a question are what is re-ranked."""
+"""Tables of question, candidate answer and label, such as TrecQA. The rows of a question are its candidates."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A candidate."""
+    """A candidate answer."""
 
     id: str
-    """`train.csv:17`: the file and the line that its row begins on."""
+    """File and first line of the row, such as `train.csv:17`."""
     text: str
     relevance: int
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question with all its candidates, in the order of the file."""
+    """A question with all its candidates, in file order."""
 
     id: str
-    """That of its first candidate."""
+    """Id of its first candidate."""
     text: str
     answers: list[Answer]
 
 
 def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
-    """The questions of a `.csv` or `.tsv` file with a header, in the order in which they first stand there.
+    """Read the questions of a `.csv` or `.tsv` file with a header, in the order of their first row.
 
-    With `quoting`, quoted fields may hold separators and line ends; a field that begins with two backquotes or holds
-    quotes in its middle is text.
+    With `quoting`, quoted fields may contain separators and line breaks. A field that begins with two backquotes or has
+    quotes only in its middle is plain text.
 
     Raises:
-        DataError: Naming file and line: a missing column, a column of two names, unbalanced quotes, wrong encoding;
-            and bad rows where they are errors.
+        DataError: A column is missing or named twice, quotes are unbalanced, the encoding is wrong, or a row is invalid
+            and invalid rows are errors. The message names the file and line.
     """
     questions: dict[str, Question] = {}
     for line, fields in _rows(path, config, bad_rows):

@@ -1,4 +1,4 @@
-"""What is done with rows that cannot be used: the stage ends and names the first one, or they are counted."""
+"""Handling of invalid rows: the stage fails at the first one, or they are skipped and counted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 from bertline.foundation.errors import DataError
 
 
-class BadRow(Exception):  # noqa: N818  (it is a row first, and an error only where rows must be whole)
-    """A row that cannot be used, on its way to where it is counted or becomes an error.
+class BadRow(Exception):  # noqa: N818  (it names a row, and becomes an error only where invalid rows are errors)
+    """An invalid row. `BadRows.found` counts it or turns it into an error.
 
     Args:
-        reason: A few words joined by underscores, under which the row is counted.
-        message: For people: file and line, what was found, how to mend it.
+        reason: Key under which the row is counted, in snake case.
+        message: Message for the user: file and line, what was found, how to fix it.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -22,11 +22,11 @@ class BadRow(Exception):  # noqa: N818  (it is a row first, and an error only wh
 
 
 class BadRows:
-    """Takes the bad rows of a source.
+    """Collects the invalid rows of a source.
 
     Args:
-        on_bad_row: `error` raises at the first bad row; `skip` counts.
-        option: The key that decides this, for messages; None where there is none.
+        on_bad_row: `error` raises at the first invalid row; `skip` counts it.
+        option: Configuration key of `on_bad_row`, for messages; None if there is none.
 
     Example:
         >>> bad_rows = BadRows("skip")
@@ -39,13 +39,13 @@ class BadRows:
         self._on_bad_row = on_bad_row
         self._option = option
         self.dropped: Counter[str] = Counter()
-        """Rows left out, by reason."""
+        """Number of dropped rows by reason."""
 
     def found(self, bad: BadRow) -> None:
-        """Count a row, or end the stage.
+        """Count a row, or fail the stage.
 
         Raises:
-            DataError: With the row's message and the way to leave such rows out.
+            DataError: `on_bad_row` is `error`. The message is the row's, with the option that skips invalid rows.
         """
         if self._on_bad_row == "error":
             way_out = f" ({self._option}: skip leaves such rows out and counts them.)" if self._option else ""

@@ -1,4 +1,4 @@
-"""BEIR folders (arXiv 2104.08663): corpus.jsonl, queries.jsonl and qrels of three columns."""
+"""Reader of BEIR folders (arXiv 2104.08663): corpus.jsonl, queries.jsonl and qrels files of three columns."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bertline.tasks.search_files import (
 
 
 def beir_documents(folder: str, bad: BadRows) -> Iterator[RawDocument]:
-    """`corpus.jsonl` or `corpus.jsonl.gz`: `_id`, `text` and, where there is one, `title`."""
+    """Read documents from `corpus.jsonl` or `corpus.jsonl.gz`: `_id`, `text` and, if present, `title`."""
     path = existing_file(folder, "corpus.jsonl")
     for where, record in _records(path, bad):
         yield RawDocument(where, record["_id"], one_line(record.get("title") or ""), one_line(record["text"]))
 
 
 def beir_queries(folder: str, bad: BadRows) -> Iterator[RawQuery]:
-    """`queries.jsonl` or `queries.jsonl.gz`: `_id` and `text`."""
+    """Read queries from `queries.jsonl` or `queries.jsonl.gz`: `_id` and `text`."""
     path = existing_file(folder, "queries.jsonl")
     for where, record in _records(path, bad):
         yield RawQuery(where, record["_id"], one_line(record["text"]))
@@ -36,14 +36,14 @@ def beir_queries(folder: str, bad: BadRows) -> Iterator[RawQuery]:
 def beir_judgements(
     folder: str, name: str, bad: BadRows, *, queries: Container[str], documents: Container[str]
 ) -> Iterator[Judgement]:
-    """A qrels file: query, document and score between tabs, with or without a header line.
+    """Read a qrels file: tab-separated query, document and relevance, with or without a header line.
 
     Args:
-        folder: Of the source.
-        name: The file's.
-        bad: Takes what cannot be used.
-        queries: Known ids; with `documents` they tell a header from a judgement that is malformed.
-        documents: Known ids.
+        folder: Folder of the source.
+        name: Name of the qrels file.
+        bad: Collects malformed lines.
+        queries: Known query ids. Together with `documents` they tell a header from a malformed judgement.
+        documents: Known document ids.
     """
     path = existing_file(folder, name)
     for number, line in numbered_lines(path):

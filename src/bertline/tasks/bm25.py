@@ -1,4 +1,4 @@
-"""BM25: the baseline of every search, the first stage of re-ranking, and a source of hard negatives."""
+"""BM25: the baseline for retrieval, the first stage of re-ranking, and a source of hard negatives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 K1, B = 1.5, 0.75
-"""bm25s's own values; the literature recommends k1 from 1.2 to 2 and b at 0.5 to 0.8 (Robertson and Zaragoza 2009, "The
-Probabilistic Relevance Framework: BM25 and Beyond", section 3.5)."""
+"""Defaults of bm25s. The literature recommends k1 from 1.2 to 2 and b from 0.5 to 0.8 (Robertson and Zaragoza 2009,
+"The Probabilistic Relevance Framework: BM25 and Beyond", section 3.5)."""
 _WORD = re.compile(r"[^\W_]{2,}")
-# bm25s logs each index that it builds.
+# bm25s logs every index it builds.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
@@ -26,11 +26,11 @@ ANALYSES: tuple[Analysis, ...] = get_args(Analysis)
 
 
 def terms_of(text: str, analysis: Analysis) -> list[str]:
-    """The terms that a text is indexed by.
+    """Return the terms by which a text is indexed.
 
-    `words` are those of `words_of`. `stems` lack an English plural, `ed` or `ing`; `no_stop` leaves out English
-    function words. `prefixes` are the first 5 characters of each word, and `characters` the runs of 4 inside words:
-    both do without any knowledge of the language (McNamee and Mayfield 2004, "Character N-Gram Tokenization for
+    `words` are the words of `words_of`. `stems` are words without an English plural ending, `ed` or `ing`. `no_stop`
+    drops English stop words. `prefixes` are the first 5 characters of each word, and `characters` the character 4-grams
+    within words; both need no knowledge of the language (McNamee and Mayfield 2004, "Character N-Gram Tokenization for
     European Language Text Retrieval", sections 2 and 4).
 
     >>> terms_of("the indices of sorted classes", "stems_no_stop"), terms_of("reading it", "characters")
@@ -53,7 +53,7 @@ def terms_of(text: str, analysis: Analysis) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """A plural's s as Harman's S-stemmer takes it off (1991, "How effective is suffixing?", figure 1), then ed or ing.
+    """Remove a plural ending with Harman's S-stemmer (1991, "How effective is suffixing?", figure 1), then ed or ing.
 
     >>> [_stem(word) for word in ("queries", "classes", "values", "class", "status", "sorted", "mapping", "ring")]
     ['query', 'class', 'value', 'class', 'status', 'sort', 'map', 'ring']
@@ -72,9 +72,10 @@ def _stem(word: str) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-cased words of two characters or more; identifiers are cut at underscores, as the encoder's tokenizer does.
+    """Split a text into lower-cased words of two or more characters.
 
-    Nothing here knows a language: no stop words, no stems. (For those see `terms_of`.)
+    Identifiers are split at underscores, as in the encoder's tokenizer. There are no stop words and no stemming; see
+    `terms_of` for those.
 
     >>> words_of("Ströme in read_csv(), 2 Achsen")
     ['ströme', 'in', 'read', 'csv', 'achsen']
@@ -83,16 +84,16 @@ def words_of(text: str) -> list[str]:
 
 
 class Bm25:
-    """BM25 as Lucene computes it, over a collection of texts; the sums are bm25s's (arXiv 2407.03618).
+    """BM25 index over a collection of texts, with Lucene's formula, computed by bm25s (arXiv 2407.03618).
 
-    A word of document frequency df that stands tf times in a document of dl words counts
+    A query word with document frequency df that occurs tf times in a document of dl words contributes
     ln(1 + (N - df + 0.5) / (df + 0.5)) * tf / (tf + k1 * (1 - b + b * dl / mean dl)).
 
     Args:
-        texts: The collection.
-        k1: How fast repetitions of a word lose their worth.
-        b: How much long texts are marked down, 0 to 1.
-        analysis: What counts as a word, see `terms_of`.
+        texts: Texts of the collection.
+        k1: Term-frequency saturation.
+        b: Strength of document-length normalization, 0 to 1.
+        analysis: How a text is split into terms, see `terms_of`.
     """
 
     def __init__(self, texts: Sequence[str], *, k1: float = K1, b: float = B, analysis: Analysis = "words") -> None:
@@ -105,17 +106,17 @@ class Bm25:
             self._index.index(corpus, show_progress=False)
 
     def scores(self, query: str) -> NDArray[np.float32]:
-        """The score of every text, [N], 0 where no word is shared; a word that the query repeats counts again."""
+        """Return the score of every text, [N]; 0 without a shared word. A word repeated in the query counts again."""
         words = [word for word in terms_of(query, self._analysis) if word in self._vocabulary]
         if not words:
             return np.zeros(self.num_texts, dtype=np.float32)
         return self._index.get_scores(words)
 
     def best(self, query: str, k: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """The k best texts that share a word with the query, the best first; of equals the earlier one first.
+        """Return the k best texts that share a word with the query, best first; ties keep the collection's order.
 
         Returns:
-            Numbers and scores of the texts, at most k.
+            Indices and scores of at most k texts.
         """
         scores = self.scores(query)
         order = np.argsort(-scores, kind="stable")[:k]

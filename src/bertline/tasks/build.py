@@ -1,4 +1,4 @@
-"""The stage task_data: rows of any source to train, dev and test with a manifest."""
+"""The stage `task_data`: convert the rows of any source into train, dev and test splits with a manifest."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from bertline.tasks.tagging_data import token_classification_task
 def build_task(
     name: str, config: TaskConfig, python_docs: PythonDocsConfig, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
-    """Make the rows of one task.
+    """Build the rows of one task.
 
     Args:
-        name: Of the task, for messages.
+        name: Name of the task, for messages.
         config: Source, labels and sizes.
-        python_docs: The packages that the `docs_*` sources are made from.
-        out: The artifact folder.
-        num_workers: Processes that read documentation strings; the result does not depend on it.
+        python_docs: Packages that the `docs_*` sources are built from.
+        out: Artifact folder to write.
+        num_workers: Number of processes that read docstrings; the result does not depend on it.
 
     Returns:
-        Rows of each split and the number of labels.
+        Number of rows of each split and, where the task has them, number of labels and of documents.
 
     Raises:
-        DataError: The data cannot be used: naming file and line where there is one.
+        DataError: The data is invalid. The message names file and line where there is one.
     """
     task = _built(name, config, python_docs, num_workers)
     _check(name, config, task)
@@ -106,9 +106,9 @@ def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_wor
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:
-    """What holds for every kind: no split is empty, and train has the rows that are asked for.
+    """Check that no split is empty and that train has the requested number of rows, for any kind of task.
 
-    Train may be empty where nothing is trained.
+    Train may be empty if nothing is trained.
     """
     for split, rows in task.splits.items():
         if not len(rows) and not (split == "train" and trains_nothing(config)):

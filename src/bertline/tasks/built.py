@@ -1,4 +1,4 @@
-"""What every source comes to before it is written: rows by split, labels, and what was left out."""
+"""A task as built from its source, before it is written: rows by split, labels, and counts of dropped rows."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from bertline.tasks.stored_rows import Documents, StoredRows
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltTask:
-    """A task, ready to be written."""
+    """A task ready to be written."""
 
     splits: dict[SplitName, StoredRows]
-    """`train`, `dev` and `test`, and `test_NAME` for each extra test. Train rows are in a random order."""
+    """Rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`. Train rows are in random order."""
     labels: tuple[str, ...]
-    """Empty for a task without labels."""
+    """Label names; empty for a task without labels."""
     dropped: Counter[str]
-    """Rows left out, and repairs made, by reason."""
+    """Number of dropped rows and of repairs, by reason."""
     versions: dict[str, str]
-    """Of what the rows were made from or read with."""
+    """Versions of the packages that the rows were made from or read with."""
     collection: Documents | None = None
-    """What is searched, in retrieval."""
+    """Documents to search; retrieval only."""
     more: dict[str, Any] = field(default_factory=dict)
-    """Further keys of the manifest."""
+    """Additional keys of the manifest."""

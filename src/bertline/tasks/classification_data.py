@@ -1,4 +1,4 @@
-"""Rows with labels from any source, as train, dev and test of a classification task."""
+"""Train, dev and test splits of a classification task, from any source."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
 def classification_task(
     name: str, config: ClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> BuiltTask:
-    """Read, split and number the rows.
+    """Read and split the rows, and map labels to indices.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     splits, dropped = _labelled_splits(config, python_docs, num_workers)
     labels = _label_names(name, config, splits["train"])
@@ -65,25 +65,25 @@ def classification_task(
 def read_table(
     source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[_Label]
 ) -> SourceRows[_Label]:
-    """The rows of a table or dataset with all splits, and all of train."""
+    """Read a table or dataset, with missing splits cut from train; train is not shortened."""
     rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
     return with_all_splits(rows, config)
 
 
 def num_rows_made(config: BaseTaskConfig) -> int | None:
-    """Train rows that are kept: as many as the largest training set asked for."""
+    """Return the number of train rows to keep, that of the largest training set requested; None keeps all."""
     return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
 
 
 def text_pairs_of(rows: list[LabelledRow[_Label]]) -> list[str] | None:
-    """The second texts; None where rows are single passages."""
+    """Return the second texts; None if rows are single passages."""
     return [row.text_pair for row in rows if row.text_pair is not None] or None
 
 
 def _labelled_splits(
     config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int
 ) -> tuple[_Splits, Counter[str]]:
-    """Every row with the tuple of its labels; in a task of one label a row, the tuples have one."""
+    """Return the rows of each split with their labels as tuples, of length 1 in single-label tasks."""
     if config.multi_label:
         if not isinstance(config.source, TableSourceConfig | HubSourceConfig):
             raise ConfigError(f"multi_label: a source of kind {config.source.kind} has one label a row. Set it false.")
@@ -123,7 +123,7 @@ def _versions(config: ClassificationTaskConfig, python_docs: PythonDocsConfig) -
 
 
 def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str]:
-    """Of the packages that read the source."""
+    """Return the versions of the packages that read the source."""
     return versions_of("pyarrow") if isinstance(source, TableSourceConfig) else versions_of("datasets", "pyarrow")
 
 
@@ -131,7 +131,7 @@ def _label_names(name: str, config: ClassificationTaskConfig, train: list[Labell
     if config.labels is not None:
         return list(config.labels)
     labels = sorted({label for row in train for label in row.label})
-    # A column of numbers or of texts taken for labels would otherwise become thousands of classes.
+    # A wrong label column (numbers, free text) would otherwise give thousands of classes.
     if len(train) > 20 and len(labels) > len(train) / 2:
         raise DataError(
             f"tasks.{name}: the {len(train)} train rows have {len(labels)} different labels ({labels[0]!r}, "
@@ -166,9 +166,9 @@ def _with_known_labels(
 
 
 def _check_labels(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> None:
-    """Rows of two kinds at least, in the smallest training set that is asked for.
+    """Check that the smallest requested training set has at least two different labels or label sets.
 
-    With several labels a row, one label is enough, if there are rows with it and rows without.
+    In a multi-label task a single label is enough if some rows have it and others do not.
     """
     smallest = train[: fewest_train_rows(config, len(train))]
     found = {tuple(sorted(row.label)) for row in smallest}

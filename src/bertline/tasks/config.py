@@ -1,4 +1,4 @@
-"""Configuration of one task: its rows, its head, and how it is scored. One class for each use of BERT."""
+"""Configuration of a task: rows, head and metric. One class for each kind of task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ChoiceSpace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogUniformSpace:
-    """A hyperparameter drawn between two positive bounds, evenly in its logarithm."""
+    """A hyperparameter sampled log-uniformly between two positive bounds."""
 
     kind: Literal["log_uniform"]
     low: float
@@ -55,30 +55,32 @@ SpaceConfig = ChoiceSpace | LogUniformSpace
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BaseTaskConfig:
-    """What every task has."""
+    """Settings that all kinds of tasks share."""
 
     max_length: int
-    """Most tokens of a sequence."""
+    """Maximum number of tokens of a sequence."""
     num_train_rows: int | None
-    """Rows used for training (questions, sentences, queries: what the task counts in); None takes all."""
+    """Number of rows used for training (questions, sentences or queries, depending on the task); None uses all."""
     label_efficiency_rows: tuple[int, ...]
-    """Other training sizes to score the best configuration at; empty for none."""
+    """Additional training set sizes at which the best configuration is scored; empty for none."""
     max_dev_rows: int | None
     max_test_rows: int | None
-    """Most rows of dev, and of each test: a sample by `split_seed` stays, the others are counted. None takes all."""
+    """Maximum number of rows of dev, and of each test split. `split_seed` decides which rows are kept; dropped rows are
+    counted. None keeps all."""
     dev_fraction: float
     test_fraction: float
-    """Shares cut from train where the source has no dev or no test."""
+    """Fractions of train that become dev or test if the source has no dev or no test."""
     split_seed: int
     start_from: str | None
-    """The encoder: None for the line's own, `random` for its architecture with random weights, or any BERT checkpoint
-    (`model_type: bert`) as a folder or a hub name with its revision (`google-bert/bert-base-uncased@COMMIT`)."""
+    """Encoder to fine-tune: None for the pipeline's own, `random` for its architecture with random weights, or any BERT
+    checkpoint (`model_type: bert`) as a folder or a hub name with its revision
+    (`google-bert/bert-base-uncased@COMMIT`)."""
     num_trials: int | None
-    """Trials of this task's study; None takes `sweep.num_trials`."""
+    """Number of trials of this task's study; None uses `sweep.num_trials`."""
     space: dict[str, ChoiceSpace | LogUniformSpace]
-    """Hyperparameters of this task's own space; each replaces the entry of that name in `sweep.space`."""
+    """Task-specific search space; each entry replaces the entry of the same name in `sweep.space`."""
     fine_tuning: dict[str, float | int | str | None]
-    """Fields of `sweep.fine_tuning` that this task sets otherwise."""
+    """Task-specific values for fields of `sweep.fine_tuning`."""
 
     def __post_init__(self) -> None:
         for name in ("num_train_rows", "max_dev_rows", "max_test_rows", "num_trials", "max_length"):
@@ -89,32 +91,33 @@ class BaseTaskConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClassificationTaskConfig(BaseTaskConfig):
-    """Classification of single passages or of pairs; one label a row, or any number of them (`multi_label`)."""
+    """Classification of single passages or pairs, with one label per row or any number of labels (`multi_label`)."""
 
     kind: Literal["classification"]
     source: DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
     labels: tuple[str, ...] | None
-    """The labels in order; None takes those of the train split, sorted. A label outside the list is an error."""
+    """Labels in order; None takes the sorted labels of the train split. A row with another label is invalid."""
     multi_label: bool
-    """Each label by itself: rows may have none, and one label is enough where some rows have it and others do not."""
+    """Whether each label is an independent binary decision. Rows may then have no label, and a single label is enough
+    if some rows have it and others do not."""
     metric: Literal["accuracy", "macro_f1", "micro_f1", "matthews", "f1"]
-    """What trials are chosen by, on dev; higher is better. `f1` is that of the second of two labels (MRPC, QQP)."""
+    """Metric on dev that selects trials; higher is better. `f1` is the F1 of the second of two labels (MRPC, QQP)."""
     long_texts: Literal["truncate", "windows"]
-    """`windows` reads a long text in overlapping pieces and pools their scores."""
+    """`windows` splits a long text into overlapping windows and pools their probabilities."""
     window_overlap: int
-    """Tokens that neighbouring windows share."""
+    """Number of tokens that consecutive windows share."""
     window_pooling: Literal["mean", "max"]
     calibration: Literal["none", "temperature"]
-    """`temperature`: probabilities are those of the logits divided by a number, which dev chooses by their likelihood
-    (Guo et al. 2017, arXiv 1706.04599, section 4.2). The likeliest label stays the same."""
+    """`temperature` divides the logits by a temperature that maximizes the likelihood of dev (Guo et al. 2017, arXiv
+    1706.04599, section 4.2). In single-label tasks the predicted label stays the same."""
     shared_tokens: Literal["plain", "marked"]
-    """`marked` (pairs only) shows the encoder which tokens match the other text, whole or in part, by token types of
-    their own. It helps a small encoder where overlap matters; outside bertline, the token types have to be made as the
-    model card says."""
+    """`marked` (pairs only) gives tokens that match the other text, wholly or in part, token types of their own. It
+    helps a small encoder in tasks where overlap matters. Outside bertline, the token types have to be set as the model
+    card describes."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
-        # Of several labels a row, one by itself is a question of yes or no.
+        # With several labels per row, a single label is still a binary decision.
         least = 1 if self.multi_label else 2
         if self.labels is not None and (len(self.labels) < least or len(set(self.labels)) < len(self.labels)):
             raise ValueError(f"labels must be {least} at least, each once, found {list(self.labels)}")
@@ -128,7 +131,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
             raise ValueError(
                 "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
             )
-        # In a pair the longer text may have to share the sequence with as long a part of the other.
+        # In a pair, the longer text may get only half of the sequence.
         if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
             raise ValueError(
                 f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "
@@ -137,23 +140,24 @@ class ClassificationTaskConfig(BaseTaskConfig):
 
     @property
     def reads_pairs(self) -> bool:
-        """Whether an input is two texts."""
+        """Whether an input is a pair of texts."""
         return self.source.kind == "docs_match" or getattr(self.source, "text_pair_column", None) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RegressionTaskConfig(BaseTaskConfig):
-    """A number for a passage or, more often, for how alike two passages are."""
+    """Regression of a number for a passage or, more often, of the similarity of two passages."""
 
     kind: Literal["regression"]
     source: TableSourceConfig | HubSourceConfig
     low: float
     high: float
-    """The scale of the numbers (STS-B: 0 to 5). A number outside it is a bad row."""
+    """Bounds of the scale (STS-B: 0 to 5). A row with a number outside it is invalid."""
     head: Literal["linear", "cosine"]
-    """`linear`: one number from [CLS] of both texts together. `cosine`: each text by itself, pooled, compared."""
+    """`linear`: a linear layer on [CLS] of both texts in one sequence. `cosine`: cosine similarity of the pooled
+    vectors of separately encoded texts."""
     pooling: Literal["mean", "cls"]
-    """Of the `cosine` head."""
+    """Pooling of the `cosine` head."""
     metric: Literal["pearson", "spearman"]
 
     def __post_init__(self) -> None:
@@ -168,21 +172,21 @@ class RegressionTaskConfig(BaseTaskConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenClassificationTaskConfig(BaseTaskConfig):
-    """A tag for each word: names of people, places, parameters. Tags are IOB2 (`O`, `B-TYPE`, `I-TYPE`)."""
+    """Tagging of words, such as names of people, places or parameters, with IOB2 tags (`O`, `B-TYPE`, `I-TYPE`)."""
 
     kind: Literal["token_classification"]
     source: DocsParametersSourceConfig | ConllSourceConfig
     head: Literal["softmax", "crf"]
     word_logits: Literal["first", "mean"]
-    """What a word's logits are: those of its first token (paper, section 5.3), or the mean over its tokens in the
-    window that it is predicted from."""
+    """Logits of a word: those of its first token (paper, section 5.3), or the mean over its tokens in the window from
+    which it is predicted."""
     word_case: Literal["plain", "marked"]
-    """`marked` shows a lower-casing encoder which words have capitals, by token types of their own."""
+    """`marked` shows a lower-casing encoder which words have capitals, through separate token types."""
     outside_margin: Literal["none", "dev"]
-    """`dev` (softmax only) takes a word for O only where its logit is higher than the best tag's by a margin that dev
-    chooses by the metric: most words are O, so that the likeliest label misses entities."""
+    """`dev` (softmax only) predicts O only if its logit exceeds that of the best tag by a margin, which is tuned for
+    the metric on dev. Most words are O, so plain argmax misses entities."""
     window_overlap: int
-    """Sentences longer than `max_length` are read in windows that share so many tokens."""
+    """Number of tokens that consecutive windows of a sentence longer than `max_length` share."""
     metric: Literal["entity_f1"]
 
     def __post_init__(self) -> None:
@@ -199,16 +203,16 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuestionAnsweringTaskConfig(BaseTaskConfig):
-    """The answer to a question is a span of the context, or, where the data has such questions, there is none."""
+    """Extractive question answering: the answer is a span of the context, or none if the data has such questions."""
 
     kind: Literal["question_answering"]
     source: SquadSourceConfig
     window_overlap: int
-    """Tokens of context that neighbouring windows share (`doc_stride` counts the others)."""
+    """Number of context tokens that consecutive windows share (BERT's `doc_stride` counts the others)."""
     max_question_length: int
-    """In tokens; longer questions are cut at the end."""
+    """Maximum length of a question in tokens; longer questions are truncated at the end."""
     max_answer_length: int
-    """In tokens."""
+    """Maximum length of an answer in tokens."""
     metric: Literal["f1", "exact_match"]
 
     def __post_init__(self) -> None:
@@ -227,7 +231,7 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RetrievalTaskConfig(BaseTaskConfig):
-    """Find the documents for a query: both are encoded by themselves (two towers, one set of weights)."""
+    """Retrieval of documents for a query; both are encoded separately (bi-encoder with shared weights)."""
 
     kind: Literal["retrieval"]
     source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
@@ -235,38 +239,38 @@ class RetrievalTaskConfig(BaseTaskConfig):
     pooling: Literal["mean", "cls"]
     similarity: Literal["cosine", "dot"]
     temperature: float
-    """Similarities are divided by it in training (in-batch softmax)."""
+    """Temperature of the in-batch softmax in training; similarities are divided by it."""
     hard_negatives: Literal["none", "bm25", "encoder"]
-    """Wrong documents that look right, mined before training by BM25 or by the encoder it starts from."""
+    """Source of hard negatives, mined before training: BM25, or the encoder that training starts from."""
     num_hard_negatives: int
-    """For each query of a batch."""
+    """Number of hard negatives per query of a batch."""
     query_prefix: str
     document_prefix: str
-    """What some public checkpoints were trained with (`query: `, `passage: `)."""
+    """Prefixes of queries and documents that some public checkpoints were trained with (`query: `, `passage: `)."""
     metric: Literal["ndcg@10", "mrr@10", "recall@100", "map"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RerankingTaskConfig(BaseTaskConfig):
-    """Put candidates into a better order: query and candidate are read together (cross-encoder)."""
+    """Re-ranking of candidates; query and candidate are encoded together (cross-encoder)."""
 
     kind: Literal["reranking"]
     source: AnswersSourceConfig | DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
     num_candidates: int
-    """Of a collection, the first so many that BM25 finds; a table of answers brings its own."""
+    """Number of candidates per query from a collection: the first BM25 results. A table of answers has its own."""
     num_negatives: int
-    """Wrong candidates taken for each right one in training; 0 takes all."""
+    """Number of negatives per positive candidate in training; 0 uses all."""
     metric: Literal["map", "mrr", "ndcg@10"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummarisationTaskConfig(BaseTaskConfig):
-    """Choose the sentences that sum a document up; each sentence has its own [CLS] (BertSum, arXiv 1903.10318)."""
+    """Extractive summarisation: select sentences; each sentence has its own [CLS] (BertSum, arXiv 1903.10318)."""
 
     kind: Literal["summarisation"]
     source: SummariesSourceConfig
     num_sentences: int
-    """Of a summary."""
+    """Number of sentences of a summary."""
     metric: Literal["rouge1", "rouge2", "rougeL"]
 
     def __post_init__(self) -> None:
@@ -279,19 +283,19 @@ class SummarisationTaskConfig(BaseTaskConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FillMaskTaskConfig(BaseTaskConfig):
-    """How well the pretraining head fills blanks in your text; training goes on with masked language modelling."""
+    """Masked language modelling on the user's text: fine-tunes and scores the pretraining head."""
 
     kind: Literal["fill_mask"]
     source: PlainTextSourceConfig
     top_k: int
     mask_prob: float
-    """Share of the tokens that are masked in training. Scoring masks each token once, one at a time."""
+    """Fraction of the tokens masked in training. Scoring masks each token once, one at a time."""
     max_scored_tokens: int | None
-    """Most tokens that are scored in a row: one forward pass each; None scores all."""
+    """Maximum number of tokens scored per row, with one forward pass each; None scores all."""
     metric: Literal["top1_accuracy", "topk_accuracy", "negative_log_perplexity"]
 
     def __post_init__(self) -> None:
-        # Not super(): a dataclass with slots is another class than the one that `super` would look for.
+        # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
         BaseTaskConfig.__post_init__(self)
         for name in ("top_k", "max_scored_tokens"):
             value = getattr(self, name)

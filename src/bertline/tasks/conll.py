@@ -1,4 +1,4 @@
-"""Sentences of CoNLL files: a word a line with its tag, blank lines between sentences."""
+"""Reader of CoNLL files: one word per line with its tag, blank lines between sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.tags import to_iob2, types_of
 
 REPAIRED = "broken_tag_repaired"
-"""Counted where a tag was broken: a repair, the sentence is kept."""
+"""Key under which repaired tags are counted. The sentence is kept."""
 
 _DOCUMENT_MARK = "-DOCSTART-"
 _NEW_DOCUMENT_COMMENT = "# newdoc"
@@ -22,14 +22,14 @@ _NEW_DOCUMENT_COMMENT = "# newdoc"
 
 @dataclass(frozen=True, slots=True)
 class TaggedSentence:
-    """One sentence of a source, its tags as IOB2."""
+    """One sentence of a source with IOB2 tags."""
 
     id: str
-    """`train.conll:17`: file and first line."""
+    """File and first line of the sentence, such as `train.conll:17`."""
     document: str
-    """`train.conll:1`, the line that begins its document; the sentence's own id where the file marks no documents."""
+    """File and first line of its document, such as `train.conll:1`; the sentence's own id if no document is marked."""
     words: tuple[str, ...]
-    """At least one; none is empty."""
+    """Words of the sentence: at least one, none empty."""
     tags: tuple[str, ...]
 
 
@@ -41,20 +41,21 @@ class _Word:
 
 
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
-    """Read one file, plain or gzip.
+    """Read the sentences of one file, plain or gzip.
 
-    Lines of white space alone are blank. Lines that begin with `-DOCSTART-` begin a document; in a tab-separated file
-    so do comments `# newdoc`, and other comments (CoNLL-U: lines that begin with `#` and have no tab, and lines that
-    begin with `# ` between sentences) are passed over.
+    Lines with only white space are blank. A line that begins with `-DOCSTART-` starts a document; in a tab-separated
+    file a comment `# newdoc` does too. Other comments of tab-separated files (CoNLL-U) are skipped: lines that begin
+    with `#` and have no tab, and lines between sentences that begin with `# `.
 
     Args:
         path: The file.
-        config: Columns, separator, scheme and what to do with broken tags.
-        bad_rows: Takes sentences with a line that cannot be used, and counts tags that were repaired.
+        config: Columns, separator, scheme and handling of broken tags.
+        bad_rows: Collects sentences with an invalid line, and counts repaired tags.
 
     Raises:
-        DataError: Naming file and line: undecodable bytes, a column that the file does not have, with
-            `on_broken_tags: error` a tag that its neighbours do not allow; and bad rows where they are errors.
+        DataError: The file cannot be decoded, lacks a configured column or has no valid sentence, a tag is broken and
+            `on_broken_tags` is `error`, or a row is invalid and invalid rows are errors. The message names the file
+            and, where there is one, the line.
     """
     reader = _Reader(path, config)
     sentences: list[TaggedSentence] = []
@@ -81,11 +82,11 @@ def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list
 
 
 _Line = tuple[int, str]
-"""Number, from 1, and text."""
+"""Line number, from 1, and text of the line."""
 
 
 def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_Line]]]:
-    """The lines of each sentence with the number of their first, and, without lines, the marks between documents."""
+    """Yield (number of the first line, lines) for each sentence, and (number, []) for each document marker."""
     lines: list[_Line] = []
     for number, line in enumerate(_lines(path, config.encoding), start=1):
         comment = _is_comment(line, config, inside=bool(lines))
@@ -102,16 +103,16 @@ def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_
 
 
 def _is_comment(line: str, config: ConllSourceConfig, *, inside: bool) -> bool:
-    # In a tab-separated file of words, "#" and "#tag" are words and have their tag behind a tab.
+    # In tab-separated files, "#" and "#tag" can be words; a tab and their tag follow them.
     return config.separator == "tab" and line.startswith("#") and ("\t" not in line or (not inside and line[1] == " "))
 
 
 class _Reader:
-    """Words and tags of one file's lines, the first of which says how many columns there are.
+    """Parser of the words and tags of one file. The first line sets the number of columns.
 
     Args:
-        path: For messages.
-        config: Of the source.
+        path: Path of the file, for messages.
+        config: Configuration of the source.
     """
 
     def __init__(self, path: Path, config: ConllSourceConfig) -> None:
@@ -121,11 +122,11 @@ class _Reader:
         self._width = 0
 
     def tagged(self, lines: list[_Line]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-        """Words, tags as IOB2, and how many of these were repaired, of one sentence.
+        """Return the words of a sentence, its IOB2 tags, and how many tags were repaired.
 
         Raises:
-            BadRow: A line of it cannot be used.
-            DataError: The file has no such column; or a tag is broken, and that is an error.
+            BadRow: A line of the sentence is invalid.
+            DataError: The file lacks a configured column, or a tag is broken and `on_broken_tags` is `error`.
         """
         words = [self._word(number, line) for number, line in lines]
         tags = self._iob2(words)
@@ -209,7 +210,7 @@ class _Reader:
 
 
 def _lines(path: Path, encoding: str) -> list[str]:
-    """The file's lines without their ends. Only line feeds end a line: words may hold the rarer separators."""
+    """Return the file's lines without line ends. Only line feeds end a line: words may contain rarer separators."""
     return [line.removesuffix("\r") for line in decoded_text(path, encoding).split("\n")]
 
 

@@ -1,4 +1,4 @@
-"""A file's whole text, whatever its encoding, compressed or not, and the damage that bytes are known for."""
+"""Decoding of whole files in any encoding, plain or gzip, with errors for damaged files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OPTIONS = OptionNames(encoding="source.encoding")
 
 
 def decoded_text(path: Path, encoding: str) -> str:
-    """The text without a byte order mark; gzip is told by its first bytes.
+    """Return the text without a byte order mark. Gzip is detected by its first bytes.
 
     Raises:
-        DataError: No such file, no such encoding, a line that is not text in it, UTF-8's mark in a file that is said
-            to be in another encoding, or a torn gzip file.
+        DataError: The file does not exist, the encoding is unknown, a line cannot be decoded, a file with a UTF-8 byte
+            order mark is configured with another encoding, or a gzip file is truncated or corrupt.
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's source.")
@@ -38,10 +38,10 @@ def decoded_text(path: Path, encoding: str) -> str:
 
 @contextmanager
 def gzip_damage_named(path: Path) -> Iterator[None]:
-    """Inside, a gzip file that is torn, corrupt or none is an error for people.
+    """Turn errors of the gzip reader into a message that names the file.
 
     Raises:
-        DataError: It is.
+        DataError: The file is truncated, corrupt or not gzip.
     """
     try:
         yield
@@ -50,23 +50,23 @@ def gzip_damage_named(path: Path) -> Iterator[None]:
 
 
 def check_encoding(path: Path, encoding: str, beginning: bytes, options: OptionNames) -> None:
-    """Whether there is such an encoding, and the file's first three bytes do not speak against it.
+    """Check that the encoding exists and that the first three bytes of the file do not contradict it.
 
     Raises:
-        DataError: There is none, or they do.
+        DataError: The encoding is unknown, or the file has a UTF-8 byte order mark and the encoding is not Unicode.
     """
     key = options.encoding or "the encoding"
     try:
         name = codecs.lookup(encoding).name
     except LookupError as error:
         raise DataError(f"{key} is {encoding!r}, which Python does not know (utf-8, latin-1, ...).") from error
-    # One byte a character: such an encoding reads UTF-8's mark as three letters, and all the rest as wrongly.
+    # A single-byte encoding decodes the UTF-8 mark as three letters, and the rest of the file equally wrongly.
     if not name.startswith("utf") and beginning == codecs.BOM_UTF8:
         raise DataError(f"{path} starts with the mark of UTF-8, but {key} is {encoding!r}. Set it to utf-8.")
 
 
 def undecodable(path: Path, content: bytes, encoding: str, options: OptionNames) -> DataError:
-    """The error for a file whose bytes, decompressed, are not text in the encoding."""
+    """Return the error for a file whose decompressed bytes cannot be decoded."""
     line = 1
     try:
         content.decode(encoding)

@@ -1,4 +1,4 @@
-"""CSV, TSV and their kin: records with the lines they begin on, and the damage such files are known for."""
+"""Reader of CSV, TSV and similar files: rows with their line numbers, and errors for typical damage."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from bertline.tasks.option_names import OptionNames
 
 @dataclass(frozen=True, slots=True)
 class Delimiting:
-    """How lines become fields."""
+    """How lines are split into fields."""
 
     separator: str
-    """One character."""
+    """Separator of fields, one character."""
     header: bool
     quoting: bool
     max_fields: int | None
-    """Split a line into at most so many fields; the last one keeps the rest. For files without quoting."""
+    """Maximum number of fields of a line; the last one keeps the rest. Only for files without quoting."""
     extra_fields: Literal["error", "ignore"]
     options: OptionNames
-    """For messages."""
+    """Names of the user's options, for messages."""
 
 
 class Fields(NamedTuple):
     """The fields of one row."""
 
     line: int
-    """Where it begins, from 1."""
+    """First line of the row, from 1."""
     values: dict[str | int, str]
-    """By column name; by number from 0 where the file has no header."""
+    """Fields by column name, or by column number from 0 if the file has no header."""
 
 
 def read_fields(path: Path, handle: IO[str], delimiting: Delimiting, bad_rows: BadRows) -> Iterator[Fields]:
-    """The rows of an open file; blank lines are passed over.
+    """Yield the rows of an open file. Blank lines are skipped.
 
     Args:
-        path: For messages.
-        handle: Opened with `newline=""` where quotes count, else with `newline="\\n"`.
-        delimiting: How lines become fields.
-        bad_rows: Takes rows with too many or too few fields.
+        path: Path of the file, for messages.
+        handle: File opened with `newline=""` if quoting is on, else with `newline="\\n"`.
+        delimiting: How lines are split into fields.
+        bad_rows: Collects rows with too many or too few fields.
 
     Raises:
-        DataError: Quotes do not pair up, or the header names a column twice. A quote that swallowed lines is never
-            skipped: nobody knows how many rows went with it.
+        DataError: Quotes are unbalanced, or the header names a column twice. A quote that swallowed lines is an error
+            even if invalid rows are skipped, because the number of lost rows is unknown.
     """
     lines = _quoted(path, handle, delimiting) if delimiting.quoting else _unquoted(handle, delimiting)
     names: list[str | int] | None = None
@@ -66,7 +66,7 @@ def read_fields(path: Path, handle: IO[str], delimiting: Delimiting, bad_rows: B
         if width is not None and len(fields) != width:
             bad = _wrong_width(path, line, len(fields), width, delimiting)
             if bad is not None:
-                # A wrong width after several lines is a quote's doing: the lines it took are gone, so no skipping.
+                # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
                 if num_lines > 1:
                     raise DataError(str(bad))
                 bad_rows.found(bad)
@@ -90,7 +90,7 @@ def _quoted(path: Path, handle: IO[str], delimiting: Delimiting) -> Iterator[tup
     def remembering() -> Iterator[str]:
         for line in handle:
             remembered.append(line)
-            # The quote of a first field must stand first for csv to see it.
+            # csv sees the quote of the first field only if no byte order mark precedes it.
             yield line.removeprefix("\ufeff") if reader.line_num == 0 else line
 
     reader = csv.reader(remembering(), delimiter=delimiting.separator, strict=True)
@@ -115,10 +115,10 @@ def _quoted(path: Path, handle: IO[str], delimiting: Delimiting) -> Iterator[tup
 
 
 def _swallowed_rows(lines: list[str], width: int, separator: str) -> bool:
-    """Whether each line of a record would be a row of the right width if quotes were plain text.
+    """Return whether each line of a record would be a row of the right width if quotes were plain text.
 
-    Text that goes over several lines hardly ever has the separator as often as a row has it in each of its lines. A
-    comma (or other mark) before a space or the line's end is the text's own.
+    Real multi-line text rarely has the same number of separators as a row in each of its lines. A separator before a
+    space or a line end counts as punctuation.
 
     >>> _swallowed_rows(['"5 foot,x\\n', 'he is 6",y\\n'], 2, ",")
     True
@@ -136,7 +136,7 @@ def _swallowed_rows(lines: list[str], width: int, separator: str) -> bool:
 
 
 def _wrong_width(path: Path, line: int, found: int, width: int, delimiting: Delimiting) -> BadRow | None:
-    """What is wrong with the number of fields; None where further fields are to be ignored."""
+    """Return the problem with the number of fields; None if extra fields are ignored."""
     if found > width and delimiting.extra_fields == "ignore":
         return None
     first = "the header" if delimiting.header else "the first row"

@@ -1,4 +1,4 @@
-"""The task docs_library: which library does this passage document?"""
+"""The task `docs_library`: predict which library a passage documents."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bertline.tasks.source_config import DocsLibrarySourceConfig
 def docs_library_rows(
     modules: Iterable[ModuleDocs], config: DocsLibrarySourceConfig, *, num_train_rows: int | None, seed: int
 ) -> SourceRows:
-    """Passages labelled with the library they are from.
+    """Build passages labelled with the library they come from.
 
-    A passage is a prose paragraph of a documentation string, without the names of any of the libraries, cut to
-    `max_words`. Train passages come from modules that are pretrained on, dev and test passages from held-out ones, and
-    none of these occurs in text that is pretrained on; dev and test share no module, and no passage occurs twice.
-    Labels are balanced as far as the data goes: every library has the same number of rows until the small ones run out.
+    A passage is a prose paragraph of a docstring, without the names of the libraries, truncated to `max_words`. Train
+    passages come from pretraining modules. Dev and test passages come from held-out modules and do not occur in
+    pretraining text. Dev and test share no module, and no passage occurs twice. Labels are balanced as far as possible:
+    every library contributes the same number of rows until small libraries run out.
 
     Args:
-        modules: From `bertline.corpus.python_docs.read_modules`.
-        config: Sizes.
-        num_train_rows: Rows to make for training; None makes all.
+        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        config: Sizes of passages and splits.
+        num_train_rows: Number of train rows; None returns all.
         seed: `split_seed` of the task.
     """
     modules = list(modules)
@@ -36,7 +36,7 @@ def docs_library_rows(
     seen: set[str] = set()
     train: list[LabelledRow] = []
     held_out: dict[str, list[LabelledRow]] = {}
-    # Train modules first: of a passage that stands on both sides it is the held-out copy that goes.
+    # Train modules first, so that of a passage on both sides the held-out copy is dropped.
     for module in sorted(modules, key=lambda module: module.held_out):
         rows = list(_passages(module, config, without_names, seen, dropped))
         if module.held_out:
@@ -62,7 +62,7 @@ def _passages(
 ) -> Iterator[LabelledRow]:
     for docstring in module.docstrings:
         for number, paragraph in enumerate(docstring.prose.paragraphs):
-            # Names can only make a passage shorter; most paragraphs are too short from the start.
+            # Removing names only shortens a passage, so paragraphs that are too short are not processed.
             long_enough = len(paragraph.split()) >= config.min_words
             words = without_names(paragraph).split()[: config.max_words] if long_enough else []
             row = LabelledRow(f"{module.name}#{docstring.name}:{number}", " ".join(words), None, module.package)

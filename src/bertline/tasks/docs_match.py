@@ -1,4 +1,4 @@
-"""The task docs_match: does this summary belong to this function?"""
+"""The task `docs_match`: predict whether a summary belongs to a function."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class _Function:
 def docs_match_rows(
     modules: Iterable[ModuleDocs], config: DocsMatchSourceConfig, *, num_train_rows: int | None, seed: int
 ) -> SourceRows:
-    """Pairs of a signature, `read_csv(filepath, sep, header)`, and a summary, its own or another's.
+    """Build pairs of a signature, such as `read_csv(filepath, sep, header)`, and its own or another summary.
 
-    Each function stands in two rows, once with its own summary and once with that of another function of its module,
-    and so does each summary: neither the signature alone nor the summary alone says anything about the label. A
-    summary that names its function (`Read_csv reads ...`) is left out; so is one that two functions share. Train pairs
-    come from modules that are pretrained on, dev and test pairs from held-out ones, and none of their summaries stands
-    in text that is pretrained on; dev and test share no module.
+    Each function occurs in two rows, once with its own summary and once with that of another function of its module,
+    and so does each summary. Neither the signature nor the summary alone predicts the label. Summaries that name their
+    function (`Read_csv reads ...`) and repetitions of a summary are dropped. Train pairs come from pretraining modules.
+    Dev and test pairs come from held-out modules, and their summaries do not occur in pretraining text. Dev and test
+    share no module.
 
     Args:
-        modules: From `bertline.corpus.python_docs.read_modules`.
-        config: Sizes.
-        num_train_rows: Rows to make for training; None makes all.
+        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        config: Sizes of summaries and splits.
+        num_train_rows: Number of train rows; None returns all.
         seed: `split_seed` of the task.
     """
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
     modules = list(modules)
     functions: dict[bool, dict[str, list[_Function]]] = {False: {}, True: {}}
-    # Train modules first: of a summary that stands on both sides it is the held-out copy that goes.
+    # Train modules first, so that of a summary on both sides the held-out copy is dropped.
     for module in sorted(modules, key=lambda module: module.held_out):
         functions[module.held_out][module.name] = list(_functions(module, config, seen, dropped))
     held_out = without_pretrained(functions[True], modules, lambda function: (function.summary,), dropped)
@@ -66,7 +66,7 @@ def docs_match_rows(
 
 
 def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:
-    """The pairs of each module; one function alone has no other to be paired with."""
+    """Return the pairs of each module. A module with a single function is dropped: it has no mismatch."""
     if alone := sum(len(each) == 1 for each in functions.values()):
         dropped["only_function_of_its_module"] += alone
     return {name: _paired(each, name, seed) for name, each in functions.items() if len(each) > 1}
@@ -92,7 +92,7 @@ def _functions(
 
 
 def _summary(docstring: Docstring) -> str:
-    """The first sentence of the first prose paragraph; empty where there is no prose."""
+    """Return the first sentence of the first prose paragraph; empty without prose."""
     paragraphs = docstring.prose.paragraphs
     return _SENTENCE_END.split(paragraphs[0], maxsplit=1)[0] if paragraphs else ""
 
@@ -111,7 +111,7 @@ def _reason_to_drop(name: str, summary: str, min_words: int) -> str | None:
 
 
 def _paired(functions: list[_Function], module: str, seed: int) -> list[LabelledRow]:
-    """Each function with its own summary, and with that of the next one in a ring of random order."""
+    """Pair each function with its own summary and with that of the next function in a random cyclic order."""
     order = [functions[i] for i in generator(seed, "mismatch", module).permutation(len(functions))]
     rows: list[LabelledRow] = []
     for function, other in zip(order, order[1:] + order[:1], strict=True):

@@ -1,4 +1,4 @@
-"""The task docs_parameters: which words of a description are names of the function's parameters?"""
+"""The task `docs_parameters`: tag the words of a description that name the function's parameters."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bertline.tasks.source_config import DocsParametersSourceConfig
 from bertline.tasks.tags import OUTSIDE
 
 PARAMETER = "B-PARAM"
-# Marks around a word that give it away: quotes, and what is left of backticks and asterisks.
+# Marks around a word that reveal a parameter: quotes, and what is left of backticks and asterisks.
 _MARKS = "`*'\"“”‘’«»"
 _MARKED = re.compile(rf"(?<!\w)[{_MARKS}]+(?=\w)|(?<=\w)[{_MARKS}]+(?!\w)")
-# "x-axis", "don't" and "x.shape" are single words, and none of them is x or t.
+# "x-axis", "don't" and "x.shape" are single words, so they do not match the parameters x and t.
 _WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
-# "a" before any other word is the article, whatever the signature says.
+# "a" before any word that is not listed here is the article, even if the function has a parameter `a`.
 _AFTER_A_NAME = frozenset(
     {
         *(
@@ -71,27 +71,27 @@ def docs_parameters_sentences(
     seed: int,
     dropped: Counter[str],
 ) -> dict[str, list[TaggedSentence]]:
-    """Sentences from descriptions of functions and classes, with `B-PARAM` on each name of a parameter.
+    """Build sentences from descriptions of functions and classes, with `B-PARAM` on each parameter name.
 
-    The labels come from the signature: a word is tagged if it is spelt as one of the parameters (of `__init__`, for a
-    class); only the article `a` is none. A sentence has at least one. Markup that shows what is a parameter is taken
-    away (backticks, quotes, asterisks), so that the words around have to tell: most names are also ordinary words.
-    Train sentences come from modules that are pretrained on, dev and test sentences from held-out ones, and none of
-    these occurs in text that is pretrained on; dev and test share no module, and no sentence occurs twice.
+    Labels come from the signature: a word is tagged if it equals one of the parameter names (of `__init__`, for a
+    class), except the article `a`. Each sentence has at least one tagged word. Markup that reveals parameters
+    (backticks, quotes, asterisks) is removed, so that the model has to use the context: most names are also ordinary
+    words. Train sentences come from pretraining modules. Dev and test sentences come from held-out modules and do not
+    occur in pretraining text. Dev and test share no module, and no sentence occurs twice.
 
     Args:
-        modules: From `bertline.corpus.python_docs.read_modules`.
-        config: Sizes.
-        num_train_rows: Rows to make for training; None makes all.
+        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        config: Sizes of sentences and splits.
+        num_train_rows: Number of train rows; None returns all.
         seed: `split_seed` of the task.
-        dropped: Counts sentences left out, by reason.
+        dropped: Counts dropped sentences by reason; updated in place.
     """
     tagged: dict[str, TaggedSentence] = {}
     train: list[LabelledRow] = []
     held_out: dict[str, list[LabelledRow]] = {}
     seen: set[str] = set()
     modules = list(modules)
-    # Train modules first: of a sentence that stands on both sides it is the held-out copy that goes.
+    # Train modules first, so that of a sentence on both sides the held-out copy is dropped.
     for module in sorted(modules, key=lambda module: module.held_out):
         rows: list[LabelledRow] = []
         for sentence in _sentences(module, config, dropped):
@@ -116,7 +116,7 @@ def docs_parameters_sentences(
 
 
 def words_of(text: str) -> list[str]:
-    """Words and punctuation marks, without the quotes and other marks around words.
+    """Split a text into words and punctuation marks, without quotes and other marks around words.
 
     Example:
         >>> words_of("If 'axis' is None, x.size of the x-axis isn't *used*.")
@@ -128,7 +128,7 @@ def words_of(text: str) -> list[str]:
 def _sentences(
     module: ModuleDocs, config: DocsParametersSourceConfig, dropped: Counter[str]
 ) -> Iterator[TaggedSentence]:
-    numbers: Counter[str] = Counter()  # a name may be defined twice in a module
+    numbers: Counter[str] = Counter()  # a module may define a name twice
     for docstring in module.docstrings:
         parameters = set(docstring.parameters)
         if docstring.kind == "module" or not parameters:
@@ -151,7 +151,8 @@ def _sentences(
 
 
 def _tags(words: list[str], parameters: set[str]) -> list[str]:
-    """
+    """Return a tag for each word.
+
     >>> _tags(["A", "row", "of", "a", "and", "n"], {"a", "A", "n"})
     ['O', 'O', 'O', 'B-PARAM', 'O', 'B-PARAM']
     """

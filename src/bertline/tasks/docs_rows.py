@@ -1,4 +1,4 @@
-"""What the tasks made from documentation strings share: the split of the held-out modules, and balanced orders."""
+"""Shared parts of the tasks built from docstrings: the split of held-out modules, and balanced orders."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Item = TypeVar("Item")
 
 
 def dev_or_test(module: str, *, num_dev_rows: int, num_test_rows: int, seed: int) -> Literal["dev", "test"]:
-    """The side of a held-out module: by a hash of its name, in the proportion of the rows wanted.
+    """Assign a held-out module to dev or test by a hash of its name, in proportion to the requested rows.
 
-    So a module stays on its side when others come, go or grow.
+    The assignment of a module does not change when other modules are added, removed or changed.
 
     Args:
-        module: `torch.nn.functional`.
-        num_dev_rows: Rows wanted in dev, over all packages.
-        num_test_rows: Rows wanted in test.
-        seed: `split_seed`.
+        module: Full name of the module, such as `torch.nn.functional`.
+        num_dev_rows: Number of dev rows requested, over all packages.
+        num_test_rows: Number of test rows requested.
+        seed: `split_seed` of the task.
 
     Example:
         >>> sides = [dev_or_test(f"a.x{n}", num_dev_rows=100, num_test_rows=200, seed=0) for n in range(300)]
@@ -34,16 +34,16 @@ def dev_or_test(module: str, *, num_dev_rows: int, num_test_rows: int, seed: int
 
 
 def balanced_order(rows: list[LabelledRow], *, seed: int, name: str) -> list[LabelledRow]:
-    """A random order in which every prefix is balanced, as far as there are rows.
+    """Return the rows in a random order in which every prefix is balanced over labels, as far as rows allow.
 
-    Each round takes one row of every label that has rows left. Of a label, every module gives its first row before
-    any gives its second, so that no large module stands for a library. The order is fixed by the seed, the name and
-    the ids: rows that come or go leave the others in their order.
+    Each round takes one row of every label that has rows left. Within a label, every module contributes its first row
+    before any contributes its second, so that no large module dominates a library. The order depends on the seed, the
+    name and the ids only: adding or removing rows keeps the order of the others.
 
     Args:
-        rows: With ids that begin with the module, `torch.nn.functional:linear`.
-        seed: `split_seed`.
-        name: Of the split; splits have independent orders.
+        rows: Rows whose ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
+        seed: `split_seed` of the task.
+        name: Name of the split; splits have independent orders.
 
     Example:
         >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
@@ -63,7 +63,7 @@ def balanced_order(rows: list[LabelledRow], *, seed: int, name: str) -> list[Lab
 
 
 def _spread_over_modules(rows: list[LabelledRow]) -> list[LabelledRow]:
-    """The same rows, the first of every module first, then the second of every module, and so on."""
+    """Reorder rows: the first row of every module, then the second row of every module, and so on."""
     taken: Counter[str] = Counter()
     turns: list[int] = []
     for row in rows:
@@ -76,7 +76,7 @@ def _spread_over_modules(rows: list[LabelledRow]) -> list[LabelledRow]:
 def held_out_sides(
     held_out: Mapping[str, Sequence[Item]], *, num_dev_rows: int, num_test_rows: int, seed: int
 ) -> dict[Literal["dev", "test"], list[Item]]:
-    """What the held-out modules give, by module, as dev and test: `dev_or_test` of each module."""
+    """Distribute the items of held-out modules over dev and test by `dev_or_test`."""
     sides: dict[Literal["dev", "test"], list[Item]] = {"dev": [], "test": []}
     for module, items in held_out.items():
         sides[dev_or_test(module, num_dev_rows=num_dev_rows, num_test_rows=num_test_rows, seed=seed)] += items

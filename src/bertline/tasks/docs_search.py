@@ -1,4 +1,4 @@
-"""The task docs_search: find the function for a sentence."""
+"""The task `docs_search`: find the function that a sentence describes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Function:
     id: str
     summary: str
     query: str
-    """The summary, without the function's name where the document has it."""
+    """Summary, without the function's name if the document contains it."""
     document: str
     package: str
 
@@ -33,18 +33,18 @@ class _Function:
 def docs_search_splits(
     modules: Iterable[ModuleDocs], config: DocsSearchSourceConfig, *, num_train_rows: int | None, seed: int
 ) -> SearchSplits:
-    """Summaries as queries, each with one relevant document: the rest of what is said of the function.
+    """Build queries from summaries, each with one relevant document: the rest of the function's docstring.
 
-    A query is the first sentence of a documentation string. The document is all prose after it, descriptions of
-    parameters and results among it, cut to `max_words`. Where the document names the function, the name is taken out of
-    the query. Train functions come from modules that are pretrained on, dev and test functions from held-out ones, and
-    none of their queries and documents occurs in text that is pretrained on; dev and test share no module, and no query
-    or document stands twice. All are found in one collection, which other functions fill up to `num_documents`.
+    A query is the first sentence of a docstring. Its document is all prose after it, including descriptions of
+    parameters and results, truncated to `max_words`. If the document names the function, the name is removed from the
+    query. Train functions come from pretraining modules. Dev and test functions come from held-out modules, and their
+    queries and documents do not occur in pretraining text. Dev and test share no module, and no query or document
+    occurs twice. All splits search one collection, which other functions fill up to `num_documents`.
 
     Args:
-        modules: From `bertline.corpus.python_docs.read_modules`.
-        config: Sizes.
-        num_train_rows: Queries for training; None takes as many as the collection has room for.
+        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        config: Sizes of documents, collection and splits.
+        num_train_rows: Number of train queries; None takes as many as the collection has room for.
         seed: `split_seed` of the task.
 
     Raises:
@@ -55,7 +55,7 @@ def docs_search_splits(
     train: list[_Function] = []
     held_out: dict[str, list[_Function]] = {}
     modules = list(modules)
-    # Train modules first: of a text that stands on both sides it is the held-out copy that goes.
+    # Train modules first, so that of a text on both sides the held-out copy is dropped.
     for module in sorted(modules, key=lambda module: module.held_out):
         functions = list(_functions(module, config, seen, dropped))
         if module.held_out:
@@ -73,7 +73,7 @@ def docs_search_splits(
             f"docs_search: {config.num_documents} documents (source.num_documents) are too few for {len(dev)} dev, "
             f"{len(test)} test and {num_train_rows or 'any'} train queries, each of which has its own."
         )
-    # What is left of dev and test is found among the documents as well: functions of the same kind as the right ones.
+    # Unused dev and test functions also become documents: distractors of the same kind as the relevant ones.
     others = [*ordered["train"], *ordered["dev"][len(dev) :], *ordered["test"][len(test) :]]
     collection = sorted([*dev, *test, *others[:room]], key=lambda function: function.id)
     documents = Documents(
@@ -86,7 +86,7 @@ def docs_search_splits(
 
 
 def _ordered(functions: list[_Function], seed: int, split: str) -> list[_Function]:
-    """A random order with as many functions of each package as of any other, as far as they go."""
+    """Return the functions in a random order that is balanced over packages as far as possible."""
     by_id = {function.id: function for function in functions}
     rows = [LabelledRow(each.id, each.query, None, each.package) for each in functions]
     return [by_id[row.id] for row in balanced_order(rows, seed=seed, name=split)]

@@ -1,4 +1,4 @@
-"""Passages from any text as train, dev and test of a fill-mask task."""
+"""Train, dev and test splits of a fill-mask task, from any text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bertline.tasks.stored_rows import PlainRows
 
 
 def fill_mask_task(config: FillMaskTaskConfig) -> BuiltTask:
-    """Read the files, cut the splits that they lack from train, and put train into a random order.
+    """Read the files, cut missing splits from train, and shuffle train.
 
-    The side of a passage is a hash of its words, so equal passages stay together. One that also stands in a split
-    closer to the test is left out and counted.
+    A hash of its words assigns a passage to a split, so equal passages stay together. A train passage that also occurs
+    in dev or test, or a dev passage that also occurs in test, is dropped and counted.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     source = config.source
     bad_rows = BadRows(source.on_bad_row)

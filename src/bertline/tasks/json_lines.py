@@ -1,4 +1,4 @@
-"""JSON as files of labelled rows have it: an object a line, of whole characters."""
+"""Parsing of JSON lines: one object per line, without lone surrogates."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bertline.tasks.bad_rows import BadRow
 
 
 def json_object(content: str) -> dict[str, Any]:
-    """The object that a line holds.
+    """Parse a line as a JSON object.
 
     Raises:
-        BadRow: `not_json` or `half_character`; the message is for the caller to put file and line before.
+        BadRow: Reason `not_json` or `half_character`. The caller adds file and line to the message.
 
     Example:
         >>> json_object('{"text": "one"}')
@@ -30,13 +30,13 @@ def json_object(content: str) -> dict[str, Any]:
 
 
 def require_whole_characters(value: Any) -> None:
-    r"""JSON can write half of a character (`"\ud800"`): no encoding can store it, and no tokenizer read it.
+    r"""Check that no string has a lone surrogate (`"\ud800"`), which no encoding can store and no tokenizer can read.
 
     Args:
-        value: Anything that JSON gives; keys count as well.
+        value: Any parsed JSON value; keys are checked too.
 
     Raises:
-        BadRow: `half_character`; the message is for the caller to put the place before.
+        BadRow: Reason `half_character`. The caller adds the place to the message.
     """
     for text in _texts(value):
         try:

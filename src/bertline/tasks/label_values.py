@@ -1,4 +1,4 @@
-"""What stands in a label column, as one label, several labels, or a number."""
+"""Readers of label cells: one label, several labels, or a number."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from bertline.tasks.bad_rows import BadRow
 from bertline.tasks.rows import Label
 
 Labels: TypeAlias = Callable[[object, str], Label]
-"""From a cell and its place (for messages) to the label.
+"""Function from a cell and its place (for messages) to the label.
 
 Raises:
-    BadRow: The cell is no such label.
+    BadRow: The cell is not a valid label.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class OneLabel:
-    """One label a row, as a word: whole numbers without a fraction, class numbers by their names."""
+    """Reader of one label per row, as text: integral floats become integers, class indices become class names."""
 
     pattern: re.Pattern[str] | None
-    """Its first group is the label; None takes all."""
+    """Regular expression whose first group is the label; None takes the whole cell."""
     separator: str | None
-    """Is for several labels a row."""
+    """Not used; it is for several labels per row."""
     names: list[str] | None
-    """Of a dataset's classes by number."""
+    """Class names of a dataset by index; None if cells are the labels themselves."""
 
     def __call__(self, value: object, place: str) -> str:
-        """The label.
+        """Return the label of a cell.
 
         Raises:
-            BadRow: The cell is empty, a list, an unknown class number, or does not match the pattern.
+            BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
         """
         if _is_list(value):
             raise BadRow(
@@ -51,19 +51,19 @@ class OneLabel:
 
 @dataclass(frozen=True, slots=True)
 class SeveralLabels:
-    """Any number of labels a row, none at all among them: a list, or words between separators."""
+    """Reader of zero or more labels per row, from a list or from text with separators."""
 
     pattern: re.Pattern[str] | None
-    """Its first group is the label; each of a row's labels must match."""
+    """Regular expression whose first group is the label; each label of a row must match."""
     separator: str | None
-    """None takes a text for one label."""
+    """Separator of labels in a text; None reads a text as one label."""
     names: list[str] | None
 
     def __call__(self, value: object, place: str) -> tuple[str, ...]:
-        """The labels in their order, each once.
+        """Return the labels of a cell in order, without duplicates.
 
         Raises:
-            BadRow: One of them is an unknown class number or does not match the pattern.
+            BadRow: A label is an unknown class index or does not match the pattern.
         """
         words: Sequence[object]
         if isinstance(value, list | tuple | np.ndarray):
@@ -78,18 +78,18 @@ class SeveralLabels:
 
 @dataclass(frozen=True, slots=True)
 class ANumber:
-    """A number on a scale."""
+    """Reader of one number per row, within the bounds of a scale."""
 
     low: float
     high: float
     pattern: re.Pattern[str] | None = None
-    """Its first group is the number; None takes all."""
+    """Regular expression whose first group is the number; None takes the whole cell."""
 
     def __call__(self, value: object, place: str) -> float:
-        """The number.
+        """Return the number of a cell.
 
         Raises:
-            BadRow: The cell is empty or no number, or the number is not on the scale.
+            BadRow: The cell is empty, not a number or outside the scale, or does not match the pattern.
         """
         cell = "" if value is None or value != value else str(value).strip()
         if not cell:
@@ -132,7 +132,7 @@ def _word(value: object, names: list[str] | None, place: str) -> str:
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    # A column with holes that passed through pandas has NaN for "nothing".
+    # pandas writes missing cells as NaN.
     return "" if value is None or value != value else str(value).strip()
 
 

@@ -1,4 +1,4 @@
-"""What the keys are called by which a user tells a reader how to read, so that messages name keys that there are."""
+"""Names of the configuration keys that control a reader, so that messages name the keys of the caller."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OptionNames:
-    """The keys of whoever calls a reader; None where that caller leaves no choice."""
+    """Configuration keys of a reader's caller; None for what the caller does not let the user choose."""
 
     format: str | None = None
     encoding: str | None = None

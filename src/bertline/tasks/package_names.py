@@ -1,12 +1,12 @@
-"""Take library names out of passages, so that a passage is recognised by what it says and not by whom it names."""
+"""Removal of library names from passages, so that a passage must be classified by its content."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-# What people write for a library besides its import name. A *stem* gives itself away wherever it stands in a word
-# (NumPy-like, torch.nn.Linear, matplotlibrc); an *alias* is only meant where it is a word of its own (np, plt.plot).
+# Other names of a library besides its import name. A *stem* matches anywhere in a word (NumPy-like, torch.nn.Linear,
+# matplotlibrc); an *alias* matches only as a separate word (np, plt.plot).
 _STEMS = {
     "python": ("python", "pep"),
     "torch": ("torch", "aten", "autograd", "torchscript"),
@@ -40,17 +40,17 @@ _EMPTY_BRACKETS = re.compile(r"\(\s*\)|\[\s*\]")
 
 
 class LibraryNames:
-    """The names of a set of libraries, and how they are found and removed.
+    """Finder and remover of the names of a set of libraries.
 
     Args:
-        modules: Import names, as in `python_docs.packages`; a library without known aliases has its own name only.
+        modules: Import names, as in `python_docs.packages`. For a library without known aliases only this name counts.
     """
 
     def __init__(self, modules: Iterable[str]) -> None:
         modules = tuple(modules)
         stems = {stem for module in modules for stem in (module.lower(), *_STEMS.get(module, ()))}
         aliases = {alias for module in modules for alias in _ALIASES.get(module, ())}
-        # A name goes with the whole dotted path or compound that it stands in: `torch.nn.Linear`, `scikit-learn's`.
+        # A name is removed with the whole dotted path or compound around it: `torch.nn.Linear`, `scikit-learn's`.
         word = r"[\w.\-/]*"
         stem = "|".join(sorted(map(re.escape, stems)))
         parts, hints = [rf"{word}(?:{stem}){word}"], [stem]
@@ -59,12 +59,12 @@ class LibraryNames:
             hints.append(rf"{alias}(?![\w\-])")
             parts.append(rf"{alias}(?:\.\w+)*(?![\w\-])")
         self._pattern = re.compile(rf"(?:{'|'.join(parts)})(?:['’]s\b)?", re.IGNORECASE)
-        # Where these find nothing in the text in lower case the pattern would not either. Most texts have no name, and
-        # two literal patterns take a thirtieth of the time of one that ignores case.
+        # If these do not match the lower-cased text, the pattern does not match either. Most texts have no name, and
+        # two literal patterns take 1/30 of the time of one that ignores case.
         self._hints = tuple(map(re.compile, hints))
 
     def removed_from(self, text: str) -> str:
-        """The text without the names.
+        """Return the text without the names.
 
         Example:
             >>> names = LibraryNames(["numpy", "sklearn"])
@@ -73,17 +73,17 @@ class LibraryNames:
         """
 
         def without(match: re.Match[str]) -> str:
-            # The path swallows the full stop of a sentence that ends with a name; the sentence keeps it.
+            # The match includes the full stop of a sentence that ends with a name; keep it.
             return "." if match.group().endswith(".") else ""
 
-        # Ignoring case, a few letters outside ASCII equal an ASCII one that is not their lower case.
+        # With IGNORECASE, a few non-ASCII letters match an ASCII letter that is not their lower case.
         if not text.isascii() or any(hint.search(text.lower()) for hint in self._hints):
             text = self._pattern.sub(without, text)
         text = _EMPTY_BRACKETS.sub("", text)
         return _SPACE_BEFORE_MARK.sub(r"\1", " ".join(text.split()))
 
     def found_in(self, text: str) -> list[str]:
-        """The names that stand in a text, as written there.
+        """Return the names that occur in a text, as written there.
 
         Example:
             >>> LibraryNames(["pandas"]).found_in("Like pd.concat, but for Pandas-like frames.")

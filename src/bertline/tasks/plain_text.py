@@ -1,4 +1,4 @@
-"""Passages without labels: a line each of a text file, or a column of a table."""
+"""Reader of unlabelled passages: the lines of a text file, or a column of a table."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ _OPTIONS = OptionNames(encoding="source.encoding")
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One passage."""
+    """A passage of text."""
 
     id: str
-    """The file and the line (Parquet: the row, from 1)."""
+    """File and line (Parquet: row, from 1)."""
     text: str
 
 
 def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) -> list[Passage]:
-    """The passages of a `.txt` file, a line each, or of CSV, TSV, JSONL or Parquet (all but Parquet also as `.gz`).
+    """Read passages from a `.txt` file, one per line, or from CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet).
 
-    Blank lines of a text file are passed over; an empty text in a table is a bad row.
+    Blank lines of a text file are skipped. An empty text in a table is an invalid row.
 
     Raises:
-        DataError: Naming file and line of what cannot be read, or of a row that cannot be used.
+        DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
+            and, where there is one, the line.
     """
     if path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE):
         return [

@@ -1,4 +1,4 @@
-"""Which texts occur in what the encoder was pretrained on: no dev or test row of a docs_* task may."""
+"""Search for texts in the pretraining text. No dev or test row of a `docs_*` task may occur there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bertline.corpus.cleaning import clean, duplicate_key
 from bertline.corpus.python_docs import ModuleDocs
 
 PRETRAINED_ON = "pretrained_on"
-"""The reason under which such rows are counted."""
+"""Key under which dropped rows are counted."""
 _WORD = re.compile(r"\w+")
 _ANCHOR_WORDS = 3
 
@@ -26,17 +26,17 @@ def without_pretrained(
     *,
     also_as: Callable[[str], str] | None = None,
 ) -> dict[str, list[Item]]:
-    """Drop what held-out modules give to a task where it occurs in the text of a module that is pretrained on.
+    """Drop items of held-out modules whose text occurs in a pretraining module.
 
-    It may stand there anywhere: as a paragraph, as a sentence of one, as a part of a sentence, across paragraphs, and
-    in documentation that the task itself makes nothing of.
+    A match counts anywhere: a paragraph, a sentence, part of a sentence, across paragraphs, and in documentation that
+    the task does not use.
 
     Args:
-        held_out: Rows, or what rows are made of, of each held-out module.
+        held_out: Items of each held-out module: rows, or parts that rows are built from.
         modules: All modules, in reading order.
-        texts_of: The texts of an item, each of which drops it.
-        dropped: Counts what is dropped under `PRETRAINED_ON`.
-        also_as: How the task rewrites text; what is pretrained on is searched rewritten as well as unchanged.
+        texts_of: Returns the texts of an item. A match of any of them drops the item.
+        dropped: Counts dropped items under `PRETRAINED_ON`; updated in place.
+        also_as: Rewriting that the task applies to texts. Pretraining text is searched both rewritten and unchanged.
     """
     texts = {text for items in held_out.values() for item in items for text in texts_of(item)}
     found = texts_found(texts, pretrained_texts(modules, also_as=also_as))
@@ -47,9 +47,10 @@ def without_pretrained(
 
 
 def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], str] | None = None) -> Iterator[str]:
-    """The prose of each module that is not held out, whole, as the corpus has it.
+    """Yield the full prose of each module that is not held out.
 
-    A corpus without its repeated paragraphs joins what stood apart: such a module comes in both ways.
+    Deduplication joins paragraphs that were separated by a repeated one, so a module with repeated paragraphs is
+    yielded both with and without them. Each text is also yielded rewritten by `also_as`.
     """
     seen: set[bytes] = set()
     for module in modules:
@@ -69,11 +70,11 @@ def pretrained_texts(modules: Iterable[ModuleDocs], *, also_as: Callable[[str], 
 
 
 def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
-    """Those of some texts that occur in one of the searched texts, whatever the case, white space and punctuation.
+    """Return the texts that occur in one of the searched texts, ignoring case, white space and punctuation.
 
     Args:
-        texts: What to look for; a text without a word is not found.
-        searched: Read once, one at a time.
+        texts: Texts to look for. A text without any word is never found.
+        searched: Texts to search; iterated once.
 
     Example:
         >>> sorted(texts_found(["Sum of  squares.", "Sum of cubes."], ["Return the sum of `squares`, or None."]))
@@ -92,7 +93,7 @@ def texts_found(texts: Iterable[str], searched: Iterable[str]) -> set[str]:
         words = _words(text)
         joined = " ".join(words)
         for length in lengths:
-            # An empty n-gram occurs in every text.
+            # The empty n-gram occurs in every text.
             present = {()} if not length else set(zip(*(words[start:] for start in range(length)), strict=False))
             for anchor in anchors.keys() & present:
                 found.update(wanted for wanted in anchors[anchor] if wanted not in found and wanted in joined)
@@ -104,7 +105,7 @@ def _words(text: str) -> list[str]:
 
 
 def _anchor(words: list[str]) -> tuple[str, ...]:
-    """Neighbouring words by which a text is looked up; its first and last may stand inside longer words."""
+    """Return consecutive inner words as lookup key: the first and last word of a text may match inside longer words."""
     inner = words[1:-1]
     length = min(_ANCHOR_WORDS, len(inner))
     starts = range(len(inner) - length + 1)

@@ -1,4 +1,4 @@
-"""Questions of any SQuAD file as train, dev and test that share no article."""
+"""Train, dev and test splits of a question answering task, from any SQuAD file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bertline.tasks.stored_rows import QuestionRows
 
 
 def question_task(config: QuestionAnsweringTaskConfig) -> BuiltTask:
-    """Read the files, cut the splits that they lack from train by article, and put train into a random order.
+    """Read the files, cut missing splits from train by article, and shuffle train.
 
-    A question on a context that also stands in a split closer to the test is left out and counted, so that no context
-    is ever scored after it was learnt.
+    A train question whose context also occurs in dev or test, or a dev question whose context also occurs in test, is
+    dropped and counted, so that no context is scored after training on it.
 
     Raises:
-        DataError: Naming file, article and question, what was found and how to mend it.
+        DataError: The data is invalid. The message names file, article and question, the problem and how to fix it.
     """
     source = config.source
     bad_rows = BadRows(source.on_bad_row)

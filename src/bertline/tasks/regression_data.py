@@ -1,4 +1,4 @@
-"""Rows with numbers, as train, dev and test of a regression task."""
+"""Train, dev and test splits of a regression task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def regression_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
     """Read and split the rows.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
 
     def read_numbers(pattern: re.Pattern[str] | None, separator: str | None, names: list[str] | None) -> ANumber:

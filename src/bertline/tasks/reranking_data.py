@@ -1,4 +1,4 @@
-"""Queries with candidates to put into order: the first that BM25 finds in a collection, or a table's own."""
+"""Queries with candidates for re-ranking: the first BM25 results from a collection, or those of a table."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from bertline.tasks.stored_rows import CandidateRows, QueryRows
 def reranking_task(
     name: str, config: RerankingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> BuiltTask:
-    """Read the queries, and give each its candidates with the scores of the first stage (BM25).
+    """Read the queries and their candidates, with the scores of the first stage (BM25).
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     if isinstance(config.source, AnswersSourceConfig):
         return _answers_task(name, config, config.source)
@@ -56,7 +56,7 @@ def reranking_task(
 def _candidates_of(
     queries: QueryRows, source: SearchSplits, texts: Sequence[str], bm25: Bm25, k: int, *, adds_missed: bool
 ) -> CandidateRows:
-    """The first k documents that BM25 finds for each query; in train the relevant ones that it missed come after."""
+    """Return the first k BM25 results of each query. `adds_missed` appends the relevant documents that BM25 missed."""
     numbers = {identity: number for number, identity in enumerate(source.documents.ids)}
     rows = CandidateRows([], [], [], [], [], [], [])
     for place, query in enumerate(queries.queries):
@@ -85,7 +85,7 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     splits = _with_all_splits({split: _answerable(each, dropped) for split, each in read.items()}, config, dropped)
     if not any(splits.values()):
         raise DataError(f"tasks.{name}: no question has a right answer (a label above 0 in {source.label_column!r}).")
-    # The candidates of all splits say how rare a word is; no label takes part.
+    # Document frequencies come from the candidates of all splits; labels are not used.
     texts = sorted({answer.text for questions in read.values() for each in questions for answer in each.answers})
     bm25 = Bm25(texts)
     numbers = {text: number for number, text in enumerate(texts)}
@@ -106,7 +106,7 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
 
 
 def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, mend: str) -> None:
-    """Right and wrong ones, in the smallest training set that is asked for."""
+    """Check that the smallest requested training set has both relevant and irrelevant candidates."""
     num_queries = fewest_train_rows(config, len(train))
     is_right = [value > 0 for values in train.relevances[:num_queries] for value in values]
     if len(set(is_right)) == 1:
@@ -121,7 +121,8 @@ def _relevances(questions: list[Question]) -> list[list[int]]:
 
 
 def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Question]:
-    """Questions with a right answer; no order of the others is better than another, and trec_eval knows none."""
+    """Return the questions with a right answer. For others no order is better than another; trec_eval skips them
+    too."""
     kept = [
         question
         for question, relevances in zip(questions, _relevances(questions), strict=True)

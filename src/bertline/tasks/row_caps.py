@@ -1,4 +1,4 @@
-"""Most rows of dev and test: a sample that the split's seed decides."""
+"""Limits on the number of dev and test rows, by a seeded sample."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Item = TypeVar("Item")
 def capped(
     items: Sequence[Item], key: Callable[[Item], str], split: SplitName, config: BaseTaskConfig, dropped: Counter[str]
 ) -> list[Item]:
-    """At most as many rows of dev or test as the task wants, in their order; train and smaller splits stay whole.
+    """Return at most the configured number of rows of dev or test, in order; train and smaller splits are unchanged.
 
-    The rows that stay are those whose keys have the lowest hashes, so that each is as likely as any other, and a larger
-    cap keeps all rows of a smaller one.
+    The rows whose keys have the lowest hashes are kept, so each row is equally likely, and a larger limit keeps all
+    rows of a smaller one.
 
     Args:
-        items: The rows of a split.
-        key: The row's id, unique in the split.
-        split: `dev`, `test` or `test_NAME`.
-        config: With `max_dev_rows`, `max_test_rows` and `split_seed`.
-        dropped: What is left out is counted here, as `SPLIT_row_above_max_..._rows`.
+        items: Rows of a split.
+        key: Returns the id of a row, unique in the split.
+        split: `train`, `dev`, `test` or `test_NAME`.
+        config: Provides `max_dev_rows`, `max_test_rows` and `split_seed`.
+        dropped: Counts dropped rows as `SPLIT_row_above_max_..._rows`; updated in place.
     """
     side = "dev" if split == "dev" else "test"
     most = config.max_dev_rows if side == "dev" else config.max_test_rows

@@ -1,4 +1,4 @@
-"""Labelled rows as a source gives them, before labels become numbers."""
+"""Labelled rows as read from a source, before labels are mapped to indices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Label = TypeVar("Label")
-"""`str` in classification, `tuple[str, ...]` with several labels a row, `float` in regression."""
+"""Type of a label: `str` in classification, `tuple[str, ...]` with several labels per row, `float` in regression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,13 +15,13 @@ class LabelledRow(Generic[Label]):
     """One labelled example."""
 
     id: str
-    """Unique in the task; says where the row is from (`train.tsv:17`, `torch.nn.functional:linear`)."""
+    """Id, unique in the task, that names the origin of the row (`train.tsv:17`, `numpy.linalg#norm:match`)."""
     text: str
     text_pair: str | None
     label: Label
 
     def content_key(self) -> str:
-        """What makes two rows the same example: both texts without regard to case and white space.
+        """Return a key that is equal for rows with equal texts, ignoring case and white space.
 
         Example:
             >>> LabelledRow("a", "Sum of  squares", None, "x").content_key()
@@ -32,17 +32,17 @@ class LabelledRow(Generic[Label]):
 
 @dataclass(frozen=True, slots=True)
 class SourceRows(Generic[Label]):
-    """What a source holds. None for a split that it does not have: that one is cut from train."""
+    """Rows of a source by split. A split that is None is missing and is cut from train."""
 
     train: list[LabelledRow[Label]]
     dev: list[LabelledRow[Label]] | None
     test: list[LabelledRow[Label]] | None
     dropped: Counter[str] = field(default_factory=Counter)
-    """Rows left out by the source, by reason."""
+    """Number of rows that the source dropped, by reason."""
     extra_tests: dict[str, list[LabelledRow[Label]]] = field(default_factory=dict)
-    """Further test sets by name."""
+    """Additional test sets by name."""
 
     def by_split(self) -> dict[str, list[LabelledRow[Label]]]:
-        """`train`, `dev`, `test` and `test_NAME` for each extra test."""
+        """Return the rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`."""
         splits = {"train": self.train, "dev": self.dev or [], "test": self.test or []}
         return {**splits, **{f"test_{name}": rows for name, rows in self.extra_tests.items()}}

@@ -1,4 +1,4 @@
-"""Collections with queries and judgements, from any source, as train, dev and test of a retrieval task."""
+"""Collections with queries and relevance judgements, from any source, as splits of a retrieval task."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
 _Judged = dict[str, dict[str, int]]
-"""Query to document to relevance."""
+"""Relevance by query id, then document id."""
 
 
 def retrieval_task(
     name: str, config: RetrievalTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> BuiltTask:
-    """Read the collection, and split its queries.
+    """Read the collection and split its queries.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     source = search_splits(name, config, config.source, python_docs, num_workers=num_workers)
     return BuiltTask(
@@ -57,18 +57,19 @@ def retrieval_task(
 
 
 def search_versions(source: CollectionSource, python_docs: PythonDocsConfig) -> dict[str, str]:
-    """Versions of what a collection is made from; files of the user's own have none."""
+    """Return the versions of the packages that a collection is built from; empty for the user's own files."""
     return package_versions(python_docs) if isinstance(source, DocsSearchSourceConfig) else {}
 
 
 def search_splits(
     name: str, config: BaseTaskConfig, source: CollectionSource, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> SearchSplits:
-    """The collection of a source with its queries as train, dev and test.
+    """Return the collection of a source, with its queries split into train, dev and test.
 
-    Only queries with a relevant document are kept. A split that the source does not have is cut by a hash of the
-    query's id; a train query that also stands in dev or test, by its id or by its words, is dropped. Where nothing is
-    trained (`fine_tuning: {num_epochs: 0}`) and no query is left for dev, dev is the test queries over again.
+    Only queries with a relevant document are kept. Queries of missing splits are chosen by a hash of their ids. A train
+    query that also occurs in dev or test, or a dev query that also occurs in test, by id or by words, is dropped. If
+    nothing is trained (`fine_tuning: {num_epochs: 0}`) and no query is left for dev, dev repeats the test queries,
+    limited to `max_dev_rows`.
     """
     if isinstance(source, DocsSearchSourceConfig):
         modules = read_modules(python_docs, num_workers=num_workers)
@@ -86,7 +87,7 @@ def search_splits(
     relevant = {split: _with_relevant(name, split, judged, dropped) for split, judged in judgements.items()}
     dropped["query_without_judgements"] += len(queries) - len({query for each in judgements.values() for query in each})
     chosen = _chosen_queries(relevant, queries, config, dropped)
-    # A split that was cut has the judgements of the one it was cut from.
+    # A split that was cut uses the judgements of the split it was cut from.
     source_of_cuts = relevant.get("train", relevant["test"])
     rows = {
         split: _rows(capped(ids, str, split, config, dropped), queries, relevant.get(split, source_of_cuts))
@@ -103,7 +104,7 @@ def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: 
 
 
 def trains_nothing(config: BaseTaskConfig) -> bool:
-    """Whether the task scores an encoder as it is, and so needs no train rows."""
+    """Return whether the task scores an encoder without fine-tuning, and so needs no train rows."""
     return config.fine_tuning.get("num_epochs") == 0
 
 
@@ -151,7 +152,8 @@ def _raw_judgements(
 
 
 def _documents(found: Iterable[RawDocument], bad_rows: BadRows) -> tuple[Documents, frozenset[str]]:
-    """The documents that can be searched, and the ids of all: an empty one is judged all the same, and never found."""
+    """Return the non-empty documents, and the ids of all: judgements may name empty documents, which are not
+    indexed."""
     places: dict[str, str] = {}
     kept: list[RawDocument] = []
     for document in found:
@@ -243,7 +245,7 @@ def _chosen_queries(
 def _unseen(
     ids: list[str], others: list[str], queries: Mapping[str, str], reason: str, dropped: Counter[str]
 ) -> list[str]:
-    """The queries that are none of the others, neither by id nor by text."""
+    """Return the queries that equal none of the others, by id or by text."""
     taken = set(others)
     texts = {same_text([queries[query]]) for query in others}
     kept = [query for query in ids if query not in taken and same_text([queries[query]]) not in texts]
@@ -261,5 +263,5 @@ def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryR
 
 
 def most_train_rows(config: BaseTaskConfig) -> int | None:
-    """How many train rows are wanted at most; None: all."""
+    """Return the maximum number of train rows; None means all."""
     return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)

@@ -1,4 +1,4 @@
-"""Reading collections for search: what their files hold, and lines with their numbers."""
+"""Shared parts of the readers of search collections: records, and lines with their numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARKUP = re.compile(r"<[^<>]*>")
 
 @dataclass(frozen=True, slots=True)
 class RawDocument:
-    """A document as its file has it."""
+    """A document as read from its file."""
 
     where: str
     """File and line, for messages."""
@@ -29,7 +29,7 @@ class RawDocument:
 
 @dataclass(frozen=True, slots=True)
 class RawQuery:
-    """A query as its file has it."""
+    """A query as read from its file."""
 
     where: str
     id: str
@@ -38,7 +38,7 @@ class RawQuery:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """How relevant a document is to a query; 0 and below: judged and found not to be."""
+    """Relevance of a document to a query; 0 or below means judged not relevant."""
 
     where: str
     query: str
@@ -47,10 +47,10 @@ class Judgement:
 
 
 def existing_file(folder: str, name: str) -> Path:
-    """The path of a source's file; `NAME.gz` where only that is there.
+    """Return the path of a source's file, or of `NAME.gz` if only that exists.
 
     Raises:
-        DataError: Neither is there.
+        DataError: Neither file exists.
     """
     path = Path(folder) / name
     packed = path.with_name(f"{path.name}.gz")
@@ -62,10 +62,10 @@ def existing_file(folder: str, name: str) -> Path:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, plain or `.gz`, from 1, without line ends and byte order mark.
+    """Yield line numbers, from 1, and lines of a UTF-8 file, plain or `.gz`, without line ends and byte order mark.
 
     Raises:
-        DataError: A line is not UTF-8, or the gzip file is torn.
+        DataError: A line is not UTF-8, or the gzip file is truncated or corrupt.
     """
     number = 0
     try:
@@ -79,7 +79,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def one_line(text: str) -> str:
-    """The text with every run of white space as one space.
+    """Replace every run of white space by one space, and strip both ends.
 
     >>> one_line("  a wing\\nin a  slipstream . ")
     'a wing in a slipstream .'
@@ -88,7 +88,7 @@ def one_line(text: str) -> str:
 
 
 def without_markup(text: str) -> str:
-    """The text of an SGML element on one line: tags out, entities (`&amp;`) as their characters.
+    """Return the text of an SGML element on one line, without tags and with entities (`&amp;`) decoded.
 
     >>> without_markup("lift <i>and</i> drag &lt; 1")
     'lift and drag < 1'
@@ -97,7 +97,7 @@ def without_markup(text: str) -> str:
 
 
 def relevance_of(text: str) -> int | None:
-    """A relevance as a whole number (`1`, `-1`, `2.0`); None where it is none.
+    """Parse a relevance as an integer (`1`, `-1`, `2.0`); None if it is not one.
 
     >>> relevance_of("2"), relevance_of("1.0"), relevance_of("high"), relevance_of("nan")
     (2, 1, None, None)

@@ -1,4 +1,4 @@
-"""What every source of a search comes to."""
+"""The result of reading any source of a search task."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bertline.tasks.stored_rows import Documents, QueryRows
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchSplits:
-    """A collection and its judged queries by split."""
+    """A collection of documents and its judged queries by split."""
 
     documents: Documents
     splits: dict[SplitName, QueryRows]
     dropped: Counter[str]
     more: dict[str, Any] = field(default_factory=dict)
-    """Further keys of the manifest."""
+    """Additional keys of the manifest."""

@@ -1,4 +1,4 @@
-"""SMART collections, such as CISI: records that begin with `.I NUMBER`, fields with `.T`, `.A`, `.W`, `.X`."""
+"""Reader of SMART collections such as CISI: records begin with `.I NUMBER`, fields with `.T`, `.A`, `.W`, `.X`."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from bertline.tasks.search_files import (
 )
 
 _RECORD = re.compile(r"\.I\s+(\S+)\s*$")
-# A field's mark stands alone on its line; a line of text may begin with a full stop too.
+# A field's mark is alone on its line; a line of text may begin with a full stop too.
 _FIELD = re.compile(r"\.([A-Z])\s*$")
 
 
 def smart_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
-    """Documents: `.T` is the title and `.W` the text; authors, citations (`.X`) and other fields are left out."""
+    """Read documents: `.T` is the title and `.W` the text. Authors, citations (`.X`) and other fields are ignored."""
     for where, number, fields in _records(existing_file(folder, name), bad):
         yield RawDocument(where, number, one_line(fields.get("T", "")), one_line(fields.get("W", "")))
 
 
 def smart_queries(folder: str, name: str, bad: BadRows) -> Iterator[RawQuery]:
-    """Queries: `.W` is the text."""
+    """Read queries: `.W` is the text."""
     for where, number, fields in _records(existing_file(folder, name), bad):
         yield RawQuery(where, number, one_line(fields.get("W", "")))
 
 
 def smart_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
-    """A relation file: a query number and a relevant document's number, and perhaps `0 0.000000` (CISI).
+    """Read a relation file: query number, number of a relevant document and, in CISI, `0 0.000000`.
 
-    A line of four columns whose second is 0 or Q0 is read as TREC's: query, 0, document, relevance (MED).
+    A line of four columns with 0 or Q0 in the second is read in TREC format: query, 0, document, relevance (MED).
     """
     path = existing_file(folder, name)
     for number, line in numbered_lines(path):
@@ -80,7 +80,7 @@ def _records(path: Path, bad: BadRows) -> Iterator[tuple[str, str, dict[str, str
         elif mark is not None and identity:
             field = mark[1]
         elif field is not None:
-            # A field that stands twice (several `.A`) goes on.
+            # The lines of a repeated field (several `.A`) are joined.
             fields.setdefault(field, []).append(line)
         elif line.strip():
             bad.found(

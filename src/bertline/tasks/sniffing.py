@@ -1,4 +1,4 @@
-"""The format of a table, detected from its content where its name does not say."""
+"""Detection of a table's format from its content, for names without a known ending."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _TAG = re.compile(r"[BIESUL]-\S+|O")
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What detection reads of a file."""
+    """The beginning of a file, as read for detection."""
 
     text: str
-    """Without a byte order mark; characters that are not of the encoding are replaced."""
+    """Decoded text without a byte order mark; undecodable bytes are replaced."""
     is_whole: bool
-    """Whether the file ends here; else the text ends anywhere in a row."""
+    """Whether this is the whole file. If not, the text may end within a row."""
     is_parquet: bool
 
     @property
     def lines(self) -> list[str]:
-        r"""The complete lines without their ends, which are `\n`, `\r\n` or `\r`: fields may hold rarer separators."""
+        r"""Complete lines without line ends (`\n`, `\r\n` or `\r` only: fields may contain rarer separators)."""
         lines = [line.rstrip("\r\n") for line in io.StringIO(self.text, newline="")]
         return lines if self.is_whole else lines[:-1]
 
 
 def beginning_of(path: Path, encoding: str) -> Beginning:
-    """The first megabyte of a file, plain or `.gz`.
+    """Read the first megabyte of a file, plain or `.gz`.
 
     Raises:
-        DataError: A damaged gzip file.
+        DataError: A gzip file is truncated or corrupt.
     """
     with gzip_damage_named(path), gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as handle:
         content = handle.read(_MOST_BYTES)
@@ -53,16 +53,17 @@ def beginning_of(path: Path, encoding: str) -> Beginning:
 
 
 def guesses(start: Beginning) -> list[Guess]:
-    """The formats that a file with this beginning can be in; one where there is no doubt.
+    """Return the possible formats of a file with this beginning; a single one if detection is unambiguous.
 
-    Parquet has its mark, JSONL an object in its first line. CoNLL has blank lines between blocks, or `-DOCSTART-`, and
-    a tag at the end of each line. In TSV and CSV every row has as many fields, two at least.
+    Parquet is detected by its magic bytes, JSONL by an object in the first line, and CoNLL by blank lines between
+    blocks, or `-DOCSTART-`, with a tag at the end of each line. In TSV and CSV all rows have the same number of fields,
+    at least two.
     """
     if start.is_parquet:
         return ["parquet"]
     lines = start.lines
     filled = [line for line in lines if line.strip()]
-    # The first line alone: a later one that is no object is a bad row, which the reader names.
+    # Only the first line counts: the reader reports a later line without an object as an invalid row.
     if filled and _is_object(filled[0]):
         return ["jsonl"]
     if _is_conll(lines):
@@ -79,14 +80,14 @@ def _is_object(line: str) -> bool:
 
 
 def _is_table(start: Beginning, lines: list[str], separator: str) -> bool:
-    """Whether all rows have as many fields, two at least, with or without quotes."""
+    """Return whether all rows have the same number of fields, at least two, read with or without quoting."""
     unquoted = {line.count(separator) + 1 for line in lines}
     return any(len(widths) == 1 and widths != {1} for widths in (_quoted_widths(start, separator), unquoted))
 
 
 def _quoted_widths(start: Beginning, separator: str) -> set[int]:
-    """Numbers of fields of the first rows, read with quotes: a row may go over several lines."""
-    csv.field_size_limit(1 << 30)  # of the process, so the same as where tables are read
+    """Return the numbers of fields of the first rows, read with quoting: a row may span several lines."""
+    csv.field_size_limit(1 << 30)  # a process-wide setting; same value as in `delimited_files`
     rows = csv.reader(io.StringIO(start.text, newline=""), delimiter=separator)
     try:
         first = list(itertools.islice(rows, _MOST_ROWS + 1))
@@ -97,7 +98,7 @@ def _quoted_widths(start: Beginning, separator: str) -> set[int]:
 
 
 def _is_conll(lines: list[str]) -> bool:
-    """Whether lines are blocks with one word per line and a tag in the last column."""
+    """Return whether lines are blocks with one word per line and a tag in the last column."""
     words = [line.split() for line in lines if line.strip() and not line.startswith(("-DOCSTART-", "#"))]
     blocks = any(line.startswith("-DOCSTART-") or not line.strip() for line in lines)
     tagged = (len(each) > 1 and _TAG.fullmatch(each[-1]) for each in words[:_MOST_WORDS])

@@ -1,4 +1,4 @@
-"""Configuration of sources: where the rows of a task come from."""
+"""Configuration of the sources of task rows."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 OnBadRow = Literal["error", "skip"]
-"""`error` ends the stage and names file and row; `skip` leaves the row out and counts it under a reason."""
+"""Handling of invalid rows: `error` fails the stage and names file and row; `skip` drops and counts the row."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocsLibrarySourceConfig:
-    """Which library does this passage document? Made from the packages in `python_docs`; names are removed."""
+    """Predict which library a passage documents. Built from the packages in `python_docs`, with names removed."""
 
     kind: Literal["docs_library"]
     min_words: int
@@ -23,7 +23,7 @@ class DocsLibrarySourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocsMatchSourceConfig:
-    """Does this summary belong to this function? Negatives are summaries from the same module."""
+    """Predict whether a summary belongs to a function. Negatives are summaries from the same module."""
 
     kind: Literal["docs_match"]
     min_words: int
@@ -33,7 +33,7 @@ class DocsMatchSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocsParametersSourceConfig:
-    """Which words of a description are names of the function's parameters? Labels come from the signature."""
+    """Tag the words of a description that name the function's parameters. Labels come from the signature."""
 
     kind: Literal["docs_parameters"]
     min_words: int
@@ -44,12 +44,12 @@ class DocsParametersSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocsSearchSourceConfig:
-    """Find the function for a sentence: the query is its summary, the document is the rest of what is said of it."""
+    """Find the function for a sentence: the query is its summary, the document the rest of its docstring."""
 
     kind: Literal["docs_search"]
     min_words: int
     max_words: int
-    """Of a document; longer ones are cut at a word."""
+    """Maximum number of words of a document; longer documents are truncated."""
     num_documents: int
     num_dev_rows: int
     num_test_rows: int
@@ -57,38 +57,38 @@ class DocsSearchSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableSourceConfig:
-    """Files of your own: CSV, TSV, JSONL or Parquet (`.gz` too)."""
+    """The user's own files: CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet)."""
 
     kind: Literal["table"]
     path: str
-    """The folder of the files, or one file that is split by `dev_fraction` and `test_fraction`."""
+    """Folder of the files, or a single file, which is split by `dev_fraction` and `test_fraction`."""
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
     train_file: str | None
     dev_file: str | None
     test_file: str | None
-    """File names in `path`; a missing dev or test is cut from train by a hash of the row."""
+    """File names in `path`. A missing dev or test is cut from train by a hash of the row."""
     extra_tests: dict[str, str]
-    """More test files by name (MNLI's `mismatched`); each is scored by itself, as the split `test_NAME`."""
+    """Additional test files by name (MNLI's `mismatched`); each is scored separately, as the split `test_NAME`."""
     text_column: str | int
-    """A column's name, or its number from 0 where the file has no header."""
+    """Name of the text column, or its number from 0 if the file has no header."""
     text_pair_column: str | int | None
     label_column: str | int
     label_pattern: str | None
-    """A regular expression whose first group is the label (`^(\\w+):` takes NUM from `NUM:dist`); None takes all."""
+    """Regular expression whose first group is the label (`^(\\w+):` gives NUM for `NUM:dist`); None takes the cell."""
     label_separator: str | None
-    """What stands between the labels of a row that has several (multi-label); JSONL and Parquet may hold lists."""
+    """Separator between the labels of a row (multi-label). JSONL and Parquet may contain lists instead."""
     header: bool
     quoting: bool
-    """False for files with unbalanced quotes."""
+    """Whether fields may be quoted; set to false for files with unbalanced quotes."""
     separator: str | None
-    """One character between the fields of csv and tsv; None goes by the format."""
+    """Character between fields of CSV and TSV; None takes the format's own."""
     max_fields: int | None
-    """Split a line into at most so many fields: the last one keeps the rest, separators and all. None: no limit."""
+    """Maximum number of fields of a line; the last one keeps the rest, including separators. None means no limit."""
     extra_fields: Literal["error", "ignore"]
-    """What is done with a row that has more fields than the header (or than the first row, without a header)."""
+    """Handling of rows with more fields than the header, or than the first row if there is no header."""
     encoding: str
     on_bad_row: OnBadRow
-    """Empty text, missing or unknown label, a number that is none, a wrong number of fields."""
+    """Handling of rows with an empty text, a missing, unknown or non-numeric label, or a wrong number of fields."""
 
     def __post_init__(self) -> None:
         check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
@@ -116,7 +116,7 @@ class HubSourceConfig:
     dev_split: str | None
     test_split: str | None
     extra_tests: dict[str, str]
-    """More test splits by name."""
+    """Additional test splits by name."""
     text_column: str
     text_pair_column: str | None
     label_column: str
@@ -128,28 +128,29 @@ class HubSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConllSourceConfig:
-    """A word a line with its tag, blank lines between sentences, `-DOCSTART-` lines between documents."""
+    """CoNLL files: one word per line with its tag, blank lines between sentences, `-DOCSTART-` between documents."""
 
     kind: Literal["conll"]
     path: str
-    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
+    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     word_column: int
     tag_column: int
-    """Columns from 0; negative ones count from the end."""
+    """Column numbers from 0; negative numbers count from the end."""
     separator: Literal["tab", "space", "whitespace"]
     scheme: Literal["iob1", "iob2", "iobes"]
-    """How the file's tags mark entities; they are kept as IOB2."""
+    """Tagging scheme of the file; tags are stored as IOB2."""
     on_broken_tags: Literal["error", "repair"]
-    """An I- that continues nothing, an unclosed E-: `repair` begins a new entity there and counts it."""
+    """Handling of tags that their neighbours do not allow, such as an I- that continues nothing or an entity that no E-
+    closes. `repair` begins or ends the entity there and counts it."""
     types: tuple[str, ...] | None
-    """The types of entities that there are; None takes those that are found. Another one is a bad row."""
+    """Entity types; None takes all types found. A tag with another type makes the row invalid."""
     encoding: str
     on_bad_row: OnBadRow
-    """A line with more or fewer columns than the file's first, an empty word or tag, a tag that the scheme or `types`
-    does not have: `skip` leaves its whole sentence out."""
+    """Handling of a line with another number of columns than the file's first, an empty word or tag, or a tag outside
+    the scheme or `types`. `skip` drops its whole sentence."""
 
     def __post_init__(self) -> None:
         if self.types is not None and (not self.types or len(set(self.types)) < len(self.types)):
@@ -158,36 +159,38 @@ class ConllSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SquadSourceConfig:
-    """SQuAD 1.1 or 2.0 JSON. A split that is not given is cut from train by article."""
+    """SQuAD 1.1 or 2.0 JSON. A missing split is cut from train by article."""
 
     kind: Literal["squad"]
     path: str
-    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
+    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     on_bad_row: OnBadRow
-    """An answer whose text does not stand where it says (`skip` moves it where it stands in one other place only), an
-    empty question or context, two questions of one id, no answer without a mark that there is none."""
+    """Handling of an answer whose text is not at its `answer_start` (`skip` moves it if the text occurs exactly once in
+    the context), an empty question, context or answer, a repeated id, or a question without answers that is not marked
+    as impossible."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BeirSourceConfig:
-    """A BEIR folder: corpus.jsonl, queries.jsonl, qrels/train.tsv, dev.tsv, test.tsv (`.gz` too)."""
+    """BEIR folder: corpus.jsonl, queries.jsonl, qrels/train.tsv, dev.tsv, test.tsv (`.gz` too)."""
 
     kind: Literal["beir"]
     path: str
     train_qrels: str | None
     dev_qrels: str | None
     test_qrels: str
-    """File names in `path`; queries of a missing split are cut from train, or from test where there is no train."""
+    """File names in `path`. Queries of a missing split are cut from train, or from test if there is no train."""
     on_bad_row: OnBadRow
-    """Judgements that name unknown documents or queries, empty documents."""
+    """Handling of malformed lines, repeated or empty documents and queries, and judgements that name unknown documents
+    or queries or contradict each other."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SmartSourceConfig:
-    """SMART collections (`.I .T .W .X`, as CISI) with a relation file of query and document numbers."""
+    """SMART collection (`.I .T .W .X`, such as CISI) with a relation file of query and document numbers."""
 
     kind: Literal["smart"]
     path: str
@@ -199,7 +202,7 @@ class SmartSourceConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrecSourceConfig:
-    """TREC XML: `<DOC><DOCNO>`, `<top><num>`, and a qrels file of four columns (Cranfield)."""
+    """TREC collection: `<DOC><DOCNO>`, `<top><num>`, and a qrels file of four columns (Cranfield)."""
 
     kind: Literal["trec"]
     path: str
@@ -207,70 +210,72 @@ class TrecSourceConfig:
     queries_file: str
     judgements_file: str
     query_ids: Literal["number", "position"]
-    """Whether the judgements name a query by its `<num>` or, as Cranfield's do, by its place in the file (from 1)."""
+    """Whether judgements name a query by its `<num>` or, as in Cranfield, by its position in the file, from 1."""
     on_bad_row: OnBadRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswersSourceConfig:
-    """A table of question, candidate answer and label (TrecQA): the rows of a question are what is re-ranked."""
+    """Table of question, candidate answer and label (TrecQA). The rows of a question are its candidates."""
 
     kind: Literal["answers"]
     path: str
-    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
+    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     query_column: str
     text_column: str
     label_column: str
-    """0 or 1, or a grade."""
+    """Column of the label: 0, 1 or a higher grade of relevance."""
     quoting: bool
-    """False for files with unbalanced quotes."""
+    """Whether fields may be quoted; set to false for files with unbalanced quotes."""
     encoding: str
     on_bad_row: OnBadRow
-    """An empty question or answer, a label that is no whole number, a wrong number of fields."""
+    """Handling of rows with an empty question or answer, a non-integer label, or a wrong number of fields."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummariesSourceConfig:
-    """JSONL of documents and their summaries."""
+    """JSONL files of documents and their summaries."""
 
     kind: Literal["summaries"]
     path: str
-    """The folder of the files, or one file, which all splits are cut from: the names below are not used then."""
+    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     document_column: str
-    """A text, which is split into sentences, or a list of sentences."""
+    """Column of the document: a text, which is split into sentences, or a list of sentences."""
     summary_column: str
-    """The same; sentences are joined by spaces."""
+    """Column of the summary: a text, or a list of sentences, which are joined by spaces."""
     on_bad_row: OnBadRow
-    """A missing column, an empty document or summary, a summary without a word that ROUGE counts."""
+    """Handling of rows with a missing column, an empty document or summary, or a summary without a word that ROUGE
+    counts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlainTextSourceConfig:
-    """Any text, a passage a line (`.txt`) or a row (JSONL, CSV, Parquet with `text_column`)."""
+    """Unlabelled text, with one passage per line (`.txt`) or per row (CSV, TSV, JSONL, Parquet with `text_column`)."""
 
     kind: Literal["text"]
     path: str
-    """The folder of the files, or one file."""
+    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
     dev_file: str | None
     test_file: str | None
     text_column: str
     encoding: str
     on_bad_row: OnBadRow
-    """A table's empty texts and missing columns; blank lines of a text file are no rows."""
+    """Handling of table rows with an empty or non-text value or a missing column. Blank lines of a text file are
+    skipped."""
 
 
 def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: bool) -> None:
-    """What can be said of how lines are cut into fields.
+    """Check the options that split lines into fields.
 
     Raises:
-        ValueError: These cannot be.
+        ValueError: `separator` is not one character, or `max_fields` is below 1 or combined with quoting.
     """
     if separator is not None and len(separator) != 1:
         raise ValueError(f"separator must be one character, found {separator!r}")
@@ -282,7 +287,7 @@ def check_delimiting(separator: str | None, max_fields: int | None, *, quoting: 
 
 
 def _check_names(extra_tests: dict[str, str]) -> None:
-    """They become parts of file names."""
+    """Check the names of extra tests, which become parts of file names."""
     for name in extra_tests:
         if re.fullmatch(r"[A-Za-z0-9_]+", name) is None:
             raise ValueError(f"extra_tests: {name!r} must be of letters, digits and underscores")

@@ -1,4 +1,4 @@
-"""Which file of a source holds which split, and where one file has to serve for all of them."""
+"""Reading the splits of a source from its files, with missing splits cut from train."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 class SplitSource(Protocol):
-    """A source of one file a split, or of one file in all."""
+    """A source with one file per split, or a single file for all splits."""
 
     @property
     def path(self) -> str: ...
@@ -31,7 +31,7 @@ class SplitSource(Protocol):
 
 
 class Identified(Protocol):
-    """A row that knows where it is from."""
+    """A row with an id that names its origin."""
 
     @property
     def id(self) -> str: ...
@@ -49,18 +49,19 @@ def read_splits(
     same: Callable[[Row], str],
     name: str,
 ) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
-    """Read the files, cut the splits that they lack from train, and put train, as much as is wanted, in random order.
+    """Read the files, cut missing splits from train, and shuffle and shorten train.
 
     Args:
-        source: Where the files are.
+        source: Paths of the files.
         config: Fractions, seed and sizes.
-        read: Reads a file.
-        kept_together: Rows with the same key are never cut apart.
-        same: Rows with the same key are the same: what stands in a split closer to the test too is left out.
-        name: Of what is the same, for the counts.
+        read: Reads the rows of a file.
+        kept_together: Key of a row; rows with the same key go to the same split.
+        same: Key of a row; rows with the same key are duplicates, and duplicates across splits are dropped from train
+            first, then from dev.
+        name: What the key `same` identifies, for the names of the counts.
 
     Returns:
-        train, dev and test, and how many rows were left out, by reason.
+        Rows of train, dev and test, and the number of dropped rows by reason.
     """
     files = split_files(source.path, source.train_file, source.dev_file, source.test_file)
     splits = {split: read(file) for split, file in files.items()}
@@ -81,9 +82,9 @@ def read_splits(
 def split_files(
     path: str, train_file: str | None, dev_file: str | None, test_file: str | None
 ) -> dict[SplitName, Path]:
-    """The files of the splits that the source has; `train` is always among them.
+    """Return the files of the splits that the source has; `train` is always among them.
 
-    Where `path` is a file itself, that is the whole of the source, and names of files are not used.
+    If `path` is a file, it is the only one, and the file names are not used.
 
     Raises:
         DataError: A file is missing, or a folder is given without the name of its train file.
@@ -110,14 +111,14 @@ def split_files(
 def cut_by_key(
     items: Sequence[Item], key: Callable[[Item], str], name: SplitName, fraction: float, seed: int
 ) -> tuple[list[Item], list[Item]]:
-    """Take about so large a share of the keys, each with all its items; the side of a key is a hash of it.
+    """Split off about a fraction of the keys, each with all its items, by a hash of the key.
 
-    Of many keys, the side of one does not depend on the others. Of a few, chance could take none or nearly all: the
-    number that is taken is held to between half and one and a half times the share, and to at least one. A share of 1
-    takes everything; a smaller one leaves at least one key.
+    With many keys, the side of a key does not depend on the others. With few keys, chance could take none or nearly
+    all, so the number of keys taken is clamped to between 0.5 and 1.5 times the expected number, and to at least one. A
+    fraction of 1 takes everything; a smaller one leaves at least one key.
 
     Returns:
-        The items taken, and the others.
+        The items taken, and the remaining items.
 
     Example:
         >>> taken, left = cut_by_key("abcabcabc", str, "dev", 0.4, seed=0)
@@ -133,7 +134,7 @@ def cut_by_key(
     expected = fraction * len(draws)
     fewest, most = (max(round(share * expected), 1) for share in (0.5, 1.5))
     count = min(max(sum(draw < fraction for draw in draws.values()), fewest), most)
-    # The last key stays where it is: something has to be left to train on.
+    # At least one key is left to train on.
     count = min(count, len(draws) - 1) if fraction > 0 else 0
     chosen = set(sorted(draws, key=lambda each: (draws[each], each))[: max(count, 0)])
     taken = [item for item, each in zip(items, keys, strict=True) if each in chosen]
@@ -141,10 +142,10 @@ def cut_by_key(
 
 
 def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str], name: str) -> Counter[str]:
-    """Leave out what also stands in a split closer to the test (test, then dev, then train), in place.
+    """Drop, in place, train items that also occur in dev or test, and dev items that also occur in test.
 
     Returns:
-        How many were left out, by reason: `train_NAME_also_in_dev_or_test`.
+        Number of dropped items by reason, such as `train_NAME_also_in_dev_or_test`.
 
     Example:
         >>> splits = {"train": ["a", "b"], "dev": ["b", "c"], "test": ["c"]}
@@ -162,7 +163,7 @@ def drop_repeated(splits: dict[SplitName, list[Item]], key: Callable[[Item], str
 
 
 def same_text(parts: Iterable[str]) -> str:
-    """What makes two texts the same: their words, without regard to case and white space.
+    """Return a key that is equal for equal texts, ignoring case and white space.
 
     Example:
         >>> same_text(["Sum of  squares", "X "])

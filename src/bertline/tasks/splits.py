@@ -1,4 +1,4 @@
-"""From the rows of a source to train, dev and test that share no example."""
+"""Train, dev and test splits without shared examples, from the rows of a source."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from bertline.tasks.source_files import cut_by_key
 
 
 def fewest_train_rows(config: BaseTaskConfig, available: int) -> int:
-    """How many rows the smallest training set has that is asked for; what there is to learn must stand in these."""
+    """Return the number of rows of the smallest requested training set, which must be enough to learn from."""
     sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
     return min([available, *sizes])
 
 
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
-    """Cut the splits that a table does not have from its train rows, and put train into its random order.
+    """Cut missing splits from the train rows, drop duplicates across splits, and shuffle train.
 
-    The side of a row is a hash of its texts (see `cut_by_key`): equal examples stay together, and rows added later move
-    none of the others. A row whose texts also stand in a split closer to the test is dropped and counted; test sets are
-    left whole.
+    A hash of its texts assigns a row to a split (see `cut_by_key`): equal examples stay together, and rows added later
+    do not move others. A train row whose texts also occur in dev or a test set, or a dev row whose texts also occur in
+    a test set, is dropped and counted. Test sets are not changed.
     """
     test = source.test
     train, dev = list(source.train), source.dev

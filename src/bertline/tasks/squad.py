@@ -1,4 +1,4 @@
-"""Questions, contexts and answers from SQuAD 1.1 and 2.0 JSON."""
+"""Reader of questions, contexts and answers from SQuAD 1.1 and 2.0 JSON."""
 
 from __future__ import annotations
 
@@ -15,34 +15,35 @@ from bertline.tasks.decoded_files import gzip_damage_named
 from bertline.tasks.json_lines import require_whole_characters
 
 MOVED = "answer_moved"
-"""Counted where an answer was found elsewhere in its context: a repair, the question is kept."""
+"""Key under which answers with a corrected start are counted. The question is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question on a context, with every text that counts as its answer."""
+    """A question on a context, with all texts that count as its answer."""
 
     id: str
     title: str
     question: str
     context: str
     answers: list[str]
-    """None where the context does not answer the question."""
+    """Gold answers; empty if the context does not answer the question."""
     starts: list[int]
-    """In characters of the context."""
+    """Start of each answer, in characters of the context."""
 
 
 def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Question]:
-    """Read a file of either version, plain or `.gz`.
+    """Read the questions of a SQuAD file of either version, plain or `.gz`.
 
     Args:
         path: The file.
-        bad_rows: Takes the questions that cannot be used, and counts the answers that were moved.
-        may_move: An answer that does not stand at its `answer_start` is moved to where it does stand, if that is one
-            place only.
+        bad_rows: Collects invalid questions, and counts moved answers.
+        may_move: Whether an answer that is not at its `answer_start` is moved to where it occurs in the context, if it
+            occurs exactly once.
 
     Raises:
-        DataError: The file is no SQuAD JSON; or a question is bad: naming file, article and question.
+        DataError: The file is not SQuAD JSON, or a question is invalid and invalid questions are errors. The message
+            names file, article and question.
     """
     found: list[Question] = []
     seen: set[str] = set()
@@ -59,14 +60,14 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
 
 
 def _questions(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
-    """Each question with the place to name in messages, its article's title and its context."""
+    """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
     content = _json(path)
     articles = content.get("data") if isinstance(content, dict) else None
     if not isinstance(articles, list):
         raise DataError(f'{path}: expected SQuAD JSON, {{"data": [articles]}}, but found no list "data" in it.')
     for number, article in enumerate(articles, start=1):
         title = article.get("title") if isinstance(article, dict) else None
-        # Annotation tools leave titles out; a number keeps the articles apart.
+        # Annotation tools omit titles; a number keeps the articles apart.
         title = title if isinstance(title, str) and title.strip() else f"article {number}"
         for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
             context = paragraph.get("context") if isinstance(paragraph, dict) else None
@@ -101,7 +102,7 @@ def _json(path: Path) -> Any:
 
 
 def _question(title: str, context: Any, qa: Any, seen: set[str], *, may_move: bool) -> tuple[Question, int]:
-    """The question, and how many of its answers were moved."""
+    """Return the question, and how many of its answers were moved."""
     if not isinstance(qa, dict) or not isinstance(qa.get("id"), str | int):
         raise BadRow("missing_key", 'it has no "id"')
     require_whole_characters([title, context, qa])
@@ -144,7 +145,7 @@ def _answer(answer: Any) -> tuple[str, int]:
 
 
 def _found_place(context: str, text: str, start: int, may_move: bool) -> int:
-    """Where the answer does stand, if that is one place only."""
+    """Return the start of the answer if it occurs exactly once in the context and may be moved; else raise `BadRow`."""
     first = context.find(text)
     if may_move and first >= 0 and context.find(text, first + 1) < 0:
         return first

@@ -1,4 +1,4 @@
-"""The task artifact on disk: one Parquet file a split (and one of the collection, where there is one), a manifest."""
+"""The task artifact on disk: a manifest, one Parquet file per split and, for retrieval, one for the collection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bertline.tasks.stored_rows import StoredRows
 KIND = "task"
 FORMAT_VERSION = 2
 COLLECTION = "collection"
-"""Name of the file with the documents that are searched."""
+"""Name of the file with the documents to search."""
 SplitName = str
 """`train`, `dev`, `test`, or `test_NAME` for one of the task's extra tests."""
 
@@ -39,5 +39,5 @@ def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
 
 
 def read_task_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a task folder: kind, labels, splits, counts, dropped rows by reason."""
+    """Read the manifest of a task folder: kind, labels, splits, counts, dropped rows by reason."""
     return read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)

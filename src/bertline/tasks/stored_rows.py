@@ -1,4 +1,4 @@
-"""The rows of one split as they are stored: one class for each kind of task, all with the same few methods."""
+"""The stored rows of one split: one class per kind of task, with a common interface."""
 
 from __future__ import annotations
 
@@ -17,50 +17,50 @@ _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
 
 @dataclass(frozen=True, slots=True)
 class StoredRows(ABC):
-    """Columns of equal length, in a fixed order. Train rows are in a random order, so the first ones are a sample."""
+    """Columns of equal length, in a fixed order. Train rows are in random order, so the first n are a random sample."""
 
     ids: list[str]
-    """Unique in the split; say where a row is from (`train.tsv:17`)."""
+    """Ids, unique in the split, that name the origin of a row (`train.tsv:17`)."""
 
     schema: ClassVar[pa.Schema]
-    """Column names are field names."""
+    """Schema of the stored table; column names are field names."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
-        """These rows, in this order."""
+        """Return the rows at these indices, in this order."""
         return dataclasses.replace(
             self, **{field.name: _taken(getattr(self, field.name), indices) for field in dataclasses.fields(self)}
         )
 
     def first(self, num_rows: int | None) -> Self:
-        """The first rows (None: all)."""
+        """Return the first rows; None returns all."""
         return self if num_rows is None else self.take(range(min(num_rows, len(self))))
 
     def to_table(self) -> pa.Table:
-        """The columns that are stored."""
+        """Return the stored columns as a table."""
         return pa.table({name: getattr(self, name) for name in self.schema.names}, schema=self.schema)
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Self:
-        """The rows of a table that `to_table` made."""
+        """Return the rows of a table written by `to_table`."""
         return cls(**{name: table[name].to_pylist() for name in cls.schema.names})
 
     @abstractmethod
     def texts_read(self) -> list[str]:
-        """One text a row: all that the model reads of it, which overlap with the corpus is measured on."""
+        """Return one text per row with everything the model reads, for measuring overlap with the corpus."""
 
     def sources(self) -> list[str]:
-        """What each row is made from; rows with one source are not independent of each other.
+        """Return the source of each row; rows with the same source are not independent.
 
-        By the id: `numpy.linalg#norm:match` and `numpy.linalg#det:mismatch` are two rows of one module.
+        The source comes from the id: `numpy.linalg#norm:match` and `numpy.linalg#det:mismatch` have the same module.
         """
         return [_source(identity) for identity in self.ids]
 
 
 def _source(identity: str) -> str:
-    """The id up to its last `#`.
+    """Return the id up to its last `#`.
 
     >>> _source("numpy#norm:match"), _source("train.tsv:17"), _source("#3")
     ('numpy', 'train.tsv:17', '#3')
@@ -80,9 +80,9 @@ class TextRows(StoredRows):
 
     texts: list[str]
     text_pairs: list[str] | None
-    """None for a task of single passages."""
+    """Second texts; None for a task of single passages."""
     labels: NDArray[np.int64]
-    """[N], numbers of the manifest's `labels`."""
+    """[N], indices into the manifest's `labels`."""
 
     schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.int64())])
 
@@ -107,7 +107,7 @@ class MultiLabelRows(StoredRows):
     texts: list[str]
     text_pairs: list[str] | None
     labels: NDArray[np.int64]
-    """[N, L] of 0 and 1."""
+    """[N, L], 0 or 1."""
 
     schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.list_(pa.int64()))])
 
@@ -126,12 +126,12 @@ class MultiLabelRows(StoredRows):
 
 @dataclass(frozen=True, slots=True)
 class NumberRows(StoredRows):
-    """Passages or pairs with a number each (`regression`)."""
+    """Passages or pairs with one number each (`regression`)."""
 
     texts: list[str]
     text_pairs: list[str] | None
     numbers: NDArray[np.float64]
-    """[N], on the task's own scale."""
+    """[N], on the task's scale."""
 
     schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("numbers", pa.float64())])
 
@@ -154,10 +154,10 @@ class TaggedRows(StoredRows):
     """Sentences with a tag for each word (`token_classification`)."""
 
     documents: list[str]
-    """Which document the sentence is from; sentences of one document are never split over train, dev and test."""
+    """Document of each sentence. The sentences of a document are never distributed over train, dev and test."""
     words: list[list[str]]
     tags: list[list[str]]
-    """IOB2: `O`, `B-TYPE`, `I-TYPE`; as many as words."""
+    """IOB2 tags, one per word: `O`, `B-TYPE`, `I-TYPE`."""
 
     schema = pa.schema([("ids", _TEXT), ("documents", _TEXT), ("words", _TEXTS), ("tags", _TEXTS)])
 
@@ -165,7 +165,7 @@ class TaggedRows(StoredRows):
         return [" ".join(words) for words in self.words]
 
     def sources(self) -> list[str]:
-        """The documents."""
+        """Return the documents."""
         return list(self.documents)
 
 
@@ -174,13 +174,13 @@ class QuestionRows(StoredRows):
     """Questions on contexts (`question_answering`)."""
 
     titles: list[str]
-    """The article; articles are never split over train, dev and test."""
+    """Article of each question. The questions of an article are never distributed over train, dev and test."""
     questions: list[str]
     contexts: list[str]
     answers: list[list[str]]
-    """All texts that count as right; none where the context does not answer the question (SQuAD 2.0)."""
+    """Gold answers of each question; empty if the context does not answer it (SQuAD 2.0)."""
     starts: list[list[int]]
-    """Where each answer begins in the context, in characters."""
+    """Start of each answer in the context, in characters."""
 
     schema = pa.schema(
         [
@@ -197,22 +197,22 @@ class QuestionRows(StoredRows):
         return _joined(self.contexts, self.questions)
 
     def sources(self) -> list[str]:
-        """The articles."""
+        """Return the articles."""
         return list(self.titles)
 
 
 @dataclass(frozen=True, slots=True)
 class Documents(StoredRows):
-    """The collection that is searched; stored once a task, as `collection`."""
+    """The collection to search; stored once per task, as `collection`."""
 
     titles: list[str]
-    """Empty where a document has none."""
+    """Title of each document; empty if it has none."""
     texts: list[str]
 
     schema = pa.schema([("ids", _TEXT), ("titles", _TEXT), ("texts", _TEXT)])
 
     def texts_read(self) -> list[str]:
-        """Title and text; the text alone where it begins with the title, as Cranfield's do."""
+        """Return title and text of each document, or only the text if it begins with the title, as in Cranfield."""
         return [
             text if text.startswith(title) else f"{title} {text}".strip()
             for title, text in zip(self.titles, self.texts, strict=True)
@@ -221,13 +221,13 @@ class Documents(StoredRows):
 
 @dataclass(frozen=True, slots=True)
 class QueryRows(StoredRows):
-    """Queries with their judged documents (`retrieval`); the collection is the same for all splits."""
+    """Queries with their judged documents (`retrieval`). All splits share one collection."""
 
     queries: list[str]
     document_ids: list[list[str]]
-    """The judged documents of each query."""
+    """Ids of the judged documents of each query."""
     relevances: list[list[int]]
-    """How relevant each is; 0 and below: judged and found not to be."""
+    """Relevance of each judged document; 0 or below means judged not relevant."""
 
     schema = pa.schema(
         [("ids", _TEXT), ("queries", _TEXT), ("document_ids", _TEXTS), ("relevances", pa.list_(pa.int64()))]
@@ -239,18 +239,18 @@ class QueryRows(StoredRows):
 
 @dataclass(frozen=True, slots=True)
 class CandidateRows(StoredRows):
-    """Queries with the candidates that are put into order (`reranking`); a row is a query with all its candidates."""
+    """Queries with the candidates to re-rank (`reranking`). A row is a query with all its candidates."""
 
     queries: list[str]
     candidate_ids: list[list[str]]
     candidates: list[list[str]]
-    """Texts, in the order they came in: that of the first stage where there is one."""
+    """Texts of the candidates, in the order of the first stage or, for a table of answers, of the source."""
     relevances: list[list[int]]
-    """0: not relevant."""
+    """Relevance of each candidate; 0 or below means not relevant."""
     first_scores: list[list[float]]
-    """Of the first stage (BM25), higher is better; falling whole numbers where the source gives an order only."""
+    """Scores of the first stage (BM25); higher is better."""
     all_relevances: list[list[int]]
-    """Of all judged documents of the query, those that the first stage missed among them."""
+    """Relevances of all judged documents of the query, including those that the first stage missed."""
 
     schema = pa.schema(
         [
@@ -270,12 +270,12 @@ class CandidateRows(StoredRows):
 
 @dataclass(frozen=True, slots=True)
 class SummaryRows(StoredRows):
-    """Documents in sentences, each with a summary (`summarisation`)."""
+    """Documents as lists of sentences, each with a summary (`summarisation`)."""
 
     sentences: list[list[str]]
     summaries: list[str]
     chosen: list[list[int]]
-    """0 or 1 for each sentence: the greedy choice with the best ROUGE, which training aims at."""
+    """1 for sentences in the greedy selection with the best ROUGE, which is the training target; else 0."""
 
     schema = pa.schema([("ids", _TEXT), ("sentences", _TEXTS), ("summaries", _TEXT), ("chosen", pa.list_(pa.int64()))])
 

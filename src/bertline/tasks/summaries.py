@@ -1,4 +1,4 @@
-"""Documents and summaries from JSONL, and the choice of sentences that training aims at."""
+"""Reader of documents and summaries from JSONL, and the selection of target sentences for training."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Summary:
 
 
 def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows) -> list[Summary]:
-    """Documents in sentences; a document that is one text is split at line ends and into sentences.
+    """Read documents as lists of sentences; a document given as text is split at line ends and into sentences.
 
     Raises:
-        DataError: Naming file and line of what cannot be read, or of a row that cannot be used.
+        DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
+            and, where there is one, the line.
     """
     layout = TableLayout(format="jsonl", header=True, quoting=True, encoding="utf-8-sig")
     found: list[Summary] = []
@@ -79,13 +80,13 @@ def _summary(value: Any, column: str) -> str:
 
 
 def chosen_sentences(sentences: Sequence[str], summary: str, *, most: int) -> list[int]:
-    """The sentences to learn to choose: one after the other is added that raises ROUGE-1 plus ROUGE-2 most.
+    """Select target sentences greedily: add the sentence that increases ROUGE-1 plus ROUGE-2 F1 most.
 
-    Word pairs are those inside a sentence. Of equally good sentences the first is taken. The choice ends where none
-    helps any more: it can have fewer than `most` sentences, and none where nothing of the summary is in the document.
+    Bigrams do not cross sentence boundaries. Ties take the first sentence. Selection stops when no sentence increases
+    the score, so there may be fewer than `most` sentences, and none if the document shares no words with the summary.
 
     Returns:
-        0 or 1 for each sentence.
+        1 for each selected sentence, else 0.
 
     References:
         Liu and Lapata 2019, arXiv 1908.08345, section 4.2, after Nallapati et al. 2017, arXiv 1611.04230.

@@ -1,4 +1,4 @@
-"""Documents and summaries as train, dev and test, with the sentences that training aims at."""
+"""Train, dev and test splits of a summarisation task, with the target sentences for training."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bertline.tasks.summaries import Summary, chosen_sentences, read_summaries
 
 
 def summary_task(config: SummarisationTaskConfig) -> BuiltTask:
-    """Read the files, cut the splits that they lack from train, put train into a random order, choose the sentences.
+    """Read the files, cut missing splits from train, shuffle train, and select the target sentences.
 
-    The side of a row is a hash of its document, so equal documents stay together. A document that also stands in a
-    split closer to the test is left out and counted.
+    A hash of its document assigns a row to a split, so equal documents stay together. A train document that also occurs
+    in dev or test, or a dev document that also occurs in test, is dropped and counted.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     source = config.source
     bad_rows = BadRows(source.on_bad_row)

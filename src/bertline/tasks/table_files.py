@@ -1,4 +1,4 @@
-"""Read tables of people's own making: records one by one, each with the line it stands on."""
+"""Reader of the user's tables: yields records one by one, each with its line number."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _FORMATS_BY_ENDING: dict[str, TableFormat] = {
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How the bytes of a table are to be read."""
+    """How a table file is parsed."""
 
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
     header: bool
     quoting: bool
     encoding: str
     separator: str | None = None
-    """Between the fields of csv and tsv; None goes by the format."""
+    """Separator of fields of CSV and TSV; None takes the format's own."""
     max_fields: int | None = None
-    """Of a line; the last one keeps the rest. None: no limit."""
+    """Maximum number of fields of a line; the last one keeps the rest. None means no limit."""
     extra_fields: Literal["error", "ignore"] = "error"
     options: OptionNames = NO_OPTIONS
-    """What the user calls these, for messages."""
+    """Names of the user's options, for messages."""
 
     def __post_init__(self) -> None:
         check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
@@ -58,21 +58,23 @@ class Record:
     """One row of a table."""
 
     where: str
-    """`train.tsv:17`: the file and the line (Parquet: the row, from 1)."""
+    """File and line, such as `train.tsv:17` (Parquet: row, from 1)."""
     values: dict[str | int, Any]
-    """By column name; by number from 0 where the file has no header."""
+    """Cells by column name, or by column number from 0 if the file has no header."""
 
 
 def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = None) -> Iterator[Record]:
-    """The rows of a CSV, TSV, JSONL or Parquet file, plain or `.gz`; blank lines are passed over.
+    """Yield the rows of a CSV, TSV, JSONL or Parquet file (`.gz` too, except Parquet). Blank lines are skipped.
 
     Args:
         path: The file.
-        layout: How its bytes are to be read.
-        bad_rows: Takes rows with a wrong number of fields and lines that are no JSON object; None makes them errors.
+        layout: How the file is parsed.
+        bad_rows: Collects rows with a wrong number of fields and lines that are not a JSON object; None makes them
+            errors.
 
     Raises:
-        DataError: Naming file and line: the file is missing or undecodable, quotes are unbalanced, a row is bad.
+        DataError: The file is missing, damaged or undecodable, its format is unknown, quotes are unbalanced, or a row
+            is invalid and invalid rows are errors. The message names the file and, where there is one, the line.
     """
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's path.")
@@ -89,19 +91,19 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
             else:
                 yield from _delimited_records(path, kind, layout, bad_rows)
     except UnicodeError as error:
-        # The reader works in blocks, so the whole file is decoded once more to find the line.
+        # The reader decodes in blocks, so the whole file is decoded again to find the line.
         with gzip_damage_named(path), _open_bytes(path) as handle:
             content = handle.read()
         raise undecodable(path, content, layout.encoding, layout.options) from error
 
 
 def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Record]:
-    """The lines of a text file, plain or `.gz`, that are not blank: rows of one column, whose number is 0.
+    """Yield the non-blank lines of a text file, plain or `.gz`, as records with a single column 0.
 
     Raises:
-        DataError: As of `read_records`.
+        DataError: See `read_records`.
     """
-    # A text file is a table of one column without a name: no line of it is ever cut into fields.
+    # A text file is a table with one unnamed column: max_fields=1 keeps lines whole.
     layout = TableLayout("tsv", header=False, quoting=False, encoding=encoding, max_fields=1, options=options)
     for record in read_records(path, layout):
         if record.values[0].strip():
@@ -109,7 +111,7 @@ def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Reco
 
 
 def _format_of(path: Path, layout: TableLayout) -> TableFormat:
-    """By the ending; where that says nothing (`.txt`, `.data`, none), by the first lines."""
+    """Return the format by the ending of the name or, for other endings (`.txt`, `.data`, none), by the first lines."""
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
     if ending in _FORMATS_BY_ENDING:
         return _FORMATS_BY_ENDING[ending]
@@ -154,7 +156,7 @@ def _delimited_records(path: Path, kind: TableFormat, layout: TableLayout, bad_r
         extra_fields=layout.extra_fields,
         options=layout.options,
     )
-    # newline="" leaves line ends inside quoted fields to the csv module; without quotes a row ends at "\n" alone.
+    # newline="" leaves line ends inside quoted fields to the csv module; without quoting a row ends only at "\n".
     with _open_text(path, layout, newline="" if layout.quoting else "\n") as handle:
         for line, values in read_fields(path, handle, delimiting, bad_rows):
             yield Record(f"{path.name}:{line}", {**values})

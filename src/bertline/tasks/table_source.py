@@ -1,4 +1,4 @@
-"""Labelled rows from tables: your own files, or a Hugging Face dataset."""
+"""Labelled rows from tables: the user's own files, or a Hugging Face dataset."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _OPTIONS = OptionNames(
 )
 
 ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], Labels[Label]]
-"""Makes the reader of labels from `label_pattern`, `label_separator` and, of a dataset, the names of its classes."""
+"""Function that creates the label reader from `label_pattern`, `label_separator` and a dataset's class names."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader(Generic[Label]):
-    """Takes the columns of a source's records."""
+    """Reads the configured columns of a source's records."""
 
     text: str | int
     text_pair: str | int | None
@@ -34,10 +34,11 @@ class _Reader(Generic[Label]):
     bad_rows: BadRows
 
     def rows(self, records: Iterable[Record], source: str, labels: Labels[Label]) -> list[LabelledRow[Label]]:
-        """The labelled rows among the records of one file.
+        """Return the labelled rows of the records of one file.
 
         Raises:
-            DataError: A bad row is not to be skipped, or there is no other: then the source is read wrongly.
+            DataError: A row is invalid and invalid rows are errors, or all rows are invalid, which indicates a wrong
+                configuration of the source.
         """
         rows: list[LabelledRow[Label]] = []
         last: BadRow | None = None
@@ -64,10 +65,10 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
 
     Args:
         config: The source.
-        read_labels: What becomes of the label column.
+        read_labels: Creates the reader of the label column.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     files, extra_tests = _split_files(config)
     layout = TableLayout(
@@ -97,14 +98,14 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
     """Read the splits of a Hugging Face dataset through `datasets`; only data files, never a dataset's code.
 
     Raises:
-        DataError: Naming split and row, what was found and how to mend it.
+        DataError: The data is invalid. The message names split and row, the problem and how to fix it.
     """
     bad_rows = BadRows(config.on_bad_row)
     reader: _Reader[Label] = _Reader(config.text_column, config.text_pair_column, config.label_column, bad_rows)
 
     def rows_of(split: str) -> list[LabelledRow[Label]]:
         data = _dataset(config, split)
-        # Of several labels a row, the feature is a list of class labels.
+        # With several labels per row, the feature is a list of class labels.
         feature = data.features.get(config.label_column)
         names = getattr(getattr(feature, "feature", feature), "names", None)
         records = (
@@ -120,7 +121,7 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
 
 
 def _dataset(config: HubSourceConfig, split: str) -> Any:
-    # Imported here: it takes two seconds, and most tasks do not need it.
+    # Imported here because it takes two seconds and most tasks do not need it.
     from datasets import load_dataset
     from datasets.exceptions import DatasetNotFoundError
 
@@ -134,7 +135,7 @@ def _dataset(config: HubSourceConfig, split: str) -> Any:
 
 
 def _split_files(config: TableSourceConfig) -> tuple[tuple[Path, Path | None, Path | None], Mapping[str, Path]]:
-    """Train, dev and test, and the extra tests by name."""
+    """Return the files of train, dev and test, and those of the extra tests by name."""
     path = Path(config.path)
     if path.is_file():
         if config.train_file is not None or config.extra_tests:
@@ -163,7 +164,7 @@ def _cell(record: Record, column: str | int, place: str, option: str) -> object:
 
 def _text(record: Record, column: str | int, place: str, option: str) -> str:
     value = _cell(record, column, place, option)
-    # A number is taken as it is written; NaN, a list or `true` is a slip, which would be trained on as if it were text.
+    # Numbers are converted to text. NaN, lists or booleans are mistakes and must not be trained on as text.
     if isinstance(value, bool | list | tuple | dict | bytes) or value != value:
         raise BadRow(
             "wrong_type", f"{place}: column {column!r} is {value!r}, which is no text. Mend or remove the row."

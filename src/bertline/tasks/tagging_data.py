@@ -1,4 +1,4 @@
-"""Tagged sentences from any source, as train, dev and test of a token classification task."""
+"""Train, dev and test splits of a token classification task, from any source."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Splits = dict[SplitName, list[TaggedSentence]]
 def token_classification_task(
     name: str, config: TokenClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> BuiltTask:
-    """Read and split the sentences; the labels are O and, for each type in the alphabet's order, B- and I-.
+    """Read and split the sentences. Labels are O and, for each type in alphabetical order, B- and I-.
 
-    The types are those that the source lists, or all that are found. A type that stands in dev or test alone is a label
-    too, with a warning: nothing can learn it, and its entities count as missed, as they do in the official scores.
+    The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
+    label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
 
     Raises:
-        DataError: Naming file and line, what was found and how to mend it.
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     dropped: Counter[str] = Counter()
     splits: Splits
@@ -69,11 +69,11 @@ def _num_rows_made(config: TokenClassificationTaskConfig) -> int | None:
 
 
 def _conll_splits(config: TokenClassificationTaskConfig, source: ConllSourceConfig, dropped: Counter[str]) -> Splits:
-    """The splits of the files, and what is missing cut from train by document; train in a random order.
+    """Read the splits of the files, cut missing splits from train by document, and shuffle train.
 
-    The side of a document is a hash of its name; where documents are not marked, that of a sentence is a hash of its
-    words, so that equal sentences stay together. A sentence whose words also stand in a split closer to the test is
-    left out and counted.
+    A hash of its name assigns a document to a split. If documents are not marked, a hash of its words assigns each
+    sentence, so that equal sentences stay together. A train sentence whose words also occur in dev or test, or a dev
+    sentence whose words also occur in test, is dropped and counted.
     """
     bad_rows = BadRows(source.on_bad_row)
     splits, repeated = read_splits(

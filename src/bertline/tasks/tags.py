@@ -1,4 +1,4 @@
-"""Tags of words in the schemes that files use (IOB1, IOB2, IOBES and its twin BILOU), and how they become IOB2."""
+"""Tagging schemes of files (IOB1, IOB2, IOBES and the equivalent BILOU), and conversion to IOB2."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class BrokenTag:
     """A tag that its neighbours do not allow."""
 
     index: int
-    """Of the word in its sentence."""
+    """Index of the word in its sentence."""
     problem: str
-    """What is wrong with it: `I-person follows O`."""
+    """Description of the problem, such as `I-person follows O`."""
 
 
 def to_iob2(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], list[BrokenTag]]:
-    """Write the tags of one sentence as IOB2: B- on the first word of every entity, I- on the others.
+    """Convert the tags of one sentence to IOB2: B- on the first word of every entity, I- on the others.
 
-    What is broken is read as it most likely was meant: an I- or E- that continues nothing begins an entity, and an
-    entity of IOBES that is not closed ends where the next tag shows it. IOB1 has no broken order: there an I- begins
-    an entity wherever it continues none.
+    Broken tags get their most likely meaning: an I- or E- that continues no entity begins one, and an unclosed entity
+    of IOBES ends before the next tag that does not continue it. IOB1 has no broken order, because there an I- that
+    continues no entity begins one.
 
     Returns:
-        As many tags as came in, and the broken ones in order.
+        The converted tags, one per input tag, and the broken tags in order.
 
     Raises:
-        ValueError: A tag that the scheme does not have; the message says which, and what the scheme has.
+        ValueError: A tag is not in the scheme. The message names the tag and the tags of the scheme.
 
     Example:
         >>> to_iob2(["I-PER", "I-PER", "B-PER", "O"], "iob1")
@@ -68,7 +68,7 @@ def to_iob2(tags: Sequence[str], scheme: Scheme) -> tuple[list[str], list[Broken
 
 
 def iob2_labels(types: Iterable[str]) -> tuple[str, ...]:
-    """The labels of a tagger: O, then B- and I- of each type in the order of the alphabet.
+    """Return the labels of a tagger: O, then B- and I- of each type in alphabetical order.
 
     Example:
         >>> iob2_labels({"PER", "LOC"})
@@ -78,7 +78,7 @@ def iob2_labels(types: Iterable[str]) -> tuple[str, ...]:
 
 
 def types_of(labels: Iterable[str]) -> tuple[str, ...]:
-    """The types of entities among labels or tags, in the order of the alphabet.
+    """Return the entity types among labels or tags, sorted.
 
     Example:
         >>> types_of(["O", "B-LOC", "I-LOC", "B-creative-work"])
@@ -88,7 +88,7 @@ def types_of(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def _parsed(tag: str, scheme: Scheme) -> tuple[str, str | None]:
-    """Letter and type; B, I, E, S or O."""
+    """Split a tag into its letter (B, I, E, S or O) and its type."""
     if tag == OUTSIDE:
         return OUTSIDE, None
     letter, dash, kind = tag.partition("-")

@@ -1,7 +1,7 @@
-"""TREC collections: `<DOC>` and `<top>` elements, and judgements of four columns.
+"""Reader of TREC collections: `<DOC>` and `<top>` elements, and judgements of four columns.
 
-The files are SGML in the manner of the 1990s, not XML: no root element, elements that are never closed, bare `&`.
-So elements are found by their tags alone.
+The files are SGML, not XML: they have no root element, unclosed elements and bare `&`. So elements are found by their
+tags with regular expressions.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from bertline.tasks.search_files import (
 _TITLES = ("title", "headline", "ttl")
 _TEXTS = ("text", "abstract", "body")
 _FIELD_BEGINS = rf"<(?:{'|'.join(('docno', *_TITLES, *_TEXTS))})(?:\s[^<>]*)?>"
-# Elements inside a text, which take nothing of it away; all others hold fields (dates, bylines, numbers).
+# Elements that mark up text and whose content belongs to it; all others hold fields (dates, bylines, numbers).
 _MARKS_OF_TEXT = frozenset({"p", "b", "i", "em", "strong", "u", "sub", "sup", "br", "span", "div", "s", "a", "f"})
 _ELEMENT = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>", re.IGNORECASE | re.DOTALL)
-# What classic topics write before a field's content: `<num> Number: 301`, `<title> Topic: ...`.
+# Labels that classic topics put before a field's content: `<num> Number: 301`, `<title> Topic: ...`.
 _NUMBER_LABEL = re.compile(r"^number\s*:\s*", re.IGNORECASE)
 _TOPIC_LABEL = re.compile(r"^(topic|description)\s*:\s*", re.IGNORECASE)
 
 
 def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
-    """Documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are left out.
+    """Read documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are ignored.
 
-    A document without `<TEXT>` may have its text directly in `<DOC>`: that is what is inside no
-    element, those that mark up text (`<P>`, `<I>`) apart. A text that is never closed ends where the next of these
-    fields begins, or the document ends.
+    A document without `<TEXT>` may have its text directly in `<DOC>`: then the text is everything outside elements,
+    except elements that mark up text (`<P>`, `<I>`), which are kept. An unclosed text ends where the next of these
+    fields begins or the document ends.
     """
     path = existing_file(folder, name)
     for where, content in _elements(path, "doc", bad):
@@ -54,13 +54,13 @@ def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument
 
 
 def trec_queries(folder: str, name: str, query_ids: Literal["number", "position"], bad: BadRows) -> Iterator[RawQuery]:
-    """Topics: the text is `<title>`, or `<desc>` where there is no title.
+    """Read topics: the text is `<title>`, or `<desc>` if there is no title.
 
     Args:
-        folder: Of the source.
-        name: The file's.
-        query_ids: Whether a query is known by its `<num>` or by its place in the file, from 1.
-        bad: Takes what cannot be used.
+        folder: Folder of the source.
+        name: Name of the file.
+        query_ids: Whether the id of a query is its `<num>` or its position in the file, from 1.
+        bad: Collects malformed topics.
     """
     path = existing_file(folder, name)
     for position, (where, content) in enumerate(_elements(path, "top", bad), start=1):
@@ -74,7 +74,7 @@ def trec_queries(folder: str, name: str, query_ids: Literal["number", "position"
 
 
 def trec_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
-    """A qrels file: query, iteration (not read), document and relevance between white space."""
+    """Read a qrels file: query, iteration (ignored), document and relevance, separated by white space."""
     path = existing_file(folder, name)
     for number, line in numbered_lines(path):
         fields = line.split()
@@ -93,7 +93,7 @@ def trec_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]
 
 
 def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
-    """Each `<NAME>...</NAME>` with the line it begins on."""
+    """Yield the file and first line, and the content, of each `<NAME>...</NAME>`."""
     tag = re.compile(rf"<(/?){name}(?:\s[^<>]*)?>", re.IGNORECASE)
     where: str | None = None
     gathered: list[str] = []
@@ -121,7 +121,7 @@ def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
 
 
 def _field(content: str, names: tuple[str, ...]) -> str:
-    """The content of all closed elements of the first of these names that there is."""
+    """Return the content of all closed elements with the first of these names that occurs; else empty."""
     for name in names:
         found = re.findall(rf"<{name}(?:\s[^<>]*)?>(.*?)</{name}>", content, re.IGNORECASE | re.DOTALL)
         if found:
@@ -130,13 +130,13 @@ def _field(content: str, names: tuple[str, ...]) -> str:
 
 
 def _text(content: str) -> str:
-    """The content of all elements of the first name of `_TEXTS` that there is: of closed ones before open ones."""
+    """Return the content of all elements with the first name of `_TEXTS` that occurs; closed elements come first."""
     names = [name for name in _TEXTS if re.search(rf"</{name}>", content, re.IGNORECASE)]
     for name in [*names, *(name for name in _TEXTS if name not in names)]:
         element = re.compile(
             rf"<{name}(?:\s[^<>]*)?>(?:(.*?)</{name}>|(?<!/>)(.*?)(?={_FIELD_BEGINS}|\Z))", re.IGNORECASE | re.DOTALL
         )
-        # An open one without content hides no text that goes by another name.
+        # An unclosed element without content must not hide text under another name.
         found = [
             left_open if closed is None else closed
             for closed, left_open in (match.groups() for match in element.finditer(content))
@@ -152,11 +152,11 @@ def _has_field(content: str, names: tuple[str, ...]) -> bool:
 
 
 def _outside_fields(content: str) -> str:
-    """What is inside no closed element but those that mark up text."""
+    """Return the content outside closed elements, keeping elements that mark up text."""
     return _ELEMENT.sub(lambda found: found[0] if found[1].lower() in _MARKS_OF_TEXT else " ", content)
 
 
 def _open_field(content: str, name: str) -> str:
-    """The content of an element of a topic up to the next tag: classic topics close none."""
+    """Return the content of a topic's element up to the next tag: classic topics have no closing tags."""
     found = re.search(rf"<{name}>(.*?)(?=</?(?:num|title|desc|narr|{name})\b|\Z)", content, re.IGNORECASE | re.DOTALL)
     return "" if found is None else found[1]

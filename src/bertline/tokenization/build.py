@@ -1,4 +1,4 @@
-"""The tokenizer stage: a vocabulary trained on the corpus, or a given one, with a report on how well it fits."""
+"""The tokenizer stage: a vocabulary trained on the corpus, or an existing one, with a report on its quality."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from bertline.tokenization.words import count_words
 FORMAT_VERSION = 1
 
 _REPORT_CHARACTERS = 20_000_000
-"""The report is made on about this much text: enough for rates to four places."""
+"""Approximate amount of text for the quality report: enough for rates to four decimal places."""
 
 
 def build_tokenizer(
     config: TokenizerConfig, corpus_folder: Path, out: Path, *, num_workers: int
 ) -> dict[str, float | int]:
-    """Make the tokenizer artifact: `tokenizer.json`, `vocab.txt`, `tokenizer_config.json`, `manifest.json`.
+    """Build the tokenizer artifact: `tokenizer.json`, `vocab.txt`, `tokenizer_config.json`, `manifest.json`.
 
-    The bytes are a function of the corpus and the configuration alone, whatever `num_workers` is.
+    The output bytes depend only on the corpus and the configuration, not on `num_workers`.
 
     Returns:
-        Headline figures.
+        Vocabulary size and the main figures of the quality report.
 
     Raises:
-        DataError: The corpus does not support the vocabulary size, or the given vocabulary cannot be used.
+        DataError: The corpus does not support the vocabulary size, or the existing vocabulary cannot be used.
     """
     match config:
         case TrainedTokenizerConfig():
@@ -100,7 +100,7 @@ def _existing(config: ExistingTokenizerConfig) -> Vocabulary:
 
 
 def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dict[str, Any]:
-    """The report on the validation split, or on the train split if nothing is held out."""
+    """Return the quality report for the validation split, or for the train split if nothing is held out."""
     split: Split = "validation" if _counts(corpus_folder, "validation")["characters"] else "train"
     fraction = min(1.0, _REPORT_CHARACTERS / max(1, _counts(corpus_folder, split)["characters"]))
     sentences = _sentences(corpus_folder, split, fraction)
@@ -109,7 +109,7 @@ def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dic
 
 
 def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[str]:
-    """Sentences of a share of the documents, chosen by a hash of each document's id."""
+    """Yield the sentences of a fraction of the documents, sampled by a hash of each document's id."""
     documents = progress(
         read_documents(corpus_folder, split),
         description=f"counting words, {split} documents",
@@ -121,6 +121,6 @@ def _sentences(corpus_folder: Path, split: Split, fraction: float) -> Iterator[s
 
 
 def _counts(corpus_folder: Path, split: Split) -> dict[str, int]:
-    """Documents, sentences, characters and words of a split; zeros where it is empty."""
+    """Return the counts of documents, sentences, characters and words of a split from the corpus manifest."""
     manifest = read_manifest(corpus_folder, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)
     return {"documents": 0, "characters": 0, **manifest["counts"][split]}

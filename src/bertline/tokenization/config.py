@@ -8,19 +8,19 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainedTokenizerConfig:
-    """A WordPiece vocabulary trained on the corpus' train split."""
+    """A WordPiece vocabulary trained on the train split of the corpus."""
 
     kind: Literal["trained"]
     vocab_size: int
-    """Pieces, the five special ones included."""
+    """Number of tokens, including the five special tokens."""
     lowercase: bool
-    """Lower-case and strip accents, as BERT's uncased models do."""
+    """Whether to lower-case text and strip accents, as BERT's uncased models do."""
     min_frequency: int
-    """A pair of pieces seen less often is not merged."""
+    """Minimum count of a pair of subwords to be merged."""
     max_alphabet: int
-    """The most frequent characters kept as pieces; rarer ones become [UNK]."""
+    """Maximum number of distinct characters to keep, the most frequent ones; rarer ones become [UNK]."""
     sample_characters: int
-    """Words are counted on about this much text, chosen by a hash of the document."""
+    """Approximate amount of text for counting words, in characters; documents are sampled by a hash."""
 
     def __post_init__(self) -> None:
         if self.vocab_size < 100:
@@ -36,19 +36,19 @@ class TrainedTokenizerConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExistingTokenizerConfig:
-    """A given BERT vocabulary: a `vocab.txt`, or a folder or hub name that has one."""
+    """An existing BERT vocabulary: a `vocab.txt`, or a tokenizer folder or Hugging Face hub name."""
 
     kind: Literal["existing"]
     path: str
     revision: str | None
-    """Pins a hub name; None for files."""
+    """Revision of a hub name; None for files."""
     lowercase: bool | None
-    """None reads it from the folder's tokenizer_config.json."""
+    """Whether to lower-case text; None detects it from the folder's files (see `read_vocabulary`)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoTokenizerConfig:
-    """No vocabulary is made: the checkpoint brings its own (`experiment=finetune`)."""
+    """No tokenizer stage: the checkpoint has its own vocabulary (`experiment=finetune`)."""
 
     kind: Literal["none"]
 

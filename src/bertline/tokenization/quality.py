@@ -1,4 +1,4 @@
-"""How well a vocabulary fits a text: figures and samples for the manifest."""
+"""Quality of a vocabulary on a text: figures and samples for the manifest."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ _BATCH_WORDS = 10_000
 
 
 def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict[str, Any]:
-    """Figures over a text given as normalised words with counts, each word weighted by its count.
+    """Compute quality figures on a text, given as normalised words with counts; words are weighted by their counts.
 
     Returns:
-        `words` and `distinct_words`; `pieces_per_word` (1 is ideal; English with 30,522 pieces has about 1.2);
-        `unknown_rate`, the share of words that become [UNK]; `whole_word_rate`, the share kept in one known piece;
-        `unknown_characters`, the most frequent characters that no piece has, with counts; `sample`, words drawn by a
-        hash among those in more than one piece, with their pieces.
+        `words` and `distinct_words`; `pieces_per_word`, the mean number of tokens per word (1 is ideal; English with a
+        vocabulary of 30,522 has about 1.2); `unknown_rate`, the fraction of words that become [UNK];
+        `whole_word_rate`, the fraction of words that are one known token; `unknown_characters`, the most frequent
+        characters that occur in no token, with counts; `sample`, words drawn by a hash from those with more than one
+        token, with their tokens.
     """
     words = sorted(word_counts)
     total = sum(word_counts.values())

@@ -1,4 +1,4 @@
-"""From a folder or a Hugging Face hub name to a folder on this machine."""
+"""Resolution of a folder or a Hugging Face hub name to a local folder."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from pathlib import Path
 
 from bertline.foundation.errors import DataError
 
-# Weights only as safetensors, and no code: nothing that is loaded from a checkpoint can run.
+# Weights as safetensors only, and no code files: loading a checkpoint cannot execute code.
 _WANTED_FILES = ["*.json", "*.txt", "*.safetensors"]
 
 
 def resolve_folder(name_or_folder: str, revision: str | None) -> Path:
-    """Return an existing folder as it is, else the hub's snapshot of that name, downloaded once.
+    """Return an existing folder unchanged, or else the cached hub snapshot of that name, downloaded if necessary.
 
     Args:
         name_or_folder: `path/to/folder`, or `owner/name` on the Hugging Face hub.
-        revision: A commit, tag or branch of the hub name; None takes its main branch. Not used for folders.
+        revision: Commit, tag or branch of the hub name; None for the main branch. Not used for folders.
 
     Raises:
-        DataError: Neither a folder nor a name that can be reached.
+        DataError: It is neither a folder nor a hub name that can be reached.
     """
     folder = Path(name_or_folder).expanduser()
     if folder.is_dir():
@@ -33,13 +33,13 @@ def resolve_folder(name_or_folder: str, revision: str | None) -> Path:
 
 
 def _hub_snapshot(name: str, revision: str | None) -> Path:
-    # Imported here: it takes half a second, and folders do not need it.
+    # Imported here because the import takes half a second and folders do not need it.
     from huggingface_hub import snapshot_download
 
     at = f" at revision {revision}" if revision else ""
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=_WANTED_FILES))
-    # The hub's own errors are kinds of OSError (offline, no such name or file) and of ValueError (not a name at all).
+    # The hub's errors are subclasses of OSError (offline, no such name or file) and ValueError (invalid name).
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(

@@ -1,4 +1,4 @@
-"""Tokenizer files on disk, as transformers writes and reads them."""
+"""Tokenizer files on disk, in the format of transformers."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from bertline.tokenization.vocabulary import CLS, MASK, PAD, SEP, UNK
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json", "special_tokens_map.json")
 
-# What other libraries write of where a tokenizer once lay.
+# Keys in which other libraries record the original location of a tokenizer.
 _PLACES = ("name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file")
 _MODEL_MAX_LENGTH = 512
-"""Positions of every published BERT (Devlin et al. 2018, A.2)."""
+"""Maximum sequence length of every published BERT (Devlin et al. 2018, A.2)."""
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """Write `tokenizer.json`, `vocab.txt` and `tokenizer_config.json` into a folder.
 
-    `do_lower_case` always stands in the configuration: transformers 5 takes it as true where it is missing, and so
+    The configuration always includes `do_lower_case`: transformers 5 defaults to true if it is missing, and then
     lower-cases even with a cased `tokenizer.json`.
     """
     vocabulary = tokenizer.vocabulary
@@ -45,13 +45,13 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None) -> None:
-    """Copy the tokenizer files of one folder into another, such as a model's.
+    """Copy the tokenizer files of one folder into another, such as a model folder.
 
     Args:
-        source: Has the files.
-        target: Gets them; made where it is missing.
-        max_length: The longest sequence the model was trained on. The copy lets texts be cut there: later positions
-            have never been learned. None leaves what the source says.
+        source: Folder with tokenizer files.
+        target: Destination folder; created if it does not exist.
+        max_length: Longest sequence length the model was trained on, as upper limit of `model_max_length` in the copy:
+            later position embeddings are untrained. None keeps the value of the source.
 
     Raises:
         ArtifactError: `source` has neither `tokenizer.json` nor `vocab.txt`.
@@ -71,7 +71,7 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
 
 
 def _drop_places(settings_path: Path) -> None:
-    """Leave out the folders of another machine, or of this one, that the settings of a public tokenizer name."""
+    """Remove local paths, of this or another machine, from the settings of a tokenizer."""
     settings = read_json(settings_path) if settings_path.is_file() else {}
     if any(name in settings for name in _PLACES):
         write_json(settings_path, {name: value for name, value in settings.items() if name not in _PLACES})

@@ -1,4 +1,4 @@
-"""Text to piece ids and back: the one tokenizer that every stage and every door into a model uses."""
+"""The WordPiece tokenizer that all stages and all inference interfaces use."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from bertline.tokenization.vocabulary import (
 class Tokenizer:
     """A BERT WordPiece tokenizer.
 
-    Text is cleaned, lower-cased and stripped of accents (uncased only), cut at white space and punctuation, and each
-    word is cut greedily into the longest pieces of the vocabulary; a word that cannot be cut so is [UNK] (Devlin et
-    al. 2018, section 3; google-research/bert, tokenization.py). The ids are those of transformers.BertTokenizerFast.
+    Text is cleaned, lower-cased and stripped of accents (uncased only), split at white space and punctuation, and each
+    word is split greedily into the longest subwords in the vocabulary; a word that cannot be split in this way becomes
+    [UNK] (Devlin et al. 2018, section 3; google-research/bert, tokenization.py). The ids are those of
+    transformers.BertTokenizerFast.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -46,26 +47,26 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
-        """Load from any folder with `tokenizer.json` or `vocab.txt`: our artifact, or a Hugging Face checkpoint.
+        """Load from any folder with `tokenizer.json` or `vocab.txt`: a bertline artifact or a Hugging Face checkpoint.
 
         Raises:
-            DataError: There is no BERT vocabulary in the folder.
+            DataError: The folder has no BERT vocabulary.
         """
         return cls(read_vocabulary(folder))
 
     def encode(self, text: str) -> list[int]:
-        """The piece ids of a text, without [CLS] and [SEP]. `[MASK]` in the text is the mask itself."""
+        """Return the token ids of a text, without [CLS] and [SEP]. `[MASK]` in the text becomes the mask token."""
         return self.backend.encode(text, add_special_tokens=False).ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for many texts."""
+        """Apply `encode` to many texts."""
         encodings = self.backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def encode_literally(self, texts: Sequence[str]) -> list[list[int]]:
-        """As `encode_batch`, but `[MASK]` or `[SEP]` written in a text is cut into `[`, `mask`, `]` like any word.
+        """Encode like `encode_batch`, but treat `[MASK]` or `[SEP]` in a text as ordinary text (`[`, `mask`, `]`).
 
-        For text to learn from: a page about BERT must not put a real [SEP] into the middle of a segment.
+        For training text: a page about BERT must not put a real [SEP] token into the middle of a segment.
         """
         self.backend.encode_special_tokens = True
         try:
@@ -74,11 +75,11 @@ class Tokenizer:
             self.backend.encode_special_tokens = False
 
     def encode_with_places(self, texts: Sequence[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """As `encode_literally`, with the place of each piece in its text, in characters: `text[start:end]`.
+        """Encode like `encode_literally`, and return the character offsets of each token: `text[start:end]`.
 
-        Places are those of the text as it was given, before cleaning, whatever lower-casing and the stripping of
-        accents make of it. They never step back; pieces of one character (a Korean syllable's) have the same place.
-        A combining mark that stands after the last letter of a word belongs to no piece.
+        Offsets refer to the original text, before cleaning, lower-casing and accent stripping. They never decrease;
+        tokens that come from one character (a Korean syllable) have the same offsets. A combining mark after the last
+        letter of a word belongs to no token.
 
         Example:
             >>> vocabulary = Vocabulary(pieces=(*SPECIAL_PIECES, "the", "ete"), lowercase=True)
@@ -93,11 +94,14 @@ class Tokenizer:
         return [(encoding.ids, encoding.offsets) for encoding in encodings]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The pieces with these ids, continuations marked by `##`."""
+        """Return the tokens with these ids; tokens that continue a word start with `##`."""
         return [self.pieces[index] for index in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Readable text: pieces joined into words, special pieces left out. Lost case and spacing stay lost."""
+        """Return readable text: subwords joined into words, without special tokens.
+
+        Case and spacing that encoding removed are not restored.
+        """
         return self.backend.decode([int(index) for index in ids], skip_special_tokens=True)
 
 
@@ -120,7 +124,10 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
 
 
 def bert_normalizer(vocabulary: Vocabulary) -> BertNormalizer:
-    """BERT's cleaning: control characters out, spaces around Chinese characters, case and accents as configured."""
+    """Return BERT's normalizer.
+
+    It removes control characters, puts spaces around Chinese characters, and handles case and accents as configured.
+    """
     return BertNormalizer(
         clean_text=True,
         handle_chinese_chars=vocabulary.split_chinese_characters,

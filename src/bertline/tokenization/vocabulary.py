@@ -1,4 +1,4 @@
-"""Vocabulary files: reading `vocab.txt` and `tokenizer.json`, and what a BERT vocabulary must hold."""
+"""Reading and validation of vocabulary files: `vocab.txt` and `tokenizer.json`."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ from bertline.foundation.errors import DataError
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNK, CLS, SEP, MASK)
-"""In the order of their ids in a trained vocabulary, from 0."""
+"""Special tokens, in the order of their ids in a trained vocabulary, from 0."""
 
 CONTINUATION = "##"
-"""Stands before a piece that goes on inside a word."""
+"""Prefix of subwords that continue a word."""
 
 MAX_WORD_CHARACTERS = 100
-"""A longer word is [UNK] as a whole (google-research/bert, tokenization.py: max_input_chars_per_word is 200 there; the
-tokenizers library and every published tokenizer.json take 100)."""
+"""Maximum word length; a longer word becomes [UNK]. (max_input_chars_per_word of google-research/bert, tokenization.py,
+is 200; the tokenizers library and every published tokenizer.json use 100.)"""
 
 _CASED_SHARE = 0.01
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Vocabulary:
-    """Pieces by id, and how text is normalised before it is cut into them."""
+    """The tokens of a vocabulary, and the text normalisation that goes with it."""
 
     pieces: tuple[str, ...]
+    """Tokens in the order of their ids."""
     lowercase: bool
     strip_accents: bool | None = None
-    """None: as `lowercase` says, which is what the reference code does."""
+    """Whether to strip accents; None means the value of `lowercase`, as in the reference code."""
     split_chinese_characters: bool = True
 
 
 def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
-    """Read the vocabulary of a tokenizer folder, ours or of any published BERT checkpoint, or of one `vocab.txt`.
+    """Read the vocabulary of a `vocab.txt`, or of the tokenizer folder of bertline or any published BERT checkpoint.
 
-    The pieces come from `tokenizer.json`, else from `vocab.txt`. Whether text is lower-cased comes from `lowercase`,
-    else `do_lower_case` of `tokenizer_config.json`, else the normaliser of `tokenizer.json`, else the pieces
-    themselves: a vocabulary in which at least one ordinary piece of a hundred has a capital letter is a cased one.
+    The tokens come from `tokenizer.json`, else from `vocab.txt`. Lower-casing is determined by `lowercase`, else by
+    `do_lower_case` in `tokenizer_config.json`, else by the normalizer in `tokenizer.json`, else by the tokens: a
+    vocabulary is cased if at least 1 % of its ordinary tokens have a capital letter.
 
     Raises:
-        DataError: No vocabulary in the folder, one that is not WordPiece, or one that BERT cannot use.
+        DataError: The folder has no vocabulary, or it is not WordPiece, or BERT cannot use it.
     """
     folder = path.parent if path.is_file() else path
     tokenizer_file, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
@@ -69,23 +70,24 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
 
 
 def read_vocab_file(path: Path) -> tuple[str, ...]:
-    """Read a `vocab.txt`: a piece a line, its id the number of lines before it.
+    """Read a `vocab.txt`: one token per line; the id of a token is its line number, from 0.
 
     Raises:
-        DataError: Not UTF-8, an empty line or a piece on two lines (with their numbers), or a special piece missing.
+        DataError: The file is not UTF-8, has an empty line or a duplicate token (the message has the line numbers), or
+            lacks a special token.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8 text ({error}). Expected a BERT vocab.txt, one piece a line.") from error
-    # Not splitlines(): it also cuts at characters such as U+2028, which may be pieces themselves.
+    # Not splitlines(): it also splits at characters such as U+2028, which may be tokens themselves.
     lines = text.removesuffix("\n").split("\n")
     _check_pieces(lines, path)
     return tuple(lines)
 
 
 def has_capitals(pieces: Sequence[str]) -> bool:
-    """Whether a vocabulary was made from text that kept its case.
+    """Return whether a vocabulary is cased: whether enough of its ordinary tokens have capital letters.
 
     Example:
         >>> has_capitals(["[PAD]", "the", "The", "##s"]), has_capitals(["[PAD]", "[unused1]", "the", "##s"])

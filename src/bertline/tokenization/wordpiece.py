@@ -1,4 +1,4 @@
-"""Training a WordPiece vocabulary: the same bytes on every run, counts of any size.
+"""Deterministic training of a WordPiece vocabulary, without limits on counts.
 
 The trainer of the tokenizers library is not deterministic (four runs on one corpus gave four vocabularies) and counts
 pairs in 32 bits, so bertline has its own.
@@ -20,23 +20,23 @@ Pair = tuple[str, str]
 def train_wordpiece(
     word_counts: Mapping[str, int], *, vocab_size: int, min_frequency: int, max_alphabet: int
 ) -> tuple[str, ...]:
-    """Learn pieces by merging, again and again, the pair of neighbouring pieces that is seen most often.
+    """Learn subwords by repeatedly merging the most frequent pair of neighbouring subwords.
 
-    Pieces are scored by count, as in byte-pair encoding and in the library's WordPieceTrainer (Google never published
-    the trainer of BERT's own vocabulary). Equal counts go to the pair that is first in alphabetical order.
+    Pairs are ranked by count, as in byte-pair encoding and in the WordPieceTrainer of the tokenizers library (Google
+    never published the trainer of BERT's vocabulary). Ties go to the pair that is first in alphabetical order.
 
     Args:
         word_counts: Normalised words with their counts.
-        vocab_size: Pieces wanted, the five special ones included.
-        min_frequency: A pair seen less often is not merged.
-        max_alphabet: The most frequent characters that become pieces. Words with other characters are left out here,
-            as encoding turns the whole of such a word into [UNK].
+        vocab_size: Number of tokens, including the five special tokens.
+        min_frequency: Minimum count of a pair to be merged.
+        max_alphabet: Maximum number of characters, the most frequent ones, that become tokens. Words with other
+            characters are left out, because encoding turns the whole word into [UNK].
 
     Returns:
-        Exactly `vocab_size` pieces: special ones, characters, characters inside words (`##a`), then merges in order.
+        Exactly `vocab_size` tokens: special tokens, characters, characters inside words (`##a`), then merges in order.
 
     Raises:
-        DataError: The text does not support that many pieces, or the alphabet alone needs more.
+        DataError: The text does not support that many subwords, or the alphabet alone needs more.
 
     References:
         Sennrich et al. 2016, arXiv 1508.07909, section 3.2 (merging); Schuster and Nakajima 2012 (WordPiece).
@@ -48,7 +48,7 @@ def train_wordpiece(
     """
     alphabet = _alphabet(word_counts, max_alphabet)
     words = {word: count for word, count in word_counts.items() if len(word) <= MAX_WORD_CHARACTERS}
-    # Sorted, so that nothing below depends on the order in which the words were counted.
+    # Sorted, so that the result does not depend on the order in which the words were counted.
     words = {word: words[word] for word in sorted(words) if alphabet.issuperset(word)}
     inside = {character for word in words for character in word[1:]}
     pieces = [*SPECIAL_PIECES, *sorted(alphabet), *(CONTINUATION + character for character in sorted(inside))]
@@ -68,7 +68,7 @@ def train_wordpiece(
                 f"pieces is left that stands there at least tokenizer.min_frequency={min_frequency} times). Set "
                 f"tokenizer.vocab_size to {len(pieces)} or less, or give more text."
             )
-        # Two different pairs can join to the same piece (`un` + `##it`, `u` + `##nit`): it is listed once.
+        # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is added only once.
         piece = merger.merge(pair)
         if piece not in known:
             known.add(piece)
@@ -86,25 +86,25 @@ def _alphabet(word_counts: Mapping[str, int], max_alphabet: int) -> set[str]:
 
 
 class _Merger:
-    """Words as sequences of pieces, and the count of every pair of neighbours, kept up to date as pairs are merged."""
+    """Words as sequences of subwords, and the counts of all neighbouring pairs, updated with each merge."""
 
     def __init__(self, words: Mapping[str, int]) -> None:
         self._counts = list(words.values())
         self._words = [[word[0], *(CONTINUATION + character for character in word[1:])] for word in words]
         self._pair_counts: dict[Pair, int] = defaultdict(int)
-        # Which words a pair is in. A word stays listed when a merge has taken the pair from it, and may be listed
-        # twice: `merge` looks, and that is cheaper than keeping sets exact.
+        # Indices of the words that contain a pair. An index stays listed after a merge removed the pair from the word,
+        # and may be listed twice: checking in `merge` is cheaper than maintaining exact sets.
         self._words_with: dict[Pair, list[int]] = defaultdict(list)
         for index, (word, count) in enumerate(zip(self._words, self._counts, strict=True)):
             for pair in pairwise(word):
                 self._pair_counts[pair] += count
                 self._words_with[pair].append(index)
-        # Counts in the queue can be too high, never too low: a pair that gained was pushed again.
+        # Counts in the queue can be too high, never too low: a pair is pushed again when its count increases.
         self._queue = [(-count, pair) for pair, count in self._pair_counts.items()]
         heapq.heapify(self._queue)
 
     def most_frequent(self, min_frequency: int) -> Pair | None:
-        """The pair with the highest count, first in alphabetical order among equals; None if all are too rare."""
+        """Return the pair with the highest count, ties in alphabetical order; None if all counts are too low."""
         while self._queue:
             negative_count, pair = heapq.heappop(self._queue)
             count = self._pair_counts[pair]
@@ -115,7 +115,7 @@ class _Merger:
         return None
 
     def merge(self, pair: Pair) -> str:
-        """Join the pair wherever it stands and return the new piece."""
+        """Merge all occurrences of the pair and return the new subword."""
         left, right = pair
         piece = left + right.removeprefix(CONTINUATION)
         changes: dict[Pair, int] = defaultdict(int)
@@ -141,7 +141,7 @@ class _Merger:
 
 
 def _joined(word: list[str], left: str, right: str, piece: str) -> list[str]:
-    """The word with every `left`, `right` replaced by `piece`, from left to right."""
+    """Return the word with every `left`, `right` replaced by `piece`, from left to right."""
     joined: list[str] = []
     position = 0
     while position < len(word):

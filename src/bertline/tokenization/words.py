@@ -1,4 +1,4 @@
-"""Counting the words of a corpus: exactly, in parallel, and with the same result in any order."""
+"""Exact, parallel word counts of a corpus, independent of the order of processing."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _BATCH_CHARACTERS = 2_000_000
 
 
 def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_workers: int) -> Counter[str]:
-    """Count the words that BERT's pre-tokenisation finds: runs of letters and digits, and single punctuation marks.
+    """Count the words of BERT's pre-tokenizer: runs of letters and digits, and single punctuation marks.
 
     Args:
-        sentences: Text; only a few batches are held at a time.
-        normalization: Its normalisation is applied; its pieces are not used.
-        num_workers: Processes. The result does not depend on it.
+        sentences: Text; only a few batches are in memory at a time.
+        normalization: Vocabulary whose normalisation is applied; its tokens are not used.
+        num_workers: Number of processes; it does not affect the result.
 
     Returns:
-        Words, normalised, with their counts (Python integers: no overflow on any corpus).
+        Normalised words with their counts (Python integers: no overflow on any corpus).
 
     Example:
         >>> plain = Vocabulary(pieces=(), lowercase=True)
@@ -53,8 +53,8 @@ def _batches(sentences: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _count_batch(sentences: list[str], normalization: Vocabulary) -> Counter[str]:
-    # Nothing BERT does to a text looks across a space, so each distinct stretch between spaces is normalised and cut
-    # once and weighted by its count: several times faster than cutting every sentence.
+    # BERT's normalisation and pre-tokenisation never look across a space, so each distinct string between spaces is
+    # processed once and weighted by its count: several times faster than processing every sentence.
     stretches: Counter[str] = Counter()
     for sentence in sentences:
         stretches.update(sentence.split(" "))

@@ -1,1 +1,1 @@
-"""Feeding MLflow from files; the only package that imports mlflow."""
+"""Experiment tracking with MLflow, fed from files. This is the only package that imports mlflow."""

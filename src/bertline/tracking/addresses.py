@@ -1,4 +1,4 @@
-"""Addresses of tracking stores: which are on this machine, and how to show one without its password."""
+"""Addresses of tracking stores: detection of local stores, and masking of credentials."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECRET_QUERY = re.compile(rf"(?i)([?&;#](?:{_SECRETS})=)[^&;\s]+")
 
 
 def masked(text: str) -> str:
-    """An address, or a message with addresses in it, without passwords and tokens.
+    """Mask passwords and tokens in an address or in a message that contains addresses.
 
     Example:
         >>> masked("cannot reach https://ada:s3cret@mlflow.example.org/api?token=abc")
@@ -23,9 +23,9 @@ def masked(text: str) -> str:
 
 
 def has_credentials(uri: str) -> bool:
-    """Whether an address has a user name or password before its host, or a secret in its query.
+    """Return whether an address has a user name or password before its host, or a secret in its query.
 
-    A database's user name alone is no secret, and its driver has no other place for it.
+    The user name of a database alone does not count: it is not secret, and the driver reads it only from the address.
 
     Example:
         >>> has_credentials("https://ada:s3cret@mlflow.example.org"), has_credentials("https://h/?api_key=abc")
@@ -39,7 +39,7 @@ def has_credentials(uri: str) -> bool:
 
 
 def is_local(uri: str) -> bool:
-    """Whether records stay on this machine.
+    """Return whether a store is on this machine.
 
     Example:
         >>> is_local("sqlite:///runs/mlflow.db"), is_local("http://127.0.0.1:5000"), is_local("http://mlflow:5000")
@@ -49,7 +49,7 @@ def is_local(uri: str) -> bool:
 
 
 def database_file(uri: str) -> Path | None:
-    """The file of an SQLite address, None for anything else.
+    """Return the file of an SQLite address; None for other addresses.
 
     Example:
         >>> database_file("sqlite:///runs/mlflow.db").as_posix()

@@ -1,7 +1,7 @@
-"""Which version of a task's model is the best so far: a new one takes the title by beating the old beyond noise.
+"""Champion versions: a new version of a task's model becomes champion if it beats the current one beyond noise.
 
-They are compared on dev, on the same rows: test is read once, and a choice by it would make it a second dev. Nothing
-else moves the title by itself. Where scores cannot be compared, which model is better is for people to say (`promote`).
+Versions are compared on the same dev rows. Test is read only once: choosing by test scores would turn it into a second
+dev set. If scores are not comparable, the champion stays, and users move the alias by hand (`promote`).
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _BY_HAND = 'python pipelines/promote.py task_name=TASK version=N reason="WHY"'
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Standing:
-    """How good a version is, and on what."""
+    """Scores of a version, and the data and metric that they belong to."""
 
     alias: str
-    """Of the best version (`champion`)."""
+    """Alias of the best version (`champion`)."""
     data_hash: str
-    """Of the task's rows: scores on other rows cannot be compared."""
+    """Hash of the task's rows; scores on different rows are not comparable."""
     metric: str
-    """Higher is better."""
+    """Name of the metric; higher is better."""
     dev: Measured
-    """Scores on dev over the seeds, and what blocks of dev rows contribute."""
+    """Scores on dev over the seeds, and the contributions of blocks of dev rows."""
     test_score: float
-    """Mean over the seeds on test. Shown, never compared."""
+    """Mean test score over the seeds, for display only."""
     test_std: float | None
-    """None: a single seed."""
+    """Standard deviation of the test score over the seeds; None for a single seed."""
 
     def tags(self) -> dict[str, str]:
-        """For the version, to be read by people."""
+        """Return tags for the version, for display."""
         dev_std = statistics.stdev(self.dev.scores) if len(self.dev.scores) > 1 else None
         found = {"dev_std": dev_std, "test_score": self.test_score, "test_std": self.test_std}
         return {
@@ -45,25 +45,25 @@ class Standing:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """What a later version is compared with."""
+        """Return the data with which later versions are compared."""
         return {"data_hash": self.data_hash, "metric": self.metric, "dev": self.dev.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a version becomes the champion."""
+    """Decision on whether a version becomes the champion."""
 
     wins: bool
     reason: str
-    """For the log; begins after the version's name."""
+    """Reason for the log, phrased to follow the version's name."""
 
 
 def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
-    """Compare a new version with the champion on dev: it wins beyond noise, or where there is no champion.
+    """Compare a new version with the champion on dev. It wins if it is better beyond noise or there is no champion.
 
     Args:
-        new: The challenger.
-        champion: What `Standing.to_json` gave of the champion, empty where that is not known; None: there is none.
+        new: Standing of the new version.
+        champion: `Standing.to_json` of the champion; empty if unknown, None if there is no champion.
 
     Example:
         >>> import numpy as np
@@ -104,7 +104,7 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
 
 
 def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | None:
-    """Why the two scores say nothing of each other; None where they do."""
+    """Return why the two scores are not comparable; None if they are."""
     if "dev" not in champion:
         return "no scores of the champion on dev are known"
     if champion.get("data_hash") != new.data_hash:

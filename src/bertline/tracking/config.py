@@ -10,21 +10,21 @@ from bertline.tracking.addresses import has_credentials
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrackingConfig:
-    """Where runs are recorded. No stage depends on it."""
+    """Settings of tracking. No stage depends on them."""
 
     enabled: bool
     uri: str
-    """`sqlite:///runs/mlflow.db`, or any server's address. No credentials stand here: configurations are written to
-    files that git tracks. MLflow reads them from the environment, MLFLOW_TRACKING_USERNAME and
-    MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
+    """Address of the tracking store: `sqlite:///runs/mlflow.db`, or a server. It must not contain credentials, because
+    configurations are written to files that git tracks. MLflow reads credentials from the environment variables
+    MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
     experiment_name: str
     log_text: bool
-    """Whether the user's own text (sample documents, film strip, report) may be sent to a server that is not local."""
+    """Whether the user's own text (sample documents, film strip, report) may be sent to a remote server."""
     studies_url: str
-    """Where Optuna keeps the studies of all tasks: `sqlite:///runs/studies.db`, or PostgreSQL
-    (`postgresql://USER@HOST/DATABASE`), which several machines may share. No password stands here: configurations are
-    written to disk. PostgreSQL reads it from `~/.pgpass` or PGPASSWORD, or give the whole address, with its password,
-    in the environment variable BERTLINE_STUDIES_URL, which stands before this one."""
+    """Address of the database in which Optuna stores the studies of all tasks: `sqlite:///runs/studies.db`, or
+    PostgreSQL (`postgresql://USER@HOST/DATABASE`), which several machines can share. It must not contain a password,
+    because configurations are written to disk. PostgreSQL reads passwords from `~/.pgpass` or PGPASSWORD. The
+    environment variable BERTLINE_STUDIES_URL overrides this address and may contain the password."""
     system_metrics: bool
     system_metrics_every_s: float
 

@@ -1,4 +1,4 @@
-"""Feeds: MLflow is filled from files that the work writes anyway, each value once."""
+"""Feeds that send the contents of run files to MLflow, each value once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS_A_ROUND = 500
 
 
 class GrowingFile:
-    """The complete lines of a file that another process appends to, or writes anew after a resume."""
+    """Reader of complete lines of a file that another process appends to, or rewrites after a resume."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -23,7 +23,7 @@ class GrowingFile:
         self._position = 0
 
     def new_lines(self) -> Iterator[tuple[str, int]]:
-        """Lines not yet passed, each with the position behind it; `accept` the position when the line is recorded."""
+        """Yield new lines with the position after each; call `accept` with it once the line is recorded."""
         try:
             handle = self._path.open("rb")
         except FileNotFoundError:
@@ -42,22 +42,22 @@ class GrowingFile:
                 yield line.decode(), position
 
     def accept(self, position: int) -> None:
-        """Never give lines before this position again (unless the file is written anew)."""
+        """Mark lines before this position as recorded; they are not yielded again unless the file is rewritten."""
         self._position = position
 
 
 class Turn:
-    """One feeder a file at a time: a second process waits its turn instead of sending the same rows."""
+    """File lock that allows one feeder per file: a second process waits instead of sending the same rows."""
 
     def __init__(self, path: Path) -> None:
         self._lock_path = path.with_name(f".{path.name}.feeding")
         self._handle: TextIO | None = None
 
     def taken(self) -> bool:
-        """Whether it is ours, now or already."""
+        """Try to take the lock; return whether this process holds it."""
         if self._handle is None:
             if not self._lock_path.parent.is_dir():
-                return False  # the work has not begun
+                return False  # the stage has not started
             handle = self._lock_path.open("w")
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +68,7 @@ class Turn:
         return True
 
     def give_up(self) -> None:
-        """Let another process feed."""
+        """Release the lock for another process."""
         if self._handle is not None:
             self._handle.close()
             self._handle = None
@@ -77,8 +77,8 @@ class Turn:
 class MetricsFeed:
     """Sends `metrics.jsonl` to one run.
 
-    What the run already has is asked of MLflow, not remembered here, so that a feeder that died between sending and
-    noting, or a second one after it, repeats nothing.
+    The steps that a run already has are queried from MLflow, so that nothing is sent twice, even after a feeder died
+    between sending and marking rows as sent.
     """
 
     def __init__(self, store: Store, run_id: str, path: Path) -> None:
@@ -88,7 +88,7 @@ class MetricsFeed:
         self._first_keys: set[str] | None = None
 
     def poll(self) -> None:
-        """Send what is new."""
+        """Send new rows."""
         if not self._turn.taken():
             return
         with refusals():
@@ -101,7 +101,7 @@ class MetricsFeed:
             self._send(rows)
 
     def close(self) -> None:
-        """Send the rest and let another process feed."""
+        """Send the remaining rows and release the lock."""
         self.poll()
         self._turn.give_up()
 
@@ -117,7 +117,7 @@ class MetricsFeed:
         try:
             self._store.log_points(self._run_id, points)
         except Exception:
-            # A part may have arrived, or all of it and only the answer was lost: ask again what is there.
+            # All or part of the points may have arrived, so query the known steps again.
             self._sent, self._first_keys = {}, None
             raise
         for key, step in fresh:
@@ -133,14 +133,14 @@ class MetricsFeed:
 
 
 class ArtifactFeed:
-    """Attaches a file to one run, again whenever it has been written anew: it takes the place of the one before."""
+    """Attaches a file to one run, and replaces it whenever the file is rewritten."""
 
     def __init__(self, store: Store, run_id: str, path: Path) -> None:
         self._store, self._run_id, self._path = store, run_id, path
         self._attached: tuple[int, int] | None = None
 
     def poll(self) -> None:
-        """Attach it if it is new."""
+        """Attach the file if it is new or has changed."""
         try:
             status = self._path.stat()
         except FileNotFoundError:
@@ -152,5 +152,5 @@ class ArtifactFeed:
             self._attached = version
 
     def close(self) -> None:
-        """Attach what was written last."""
+        """Attach the last version of the file."""
         self.poll()

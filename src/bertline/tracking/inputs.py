@@ -1,4 +1,4 @@
-"""What a stage read, as MLflow datasets."""
+"""Inputs of a stage as MLflow datasets."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from mlflow.entities import Dataset, DatasetInput, InputTag
 
-_MAX_DIGEST_CHARACTERS = 36  # MLflow's column; a DVC folder hash (32 and `.dir`) just fits
+_MAX_DIGEST_CHARACTERS = 36  # width of MLflow's column; a DVC folder hash (32 + `.dir`) just fits
 
 
 def dataset_inputs(inputs: Mapping[str, tuple[Path, str]]) -> list[DatasetInput]:
-    """Names with paths and digests as entities. Nothing is read or copied: the digest says which content it was."""
+    """Convert names with paths and digests to MLflow entities. No data is read; digests identify the content."""
     return [
         DatasetInput(
             Dataset(

@@ -1,4 +1,4 @@
-"""Tracking with MLflow: everything is queued in an outbox, so that the work never waits for a server."""
+"""Tracking with MLflow: all calls are queued in an outbox, so that stages do not wait for a server."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _Feed = MetricsFeed | TrialsFeed | ArtifactFeed
 
 LINE_TAG = "bertline.line_key"
 SERVER_PATIENCE_S = 10.0
-# A database on this machine is there; it may be busy with another process' records.
+# A local database is always reachable, but may be locked while another process writes.
 _LOCAL_PATIENCE_S = 60.0
 STAGE_TAG = "bertline.stage"
 KEY_TAG = "bertline.stage_key"
 
 
 class MlflowTracker(Tracker):
-    """See `tracker.Tracker`."""
+    """MLflow implementation of `tracker.Tracker`."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class MlflowTracker(Tracker):
         tags: Mapping[str, str],
         inputs: Mapping[str, tuple[Path, str]],
     ) -> MlflowStageRun:
-        """Open a stage's run; `end` it."""
+        """Open the run of a stage; the caller must call its `end`."""
         run = MlflowStageRun(self, self._num_stages)
         self._num_stages += 1
         plain_inputs = {name: (str(path), digest) for name, (path, digest) in inputs.items()}
@@ -147,17 +147,17 @@ class MlflowTracker(Tracker):
         self.outbox.put(checked, essential=essential, num_bytes=num_bytes)
 
     def flat(self, params: Mapping[str, Any]) -> dict[str, str]:
-        """Parameters as MLflow takes them, without the user's sentences where those must stay here."""
+        """Flatten parameters for MLflow, without the user's sentences if these must not leave this machine."""
         return flatten(params, with_text=self._sends_text)
 
     def put_metrics(
         self, run_id: Callable[[], str], metrics: Mapping[str, float], name: Callable[[str], str] = str
     ) -> None:
-        """Queue figures that belong to no step; told again, the newer value counts. `name` may rename their keys."""
+        """Queue metrics without a step; a repeated metric replaces the older value. `name` may rename the keys."""
         at_s = time.time()
 
         def send() -> None:
-            # MLflow shows the value of the last step: a figure told again gets a step of its own.
+            # MLflow shows the value of the last step, so a changed value gets a new step.
             has = self.store.get_run(run_id()).data.metrics
             points = []
             for told, value in metrics.items():
@@ -171,7 +171,7 @@ class MlflowTracker(Tracker):
         self.put(send)
 
     def put_artifact(self, run_id: Callable[[], str], path: Path, *, contains_text: bool) -> None:
-        """Queue a file or folder, unless it has the user's text and that must stay here."""
+        """Queue a file or folder, unless it contains the user's text and this must not leave the machine."""
 
         def send() -> None:
             if path.is_dir():
@@ -183,17 +183,19 @@ class MlflowTracker(Tracker):
             self.put(send, num_bytes=size_of_path(path) if path.exists() else 0)
 
     def may_send(self, path: Path, *, contains_text: bool) -> bool:
-        """Whether a file may go to where runs are recorded; says so where it may not."""
+        """Return whether a file may be sent to the tracking store; log a message if not."""
         allowed = self._sends_text or not contains_text
         if not allowed:
             say(f"{path} stays on this machine: it contains your text, and tracking.log_text is false.")
         return allowed
 
     def _send_kept(self) -> None:
-        """Send the server what earlier stages could not. What fails is kept; one that is refused holds up no other.
+        """Send the sessions that earlier stages could not send. Failed sessions are kept.
+
+        A session that is refused or invalid does not block the others.
 
         Raises:
-            LeftError: The server did not take one. The others would wait for it too, so they are not tried.
+            LeftError: The server could not take a session. The remaining sessions are not tried: they would wait too.
         """
         for path in kept_sessions(place_of(self._config.uri, self._config.experiment_name)):
             try:
@@ -214,7 +216,7 @@ class MlflowTracker(Tracker):
 
 
 class MlflowStageRun(StageRun):
-    """See `tracker.StageRun`."""
+    """MLflow implementation of `tracker.StageRun`."""
 
     def __init__(self, tracker: MlflowTracker, number: int) -> None:
         self._tracker = tracker
@@ -225,7 +227,8 @@ class MlflowStageRun(StageRun):
         self._monitor: Any = None
 
     def open(self, name: str, key: str, tags: Mapping[str, str]) -> None:
-        """Continue the run of this stage in this line, or take over an unfinished one of an earlier line."""
+        """Continue the run of this stage in this pipeline run, or adopt an unfinished one of an earlier pipeline
+        run."""
         store, line = self._tracker.store, _known(self._tracker.run_id)
         identity = {STAGE_TAG: name, KEY_TAG: key}
         candidates = store.find_runs(identity)
@@ -255,7 +258,7 @@ class MlflowStageRun(StageRun):
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
         self._note("log_metrics", metrics=dict(metrics))
-        # A figure with the name of a curve would be one more point on it.
+        # A metric with the name of a curve would add a point to the curve.
         rows = (row for path in self._followed for row in read_metrics(path))
         curves = {key for row in rows for key in row.metrics}
         self._tracker.put_metrics(
@@ -275,7 +278,7 @@ class MlflowStageRun(StageRun):
         self._tracker.put(lambda: self._tracker.store.set_tags(_known(self.run_id), tags))
 
     def watch_system(self, every_s: float) -> None:
-        """Record processor, memory, disk, network and GPU use until the stage ends."""
+        """Record CPU, memory, disk, network and GPU usage until the stage ends."""
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
         self._monitor = SystemMetricsMonitor(
@@ -284,7 +287,7 @@ class MlflowStageRun(StageRun):
         self._monitor.start()
 
     def end(self, status: Status) -> None:
-        """Send the rest of every followed file, then set the status, and wait for both."""
+        """Send the rest of every followed file, set the status, and wait for both."""
         for path, contains_text in self._followed_artifacts:
             self._note("log_artifact", path=marked(path), contains_text=contains_text)
         self._note("end", status=status)
@@ -315,11 +318,11 @@ class MlflowStageRun(StageRun):
 
 
 _OF_THE_SESSION = (RefusedError, AttributeError, KeyError, TypeError, ValueError)
-"""Errors of what was kept, or of what the server says to it: another session may be fine."""
+"""Errors that concern a single session (invalid content, refused by the server); other sessions may succeed."""
 
 
 class _AtOnce(Outbox):
-    """Runs each task when it is put in; what the server cannot take now is an error."""
+    """Outbox that runs each task immediately; an unreachable server is an error."""
 
     def __init__(self) -> None:
         self.dead = False
@@ -338,7 +341,7 @@ class _AtOnce(Outbox):
 
 
 def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line: str) -> None:
-    """Make the calls of a kept session. Files that are gone, or have other content now, are left out.
+    """Repeat the calls of a kept session. Artifacts that are missing or have changed are skipped.
 
     Args:
         config: Tracking configuration.
@@ -346,7 +349,7 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line:
         running_line: Key of the pipeline run that is still in progress; its status is left unchanged.
 
     Raises:
-        RefusedError: The server refused an essential call; what follows was not sent.
+        RefusedError: The server refused an essential call; the calls after it were not sent.
     """
     tracker = MlflowTracker(config, **kept["opening"], outbox=_AtOnce())
     runs: list[MlflowStageRun] = []

@@ -1,4 +1,4 @@
-"""A queue between the work and the tracking server: the work never waits for the server and never fails with it."""
+"""Queue between the pipeline and the tracking server, so that stages neither wait for the server nor fail with it."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from bertline.tracking.addresses import masked
 
 _POLL_S = 1.0
 _LONGEST_WAIT_S = 30.0
-# Seconds without a sign of life after which a stage stops waiting for the server at its end. All waiters share one
-# deadline: once it has passed for the first, the others return at once.
+# Seconds without a response after which a stage stops waiting for the server at its end. All waiting calls share one
+# deadline: once it has passed for the first, the others return immediately.
 _PATIENCE_S = 10.0
 _UPLOAD_BYTES_PER_S = 1e6
 
 
 class RefusedError(Exception):
-    """The server understood and said no: trying again would not help."""
+    """The server rejected the request; retrying does not help."""
 
 
 class LeftError(Exception):
-    """The server could not take it now, and it is kept elsewhere: what comes after does not wait for it."""
+    """The server could not take the records now. They are stored elsewhere, and later tasks do not wait for them."""
 
 
 class Outbox:
-    """Runs what is put in, in order, on one background thread.
+    """Runs queued tasks in order on a background thread.
 
-    A task that raises `RefusedError` is dropped with a warning, one that raises `LeftError` without. One that raises
-    anything else (the server is away, the database is locked) stays at the head and is tried again, with one warning
-    an outage. Feeds are polled whenever nothing is waiting.
+    A task that raises `RefusedError` is dropped with a warning, a task that raises `LeftError` without. A task that
+    raises another error (the server is unreachable, the database is locked) stays at the head of the queue and is
+    retried, with one warning per outage. Feeds are polled when the queue is empty.
 
     Args:
         target: Address of the server, for messages.
-        patience_s: `flush` and `close` return when nothing has been recorded for so long.
+        patience_s: Seconds without progress after which `flush` and `close` return, plus the allowance for the size of
+            the upload at the head of the queue.
     """
 
     def __init__(self, target: str, *, patience_s: float = _PATIENCE_S) -> None:
@@ -46,7 +47,7 @@ class Outbox:
         self._waiting_since_s: float | None = None
         self._feeds: list[Callable[[], None]] = []
         self._changed = threading.Condition()
-        self._hurry = 0  # how many `flush` calls are waiting: then there is one last try instead of a long wait
+        self._hurry = 0  # number of waiting `flush` calls; while there are any, retries do not wait long
         self._closed = False
         self._wait_s = 0.0
         self._passes = 0
@@ -56,38 +57,42 @@ class Outbox:
 
     @property
     def away(self) -> bool:
-        """Whether the last try failed."""
+        """Whether the last attempt failed."""
         return self._wait_s > 0
 
     def put(self, task: Callable[[], None], *, essential: bool = False, num_bytes: int = 0) -> None:
-        """Queue a task. If an essential one is refused, nothing more is recorded.
+        """Queue a task.
 
         Args:
-            task: The call.
-            essential: See above.
-            num_bytes: Size of an upload in bytes; each megabyte extends the deadline by a second.
+            task: Function to call.
+            essential: Whether recording stops if the task is refused.
+            num_bytes: Size of an upload in bytes; each megabyte extends the deadline by one second.
         """
         with self._changed:
             self._tasks.append((task, essential, num_bytes / _UPLOAD_BYTES_PER_S))
             self._changed.notify_all()
 
     def add_feed(self, poll: Callable[[], None]) -> None:
-        """Call `poll` about once a second from now on."""
+        """Start calling `poll` about once per second."""
         with self._changed:
             self._feeds.append(poll)
 
     def remove_feed(self, poll: Callable[[], None]) -> None:
-        """Poll no more."""
+        """Stop calling `poll`."""
         with self._changed:
             self._feeds = [feed for feed in self._feeds if feed != poll]
 
     def flush(self) -> bool:
-        """Wait until everything put in before is recorded; False if the server stays away or silent."""
+        """Wait until all queued tasks are done.
+
+        Returns:
+            False if tasks remain, the server is unreachable or silent, or it refused an essential task.
+        """
         with self._changed:
             self._hurry += 1
             self._changed.notify_all()
             passes = self._passes
-            # A pass that was already under way may have looked before the last task came, so two are awaited.
+            # A pass in progress may have started before the last task was queued, so wait for two.
             while not self.dead and self._thread.is_alive() and (self._tasks or self._passes < passes + 2):
                 if (self.away and self._passes >= passes + 2) or self._is_silent():
                     break
@@ -96,7 +101,7 @@ class Outbox:
             return not (self._tasks or self.away or self.dead or self._is_silent())
 
     def close(self) -> bool:
-        """Flush, then end the thread; returns whether all is recorded, or refused."""
+        """Flush and end the thread; return whether all tasks are recorded or refused."""
         done = self.flush() or self.dead
         if not done:
             warn(
@@ -106,12 +111,12 @@ class Outbox:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        # A thread inside a call that hangs ends with the process.
+        # A thread in a hanging call ends with the process (it is a daemon).
         self._thread.join(timeout=_LONGEST_WAIT_S if done else _POLL_S)
         return done
 
     def _is_silent(self) -> bool:
-        """Whether those who wait have done so long enough. The lock is held."""
+        """Return whether the deadline of waiting calls has passed. The caller holds the lock."""
         if self._waiting_since_s is None or self._waiting_since_s < self._sign_of_life_s:
             self._waiting_since_s = time.monotonic()
         upload_s = self._tasks[0][2] if self._tasks else 0.0
@@ -148,7 +153,7 @@ class Outbox:
         try:
             task()
         except LeftError:
-            # Counted as no answer: an answer restarts the deadline, and the stage would wait for a silent server twice.
+            # Not a response: a response restarts the deadline, and the stage would wait for a silent server twice.
             return
         except RefusedError as error:
             warn(f"{self._target} refused a record: {_first_line(error)}")

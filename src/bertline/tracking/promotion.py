@@ -1,4 +1,4 @@
-"""Moving an alias by hand: to which version, and why. Imports MLflow."""
+"""Moving an alias to a version by hand, with a recorded reason. Imports MLflow."""
 
 from __future__ import annotations
 
@@ -20,30 +20,32 @@ _SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Promotion:
-    """An alias that was moved."""
+    """Record of a moved alias."""
 
     name: str
     alias: str
     before: str | None
-    """The version that had it; None where none had."""
+    """Version that had the alias; None if there was none."""
     after: str
+    """Version that has the alias now."""
     scores_before: str
-    """For people; empty where nothing is known."""
+    """Scores of the previous version, for display; empty if unknown."""
     scores_after: str
 
 
 def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> Promotion:
-    """Point the alias at a version, and store the reason, the version before and the time as tags of the version.
+    """Point the alias at a version, and store the reason, the previous version and the time as tags of the version.
 
     Args:
-        config: The store.
+        config: Configuration of the store.
         name: Name of the registered model.
-        version: Its number.
-        alias: `champion`.
-        reason: For whoever asks later.
+        version: Version number.
+        alias: Alias to move, such as `champion`.
+        reason: Reason for the promotion, for later readers.
 
     Raises:
-        ConfigError: Tracking is off, the reason is empty, or there is no such model or version. Nothing was changed.
+        ConfigError: Tracking is disabled, the reason is empty, or the model or version does not exist. Nothing is
+            changed.
     """
     if not reason.strip():
         raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
@@ -71,10 +73,10 @@ def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reas
 
 
 def _versions(client: MlflowClient, name: str, uri: str) -> dict[str, Mapping[str, str]]:
-    """The tags of each version.
+    """Return the tags of each version.
 
     Raises:
-        ConfigError: There is no such model.
+        ConfigError: The model does not exist or cannot be looked up.
     """
     quoted = name.replace("'", "''")
     try:

@@ -1,4 +1,4 @@
-"""The model registry: a folder of plain files becomes a version with an alias."""
+"""Model registry: registers a folder of plain files as a version with an alias."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bertline.tracking.champions import Standing, Verdict, challenged
 from bertline.tracking.store import Store
 
 _CONTENT_TAG, _STANDING_TAG = "bertline.content", "bertline.standing"
-# The card has measured latencies, which are others each time.
+# The card contains measured latencies, which differ between runs.
 _CARD = "README.md"
 
 
@@ -31,20 +31,21 @@ def register_folder(
     tags: Mapping[str, str],
     standing: Standing | None = None,
 ) -> str:
-    """Upload the folder to the run, register it, point the alias at it; return the version.
+    """Upload the folder to the run, register it, point the alias at it, and return the version.
 
-    Content that is registered already, but for the card, is not uploaded again. The version is the folder itself
-    (config, safetensors, tokenizer, model card), so `mlflow.artifacts.download_artifacts("models:/NAME@ALIAS")` gives
-    what `transformers` and `bertline.load` open; nothing is pickled.
+    Content that is already registered, ignoring the card, is not uploaded again. The version is the folder itself
+    (config, safetensors, tokenizer, model card), so `mlflow.artifacts.download_artifacts("models:/NAME@ALIAS")` returns
+    a folder that `transformers` and `bertline.load` can open. Nothing is pickled.
 
     Args:
-        store: Where.
-        run_id: Takes the files.
-        name: Of the registered model.
-        folder: What is registered.
-        alias: Moves to this version in any case.
-        tags: Of the version.
-        standing: How good it is: its own alias moves here if no version has it, or the one that has it is beaten.
+        store: Tracking store.
+        run_id: Run to which the files are uploaded.
+        name: Name of the registered model.
+        folder: Folder to register.
+        alias: Alias that always moves to this version.
+        tags: Tags of a new version.
+        standing: Scores of the version. The alias of the standing moves to this version if no version has it or this
+            version beats the one that has it.
     """
     client = store.client
     content = _content_of(folder)
@@ -86,7 +87,7 @@ def _challenge(client: MlflowClient, name: str, version: str, standing: Standing
 
 
 def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any]:
-    """What was stored with a version; empty where that is not known or cannot be read any more."""
+    """Read the standing stored with a version; empty if there is none or it cannot be read."""
     run_id, _, place = tags.get(_STANDING_TAG, "").partition("/")
     if not place:
         return {}

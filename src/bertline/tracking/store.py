@@ -1,4 +1,4 @@
-"""One MLflow store: opening it safely, finding runs by their tags, writing in batches. Imports MLflow (about 2 s)."""
+"""Access to an MLflow store: safe opening, search of runs by tags, batched writes. Imports MLflow (about 2 s)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
-# Read by MLflow when it is imported. The outbox itself tries again, so a request fails soon; what is already in the
-# environment wins.
-os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # two lines for every trial
+# MLflow reads these variables when it is imported. Requests fail early because the outbox retries; values that are
+# already in the environment take precedence.
+os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow prints two lines per trial
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
@@ -45,12 +45,12 @@ _REFUSALS = (
 )
 PARENT_TAG = "mlflow.parentRunId"
 LOG = Path("runs/tracking.log")
-"""Log records of libraries about their connections."""
+"""Log file for connection messages of libraries."""
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Tell "no" (`RefusedError`) from "not now" (anything else)."""
+    """Convert MLflow errors that retrying cannot fix to `RefusedError`; other errors pass through."""
     try:
         yield
     except MlflowException as error:
@@ -63,9 +63,9 @@ class Store:
     """A tracking store and one experiment in it."""
 
     def __init__(self, uri: str, experiment_name: str) -> None:
-        for name in ("mlflow", "alembic"):  # their chatter on every start
+        for name in ("mlflow", "alembic"):  # both log on every start
             logging.getLogger(name).setLevel(logging.WARNING)
-        _keep_off_the_terminal("urllib3")  # a line for each try; the outbox says once that a server is away
+        _keep_off_the_terminal("urllib3")  # it logs every attempt; the outbox warns once per outage
         self.uri = uri
         self._experiment_name = experiment_name
         self._experiment_id: str | None = None
@@ -73,7 +73,7 @@ class Store:
             self.client = MlflowClient(tracking_uri=uri, registry_uri=uri)
 
     def experiment_id(self) -> str:
-        """The experiment, created if it is new."""
+        """Return the id of the experiment, which is created if it does not exist."""
         if self._experiment_id is None:
             experiment = self.client.get_experiment_by_name(self._experiment_name)
             if experiment is not None and experiment.lifecycle_stage == "deleted":
@@ -84,7 +84,7 @@ class Store:
         return self._experiment_id
 
     def find_runs(self, tags: Mapping[str, str]) -> list[Run]:
-        """The runs that carry all these tags, oldest first."""
+        """Return the runs with all these tags, oldest first."""
         text = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
         runs: list[Run] = []
         token: str | None = None
@@ -98,9 +98,9 @@ class Store:
                 return runs
 
     def find_or_create_run(self, identity: Mapping[str, str], name: str, extra_tags: Mapping[str, str]) -> str:
-        """The oldest run with these identifying tags, or a new one.
+        """Return the oldest run with these identifying tags, or create one.
 
-        Two processes that create one at the same time both settle on the older.
+        Two processes that create a run at the same time both use the older one.
         """
         found = self.find_runs(identity)
         if found:
@@ -112,7 +112,7 @@ class Store:
         return oldest
 
     def create_run(self, name: str, tags: Mapping[str, str], *, start_s: float | None = None) -> str:
-        """A new run, in state RUNNING."""
+        """Create a run in state RUNNING and return its id."""
         run = self.client.create_run(
             self.experiment_id(),
             start_time=int((start_s or time.time()) * 1000),
@@ -127,31 +127,31 @@ class Store:
             self.client.log_batch(run_id, tags=batch)
 
     def log_params(self, run_id: str, params: Mapping[str, str]) -> None:
-        """Add parameters that the run does not have yet: MLflow's parameters cannot be changed."""
+        """Add parameters that the run does not have yet; MLflow's parameters cannot be changed."""
         known = self.client.get_run(run_id).data.params
         new = [Param(key, value) for key, value in params.items() if key not in known]
         for batch in batches(new, PARAMS_PER_BATCH):
             self.client.log_batch(run_id, params=batch)
 
     def log_points(self, run_id: str, points: Sequence[tuple[str, float, float, int]]) -> None:
-        """Write metrics: (key, value, Unix time in seconds, step)."""
+        """Write metrics, each (key, value, Unix time in seconds, step)."""
         metrics = [Metric(metric_key(key), value, int(time_s * 1000), step) for key, value, time_s, step in points]
         for batch in batches(metrics, METRICS_PER_BATCH):
             self.client.log_batch(run_id, metrics=batch)
 
     def known_steps(self, run_id: str, key: str) -> set[int]:
-        """The steps at which the run already has a value of this metric."""
+        """Return the steps at which the run already has a value of this metric."""
         return {metric.step for metric in self.client.get_metric_history(run_id, metric_key(key))}
 
     def set_status(self, run_id: str, status: Status) -> None:
-        """Running again, or ended."""
+        """Set the status of a run; any status but RUNNING also ends it."""
         if status == "RUNNING":
             self.client.update_run(run_id, status=status)
         else:
             self.client.set_terminated(run_id, status=status)
 
     def get_run(self, run_id: str) -> Any:
-        """The run as MLflow has it now."""
+        """Return the current state of the run."""
         return self.client.get_run(run_id)
 
     def _create_experiment(self) -> str:
@@ -160,11 +160,11 @@ class Store:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-            return self.client.get_experiment_by_name(self._experiment_name).experiment_id  # another process was first
+            return self.client.get_experiment_by_name(self._experiment_name).experiment_id  # created by another process
 
 
 def _keep_off_the_terminal(name: str) -> None:
-    """Send a library's log to `runs/tracking.log`."""
+    """Redirect a library's log to `runs/tracking.log`."""
     logger = logging.getLogger(name)
     if not any(isinstance(handler, _LogFile) for handler in logger.handlers):
         logger.addHandler(_LogFile())
@@ -172,7 +172,7 @@ def _keep_off_the_terminal(name: str) -> None:
 
 
 class _LogFile(logging.Handler):
-    """Appends to a file that is made when there is something to say; a full disk stops nobody."""
+    """Handler that appends to `runs/tracking.log`, created at the first record; write errors are ignored."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
@@ -184,7 +184,10 @@ class _LogFile(logging.Handler):
 
 
 def _artifact_location(uri: str) -> str | None:
-    """A server knows its own place. With a bare database MLflow would write into the current folder."""
+    """Return the artifact location for a new experiment; None for servers, which have their own.
+
+    With a plain database, MLflow would otherwise write to the current folder.
+    """
     if uri.startswith(("http:", "https:", "databricks")):
         return None
     database = database_file(uri)
@@ -194,7 +197,7 @@ def _artifact_location(uri: str) -> str | None:
 
 @contextmanager
 def _only_one(uri: str) -> Iterator[None]:
-    """Hold a lock while a local database is opened: MLflow creates its tables then, and two that do so at once fail."""
+    """Hold a lock while a local database is opened: concurrent creation of MLflow's tables fails."""
     database = database_file(uri)
     if database is None:
         yield

@@ -1,4 +1,4 @@
-"""What a recipe tells tracking. This module costs nothing to import; MLflow is loaded when tracking is enabled."""
+"""Interface of tracking. Importing this module is cheap; MLflow is imported only if tracking is enabled."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ from bertline.tracking.config import TrackingConfig
 
 
 class StageRun:
-    """One stage's run. This base records nothing: it is what disabled tracking gives."""
+    """Run of a stage. This base class records nothing; it is used if tracking is disabled."""
 
     run_id: str | None = None
-    """MLflow's id; None while (or where) nothing is recorded."""
+    """MLflow's run id; None if nothing is recorded (yet)."""
 
     def follow(self, metrics_jsonl: Path) -> None:
-        """Send the file's metrics by step while it grows, each (key, step) once, until the stage ends.
+        """Send the metrics of a growing file by step, each (key, step) once, until the stage ends.
 
-        On a finished run it sends only what is missing, so it is also the way to send a run made offline.
+        For a finished run only missing values are sent, so this can also upload a run that was made offline.
         """
 
     def follow_events(self, events_jsonl: Path) -> None:
-        """Make a nested run from each of the sweep's trials and repetitions as they end, each once."""
+        """Create a nested run, once, for each trial and repetition of the sweep when it ends."""
 
     def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
-        """Attach a file as it is now, and again whenever it is written anew, until the stage ends.
+        """Attach a file, and attach it again whenever it is rewritten, until the stage ends.
 
-        With `contains_text` it goes to a server elsewhere only if `log_text` allows.
+        A file with `contains_text` is sent to a remote server only if `log_text` is true.
         """
 
     def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        """The stage's headline figures, once it is done; one with the name of a followed curve gets `final/` before."""
+        """Log the headline figures of a finished stage; names of followed curves get the prefix `final/`."""
 
     def log_artifact(self, path: Path, *, contains_text: bool) -> None:
-        """Attach a file or folder. With `contains_text` it goes to a server elsewhere only if `log_text` allows."""
+        """Attach a file or folder; with `contains_text`, it is sent to a remote server only if `log_text` is true."""
 
     def log_datasets(self, inputs: Mapping[str, tuple[Path, str]]) -> None:
-        """Name what the stage read: name to (path, digest); DVC's hash is the digest to give."""
+        """Log the inputs of the stage, (path, digest) by name; the digest is DVC's hash."""
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
-        """Set tags, for example the content hashes of outputs."""
+        """Set tags, such as the content hashes of outputs."""
 
 
 class Tracker:
-    """The line's run and the runs of its stages. This base records nothing: it is what disabled tracking gives."""
+    """Run of the pipeline and runs of its stages. This base class records nothing, for disabled tracking."""
 
     run_id: str | None = None
 
@@ -62,33 +62,34 @@ class Tracker:
         tags: Mapping[str, str],
         inputs: Mapping[str, tuple[Path, str]],
     ) -> AbstractContextManager[StageRun]:
-        """The run of a stage, nested in the line's; an unfinished one with the same name and key is continued.
+        """Open the run of a stage, nested in the pipeline's; an unfinished run with the same name and key is continued.
 
-        It ends FINISHED; FAILED after an error; KILLED after Ctrl-C or an exit before the end.
+        The run ends as FINISHED, as FAILED after an error, or as KILLED after Ctrl-C or an early exit.
         """
         return _nothing()
 
     def log_line_metrics(self, metrics: Mapping[str, float]) -> None:
-        """Headline figures of the whole line."""
+        """Log the headline figures of the whole pipeline."""
 
     def log_line_artifact(self, path: Path, *, contains_text: bool) -> None:
-        """Attach a file or folder to the line's run."""
+        """Attach a file or folder to the pipeline's run."""
 
     def set_line_tags(self, tags: Mapping[str, str]) -> None:
-        """Set tags of the line's run."""
+        """Set tags of the pipeline's run."""
 
     def register(
         self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str], standing: Standing | None = None
     ) -> str | None:
-        """Make `folder` a version of the registered model `name` with this alias, and return the version.
+        """Register `folder` as a version of the model `name` with this alias, and return the version.
 
-        The same content again gets the alias, not a second version. With a `standing`, its alias moves here too if
-        this version beats the one that has it. None where nothing is recorded.
+        Content that is already registered gets the alias, not a second version. With a `standing`, its alias also moves
+        to this version if no version has it or this version beats the one that has it. Returns None if nothing is
+        recorded.
         """
         return None
 
     def close(self, status: str = "FINISHED") -> None:
-        """Send what is waiting and end the line's run."""
+        """Send all queued records and end the pipeline's run."""
 
     def __enter__(self) -> Tracker:
         return self
@@ -102,10 +103,10 @@ class Tracker:
 def open_tracker(
     config: TrackingConfig, *, line_key: str, tags: Mapping[str, str], params: Mapping[str, Any]
 ) -> Tracker:
-    """Find or create the line's run (tag `bertline.line_key`); use it as a context manager, or `close` it.
+    """Find or create the pipeline's run (tag `bertline.line_key`); use it as a context manager, or `close` it.
 
-    Nothing that goes wrong with tracking stops the work: a server that cannot be reached is a warning, and what was
-    to be recorded is in the files under `runs/`.
+    Tracking errors do not stop the pipeline: an unreachable server is a warning, and the records are kept in the files
+    under `runs/`.
     """
     if not config.enabled:
         return Tracker()
@@ -119,7 +120,7 @@ def open_tracker(
 
 
 def status_after(error: BaseException | None) -> str:
-    """MLflow's status for how a block ended."""
+    """Return MLflow's status for a block that ended with this error; None for no error."""
     if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
         return "FINISHED"
     return "FAILED" if isinstance(error, Exception) else "KILLED"

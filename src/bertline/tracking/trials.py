@@ -1,4 +1,4 @@
-"""A sweep's trials and repetitions as runs of their own, made from `events.jsonl`."""
+"""Nested runs for a sweep's trials and repetitions, created from `events.jsonl`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
 from bertline.tracking.values import flatten
 
 TRIAL_TAG = "bertline.trial"
-# Optuna's states as MLflow's: a pruned trial was stopped on purpose, which is not a failure.
+# Optuna's states to MLflow's: a pruned trial was stopped on purpose, so it did not fail.
 _STATUS: dict[str, Status] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 
 
 class TrialsFeed:
-    """Makes one nested run from each line of `events.jsonl`, once, also when an earlier feeder died half way."""
+    """Creates one nested run per line of `events.jsonl`, each once, even if an earlier feeder died in between."""
 
     def __init__(self, store: Store, parent_run_id: str, path: Path) -> None:
         self._store, self._parent = store, parent_run_id
@@ -26,7 +26,7 @@ class TrialsFeed:
         self._half_way: dict[str, str] = {}
 
     def poll(self) -> None:
-        """Record what is new."""
+        """Record new events."""
         if not self._turn.taken():
             return
         with refusals():
@@ -35,7 +35,7 @@ class TrialsFeed:
                 self._file.accept(position)
 
     def close(self) -> None:
-        """Record the rest and let another process feed."""
+        """Record the remaining events and release the lock."""
         self.poll()
         self._turn.give_up()
 
@@ -85,13 +85,13 @@ class TrialsFeed:
 
 
 def _times(event: dict[str, Any]) -> tuple[float, float]:
-    """Start and end in Unix seconds; `time_s` is how long the trial took."""
+    """Return start and end in Unix seconds, from the trial's duration `time_s` and the current time."""
     now = time.time()
     return now - float(event.get("time_s") or 0.0), now
 
 
 def _points(event: dict[str, Any]) -> list[tuple[str, float, int]]:
-    """The learning curve by percent of the schedule (MLflow's steps are whole numbers), and the scores at its end."""
+    """Return the learning curve by percent of the schedule (MLflow's steps are integers) and the final scores."""
     curve = [("dev/score_by_percent", float(score), round(100 * share)) for share, score in event.get("curve") or []]
     last = curve[-1][2] if curve else 0
     return curve + [(key, float(value), last) for key, value in (event.get("metrics") or {}).items()]

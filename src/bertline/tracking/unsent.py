@@ -1,7 +1,7 @@
-"""What a server did not take: kept under `runs/unsent` and told again by the next stage that reaches it.
+"""Sessions that a server did not accept, kept under `runs/unsent` and sent by the next stage that reaches it.
 
-A session is one process' calls to its tracker, in order. All of them are kept, not only those that failed: each is safe
-to repeat (see `tracker`), and a server that hung may have taken any part of them.
+A session is the sequence of one process' calls to its tracker. All calls are kept, not only failed ones: each call is
+safe to repeat (see `tracker`), and a server that hung may have processed any of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FORMAT_VERSION = 1
 
 
 class Session:
-    """The calls of one process, as plain data."""
+    """Calls of one process, as plain data."""
 
     def __init__(self, opening: Mapping[str, Any]) -> None:
         self._opening = dict(opening)
@@ -35,13 +35,13 @@ class Session:
 
         Args:
             call: Name of a method of the tracker or, with `stage`, of a stage's run.
-            stage: Which stage of the session, from 0.
-            arguments: Plain data. Paths are kept with a mark of their state (`marked`).
+            stage: Index of the stage in the session, from 0; None for calls of the tracker.
+            arguments: Arguments as plain data. Paths of artifacts are kept with a mark of their state (`marked`).
         """
         self._calls.append({"call": call, "stage": stage, "at_s": time.time(), "arguments": arguments})
 
     def keep(self, place: Path) -> Path:
-        """Write the session into a folder of `place_of`; returns the file."""
+        """Write the session to a folder from `place_of` and return the file."""
         path = place / f"{time.time_ns()}-{os.getpid()}.json"
         content = {"format_version": _FORMAT_VERSION, "opening": self._opening, "calls": self._calls}
         write_json(path, json.loads(json.dumps(content, default=str)))
@@ -49,20 +49,20 @@ class Session:
 
 
 def place_of(uri: str, experiment_name: str) -> Path:
-    """The folder for sessions of one server and experiment; the address, which may be secret, is not in its name."""
+    """Return the folder for sessions of a server and experiment; its name is a hash, since addresses may be secret."""
     return UNSENT / hashlib.sha256(f"{uri}\n{experiment_name}".encode()).hexdigest()[:12]
 
 
 def kept_sessions(place: Path) -> list[Path]:
-    """The files of kept sessions, oldest first."""
+    """Return the files of kept sessions, oldest first."""
     return sorted(place.glob("*.json"))
 
 
 @contextmanager
 def claimed(path: Path) -> Iterator[dict[str, Any] | None]:
-    """A kept session to send, which is deleted when the block ends without an error.
+    """Lock and read a kept session; delete it if the block ends without an error.
 
-    None where another process is at it, or has sent it, or where the file cannot be read.
+    Yields None if another process is sending it or has sent it, or if the file cannot be read.
     """
     with path.with_suffix(".lock").open("w") as lock:
         try:
@@ -80,12 +80,12 @@ def claimed(path: Path) -> Iterator[dict[str, Any] | None]:
 
 
 def marked(path: Path) -> dict[str, Any]:
-    """A path with a mark of its present content, so that a later file of that name is not sent in its place."""
+    """Return a path with a mark of its current state, so that a later file with the same name is not sent instead."""
     return {"path": str(path), "mark": _mark(path)}
 
 
 def unmarked(kept: Mapping[str, Any]) -> Path | None:
-    """The path, or None where it is gone or has other content now."""
+    """Return the path; None if it is missing or has changed."""
     path = Path(kept["path"])
     return path if path.exists() and _mark(path) == kept["mark"] else None
 

@@ -1,4 +1,4 @@
-"""Plain data in the form and size that MLflow takes."""
+"""Conversion of plain data to the format and size limits of MLflow."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# MLflow's own limits (mlflow.utils.validation): longer values are an error on some stores and cut silently on others.
+# MLflow's limits (mlflow.utils.validation): some stores reject longer values, others truncate them silently.
 _MAX_KEY_CHARACTERS = 250
 MAX_PARAM_CHARACTERS = 6000
 MAX_TAG_CHARACTERS = 8000
 PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
 
-# Configuration keys whose values are the user's own sentences, not settings.
+# Configuration keys whose values are the user's sentences, not settings.
 _TEXT_KEYS = ("film_strip.sentences",)
 
 
 def flatten(mapping: Mapping[str, Any], *, with_text: bool = True) -> dict[str, str]:
-    """Nested configuration as dotted keys and strings, the form of MLflow's parameters.
+    """Flatten a nested configuration to dotted keys and string values, the format of MLflow's parameters.
 
-    Lists of plain values stay whole; lists of mappings get an index. `with_text=False` leaves out values that are
-    the user's sentences (see `tracking.log_text`).
+    Lists of plain values are kept whole; lists of mappings are indexed. `with_text=False` drops values that are the
+    user's sentences (see `tracking.log_text`).
 
     Example:
         >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
@@ -36,7 +36,7 @@ def flatten(mapping: Mapping[str, Any], *, with_text: bool = True) -> dict[str, 
 
 
 def cut(value: str, limit: int) -> str:
-    """The value, or as much of it as fits together with a note that says how much is missing.
+    """Truncate a value to a limit, with a note on its original length.
 
     Example:
         >>> cut("a" * 100, 40)
@@ -45,12 +45,12 @@ def cut(value: str, limit: int) -> str:
     if len(value) <= limit:
         return value
     note = f"… (cut, {len(value)} characters)"
-    # MLflow's limits count characters, databases may count bytes; the note's one wide character has room for both.
+    # MLflow counts characters, databases may count bytes: leave two bytes for the note's multi-byte character.
     return value[: limit - len(note) - 2] + note
 
 
 def metric_key(name: str) -> str:
-    """The name of a metric with what MLflow takes in a key; it takes no @.
+    """Replace @ in the name of a metric, which MLflow does not allow in keys.
 
     Example:
         >>> metric_key("test/ndcg@10_mean")
@@ -60,7 +60,7 @@ def metric_key(name: str) -> str:
 
 
 def batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Consecutive slices of at most `size` items."""
+    """Yield consecutive slices of at most `size` items."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

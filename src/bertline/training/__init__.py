@@ -1,1 +1,1 @@
-"""What any training run needs: optimizers, schedules, checkpoints, the one Trainer builder."""
+"""Shared parts of every training run: optimizers, schedules, checkpoints and the single Trainer builder."""

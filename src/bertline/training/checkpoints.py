@@ -1,7 +1,7 @@
-"""Checkpoints that survive a kill at any moment: atomic, checksummed, the newest few and the best kept.
+"""Checkpoints that survive a kill at any moment: atomic and checksummed; the newest few and the best are kept.
 
-Each is two files, `step-00001200.pt` and `step-00001200.pt.sha256`. The content is plain tensors, numbers, strings,
-lists and dicts, so that it loads with `weights_only=True`: no code is ever run by loading one.
+Each checkpoint is two files, `step-00001200.pt` and `step-00001200.pt.sha256`. The content is plain tensors, numbers,
+strings, lists and dicts, so that it loads with `weights_only=True`: loading never runs code.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from bertline.modeling.weight_files import is_finite
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
 _TRAINED = ("model", "optimizer")
-"""Parts of a state that every value after them is computed from."""
+"""Parts of a state that all further training is computed from."""
 _SKIPPED = "It is skipped; an earlier checkpoint is used, where there is one."
 _PLAIN = (str, int, float, bool, type(None))
-# All that saving can leave: both files, and what a kill found half written.
+# All files that saving can leave: both files of a checkpoint, and half-written ones after a kill.
 _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
 
 
@@ -44,8 +44,9 @@ class CheckpointFolder:
     """The checkpoints of one run.
 
     Args:
-        folder: Made when the first checkpoint is saved.
-        keep: How many of the newest stay, beside the best; the others go once a newer one is safely on disk.
+        folder: Folder of the checkpoints; created when the first one is saved.
+        keep: Number of newest checkpoints to keep, in addition to the best; older ones are deleted once a newer one is
+            safely on disk.
     """
 
     def __init__(self, folder: Path, *, keep: int) -> None:
@@ -54,20 +55,20 @@ class CheckpointFolder:
 
     @property
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, oldest first, whether it is whole or not."""
+        """Steps that have a checkpoint, oldest first, whether it is intact or not."""
         return [step for step, _ in self._found()]
 
     def save(self, step: int, state: dict[str, Any], *, best_step: int | None = None) -> Path:
-        """Save a state as the checkpoint of `step`, then drop what is no longer kept.
+        """Save a state as the checkpoint of `step`, then delete checkpoints that are no longer kept.
 
         Args:
-            step: Training stands here: checkpoints of later steps are damaged or of a course that was given up, and go.
+            step: Number of finished steps. Checkpoints of later steps are damaged or were rolled back, and are deleted.
             state: Tensors, numbers, strings, None, lists, tuples and dicts.
-            best_step: The checkpoint of this step stays too, however old it is.
+            best_step: Step whose checkpoint is kept too, however old it is.
 
         Raises:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.
-            TypeError: The state holds something that would be refused when it is loaded.
+            TypeError: The state holds a value that loading would refuse.
         """
         _require_plain(state, "state")
         path = self.folder / f"step-{step:08d}.pt"
@@ -78,32 +79,31 @@ class CheckpointFolder:
                 torch.save(state, handle)
                 handle.flush()
                 os.fsync(handle.fileno())
-            # The digest first: a checkpoint under its final name always has one, whenever the kill comes.
+            # Write the digest first, so that a checkpoint under its final name has one even after a kill.
             write_atomically(_digest_path(path), sha256_of_file(temporary) + "\n")
             temporary.replace(path)
             _sync_names(self.folder)
         except (OSError, RuntimeError) as error:
-            # torch's zip writer reports what went wrong while writing as a RuntimeError of its own.
+            # torch's zip writer reports write errors as its own RuntimeError.
             cause = error.__context__ if isinstance(error, RuntimeError) else error
             if isinstance(cause, OSError):
                 raise MachineError(cannot_write(path, cause)) from error
             raise (cause if isinstance(cause, KeyboardInterrupt) else error) from None
         finally:
-            # Half a checkpoint would keep a full disk full.
+            # A half-written checkpoint would keep a full disk full.
             temporary.unlink(missing_ok=True)
         self._drop_all_but(step, best_step)
         return path
 
     def load_newest(self) -> Checkpoint | None:
-        """Load the newest checkpoint that is whole; a torn or corrupted one, or one with weights that are not
-        finite, is skipped with a warning.
+        """Load the newest intact checkpoint; damaged ones and those with non-finite values are skipped with a warning.
 
         Returns:
-            None where nothing has been saved yet.
+            The checkpoint; None if nothing has been saved yet.
 
         Raises:
-            ArtifactError: There are checkpoints and all are damaged: to begin anew without a word would throw the
-                run's records away. Or one holds more than plain data.
+            ArtifactError: All existing checkpoints are damaged (silently training from scratch would discard the run's
+                records), or one holds more than plain data.
         """
         found = self._found()
         for step, path in reversed(found):
@@ -118,12 +118,12 @@ class CheckpointFolder:
         return None
 
     def load(self, step: int) -> Checkpoint | None:
-        """Load the checkpoint of a step: None where it is gone, and, with a warning, where it is damaged."""
+        """Load the checkpoint of a step; None if it does not exist or, with a warning, if it is damaged."""
         path = dict(self._found()).get(step)
         return None if path is None else _load_whole(step, path)
 
     def give_up_after(self, step: int) -> None:
-        """Drop the checkpoints after `step`: that course is given up. If there are no others, the oldest stays."""
+        """Delete the checkpoints after `step`, to roll back. If there are no others, the oldest is kept."""
         found = self._found()
         for each, path in reversed(found[1:]):
             if each > step:
@@ -131,7 +131,7 @@ class CheckpointFolder:
                 _digest_path(path).unlink(missing_ok=True)
 
     def _found(self) -> list[tuple[int, Path]]:
-        """Steps and paths, oldest first."""
+        """Return steps and paths, oldest first."""
         names = ((_NAME.fullmatch(path.name), path) for path in self.folder.glob("step-*.pt"))
         return sorted((int(match[1]), path) for match, path in names if match)
 
@@ -139,7 +139,7 @@ class CheckpointFolder:
         reached = [(each, path) for each, path in self._found() if each <= step]
         kept = {*reached[-self.keep :], *((each, path) for each, path in reached if each == best_step)}
         names = {path.name for _, path in kept} | {_digest_path(path).name for _, path in kept}
-        # Sorted, a checkpoint goes before its digest, so that none is ever seen without one.
+        # In sorted order a checkpoint is deleted before its digest, so that it never exists without one.
         for path in sorted(self.folder.iterdir()):
             if _OURS.fullmatch(path.name) and path.name not in names:
                 path.unlink(missing_ok=True)
@@ -157,7 +157,7 @@ def _load_whole(step: int, path: Path) -> Checkpoint | None:
             f"{path} holds more than tensors and plain data, which could run code while it is loaded; it is refused. "
             f"bertline did not write it so: delete it, and its .sha256, to go on from the one before. ({error})"
         ) from error
-    # Training from these could only give NaN, and what follows would overwrite the checkpoints that are well.
+    # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
     bad = next((name for part in _TRAINED for name in _not_finite(state.get(part), part)), None)
     if bad is not None:
         warn(f"{path}: {bad} has values that are not finite. {_SKIPPED}")
@@ -166,7 +166,7 @@ def _load_whole(step: int, path: Path) -> Checkpoint | None:
 
 
 def _not_finite(value: Any, where: str) -> Iterator[str]:
-    """The places of tensors with NaN or infinite values."""
+    """Yield the places of tensors with NaN or infinite values."""
     if isinstance(value, torch.Tensor):
         if not is_finite(value):
             yield where
@@ -179,7 +179,7 @@ def _not_finite(value: Any, where: str) -> Iterator[str]:
 
 
 def _require_plain(value: Any, where: str) -> None:
-    """Refuse, before it is written, what `weights_only=True` would refuse to load: such a run could not be resumed."""
+    """Raise before writing a value that `weights_only=True` would refuse to load: the run could not be resumed."""
     if isinstance(value, dict):
         for key, each in value.items():
             _require_plain(key, f"a key of {where}")
@@ -187,7 +187,7 @@ def _require_plain(value: Any, where: str) -> None:
     elif isinstance(value, (list, tuple)):
         for index, each in enumerate(value):
             _require_plain(each, f"{where}[{index}]")
-    # By type, not by isinstance: numpy's float64 is a float and loads only by running numpy's code.
+    # Exact types, not isinstance: numpy's float64 is a float, but loading it would run numpy's code.
     elif not (isinstance(value, torch.Tensor) or type(value) in _PLAIN):
         raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
 
@@ -208,7 +208,7 @@ def _problem_of(path: Path) -> str | None:
 
 
 def _sync_names(folder: Path) -> None:
-    """Let a rename outlast a power cut. Some file systems cannot be asked to; they keep the order by themselves."""
+    """Make a rename survive a power cut. Some file systems do not support this; they keep the order by themselves."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

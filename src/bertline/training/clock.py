@@ -1,4 +1,4 @@
-"""Time spent training: the wall clock without validation, film strips and checkpoints, and the wait for data."""
+"""Training time: wall-clock time without validation, film strips and checkpoints, and the time waiting for data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seconds:
-    """Where time went."""
+    """Breakdown of elapsed time, in seconds."""
 
     trained_s: float = 0.0
-    """Waiting included, pauses not."""
+    """Time training, including waiting for data, without pauses."""
     waited_s: float = 0.0
-    """For data."""
+    """Time waiting for data."""
     paused_s: float = 0.0
-    """For probes, validation and saving."""
+    """Time paused for probes, validation and saving."""
 
     def __add__(self, other: Seconds) -> Seconds:
         return Seconds(
@@ -35,10 +35,10 @@ class Seconds:
 
 
 class TrainingClock:
-    """Seconds of training and of waiting for data, since the last `start`.
+    """Measures seconds of training, of waiting for data and of pauses since the last `start`.
 
     Args:
-        now: A clock in seconds, for tests.
+        now: Function that returns the time in seconds, replaced in tests.
     """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
@@ -46,7 +46,7 @@ class TrainingClock:
         self.start()
 
     def start(self) -> None:
-        """Begin anew: what went before does not count."""
+        """Reset the clock and start it."""
         self._started = self._now()
         self._paused_s = 0.0
         self._pause_begun: float | None = None
@@ -54,20 +54,20 @@ class TrainingClock:
 
     @property
     def seconds(self) -> Seconds:
-        """Since the start; a pause that lasts still is in them."""
+        """Seconds since the start, including a pause in progress."""
         now = self._now()
         paused_s = self._paused_s + (0.0 if self._pause_begun is None else now - self._pause_begun)
         return Seconds(trained_s=now - self._started - paused_s, waited_s=self.waited_s, paused_s=paused_s)
 
     @property
     def trained_s(self) -> float:
-        """Seconds since the start, waiting included, pauses not."""
+        """Seconds of training since the start, including waiting for data, without pauses."""
         return self.seconds.trained_s
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens inside is not training."""
-        if self._pause_begun is not None:  # a pause in a pause
+        """Count the time inside the block as a pause, not as training."""
+        if self._pause_begun is not None:  # nested pause
             yield
             return
         self._pause_begun = self._now()
@@ -79,7 +79,7 @@ class TrainingClock:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """What happens inside is waiting for the next batch."""
+        """Count the time inside the block as waiting for the next batch."""
         begun = self._now()
         try:
             yield
@@ -88,11 +88,11 @@ class TrainingClock:
 
 
 class Lap:
-    """Seconds since the last `end`, which may have been in a process before this one.
+    """Measures the seconds since the last `end`, which may have been in an earlier process.
 
     Args:
-        clock: Of this process.
-        before: What the process before had counted since that `end`.
+        clock: Clock of this process.
+        before: Seconds that the earlier process had counted since that `end`.
     """
 
     def __init__(self, clock: TrainingClock, before: Seconds | None = None) -> None:
@@ -101,16 +101,16 @@ class Lap:
         self.go_on()
 
     def go_on(self) -> None:
-        """Count from now on, beside what the process before had."""
+        """Count from now on, in addition to the seconds of the earlier process."""
         self._begun = self._clock.seconds
 
     @property
     def seconds(self) -> Seconds:
-        """So far."""
+        """Seconds of this lap so far."""
         return self._before + (self._clock.seconds - self._begun)
 
     def end(self) -> Seconds:
-        """The seconds of this lap; the next one begins at the same moment."""
+        """Return the seconds of this lap; the next one begins at the same moment."""
         now = self._clock.seconds
         found = self._before + (now - self._begun)
         self._before, self._begun = Seconds(), now

@@ -1,4 +1,4 @@
-"""When to compile a model, and how, without changing the names of its weights."""
+"""Whether to compile a model, and how to compile it without changing the names of its weights."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MAX_SHAPES = 64
 
 
 def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -> bool:
-    """Whether to compile. `auto` compiles where it can, and says so where it cannot.
+    """Return whether to compile. `auto` does not compile on MPS; elsewhere, it warns if it cannot compile.
 
     Raises:
-        MachineError: `on`, but something that compiling needs is missing.
+        MachineError: The choice is `on`, but something that compilation needs is missing.
     """
     if choice == "off" or (choice == "auto" and device.type == "mps"):
         return False
@@ -35,12 +35,12 @@ def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -
 
 
 def compile_in_place(module: nn.Module) -> None:
-    """Compile a module's forward in place: it stays the same object, with the same weight names.
+    """Compile a module's forward in place: the module stays the same object, with the same weight names.
 
-    Shapes are fixed: one kernel is made for each that occurs (one a phase, as a rule), which is faster than one kernel
-    for all.
+    Shapes are static: each shape is compiled separately (usually one per phase), which runs faster than code for
+    dynamic shapes.
     """
-    # Beyond its limit (8 by default) the compiler would silently run the slow path.
+    # Beyond its recompile limit (8 by default) the compiler would silently run the slow path.
     torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _MAX_SHAPES)
     module.compile(dynamic=False)
 

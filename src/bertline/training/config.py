@@ -1,4 +1,4 @@
-"""Configuration of the optimizer, the schedule and of how a run uses the machine."""
+"""Configuration of the optimizer, the schedule and the use of the machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class _CommonOptimizerConfig:
     beta2: float
     eps: float
     weight_decay: float
-    """Of matrices, the embeddings among them; biases and LayerNorm do not decay (BERT reference code)."""
+    """Weight decay of matrices, including embeddings; biases and LayerNorm do not decay (BERT reference code)."""
     max_grad_norm: float | None
-    """Gradients are scaled down to this global L2 norm; None never."""
+    """Global L2 norm to which gradients are clipped; None: no clipping."""
 
     def __post_init__(self) -> None:
         if not self.lr > 0:
@@ -36,7 +36,7 @@ class AdamWConfig(_CommonOptimizerConfig):
 class LambConfig(_CommonOptimizerConfig):
     """LAMB (arXiv 1904.00962, algorithm 2), for batches of thousands of sequences.
 
-    Neither decay nor adaptation to the weight's size on biases and LayerNorm.
+    Biases and LayerNorm have neither weight decay nor adaptation to the norm of the weight.
     """
 
     kind: Literal["lamb"]
@@ -46,17 +46,17 @@ class LambConfig(_CommonOptimizerConfig):
 class MuonConfig(_CommonOptimizerConfig):
     """Muon (Jordan et al. 2024; arXiv 2502.16982, section 2.2) for the matrices of the layers, AdamW for the rest.
 
-    `lr` is the rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's rates fit, and
-    know nothing of the size of a gradient.
+    `lr` is the learning rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's
+    learning rates fit, and do not depend on the size of the gradient.
     """
 
     kind: Literal["muon"]
     momentum: float
     adamw_lr: float
-    """Peak rate of embeddings, heads and vectors."""
+    """Peak learning rate of embeddings, heads and vectors."""
 
     def __post_init__(self) -> None:
-        # Named, not super(): slots=True makes the class anew, and super() would look for the old one.
+        # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
         _CommonOptimizerConfig.__post_init__(self)
         if not self.adamw_lr > 0:
             raise ValueError(f"adamw_lr must be positive, found {self.adamw_lr}")
@@ -93,25 +93,26 @@ class CosineScheduleConfig(_CommonScheduleConfig):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConstantScheduleConfig(_CommonScheduleConfig):
-    """Linear warm-up to the peak, which then stays."""
+    """Linear warm-up to the peak, then constant."""
 
     kind: Literal["constant"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WarmupStableDecayScheduleConfig(_CommonScheduleConfig):
-    """Linear warm-up to the peak, which stays until `num_decay_steps` before the end (arXiv 2405.18392, section 3)."""
+    """Linear warm-up, constant until `num_decay_steps` before the end, then decay (arXiv 2405.18392, section 3)."""
 
     kind: Literal["wsd"]
     num_decay_steps: int | None
-    """The last steps of the run; None takes a fifth of it. Never a step of the warm-up, however short the run."""
+    """Number of decay steps at the end of the run; None: a fifth of the run. Never includes a step of the warm-up,
+    however short the run."""
     final_fraction: float
-    """Of the peak, at the end."""
+    """Final learning rate as a fraction of the peak."""
     decay: Literal["linear", "1-sqrt"]
-    """The shape of the descent; 1-sqrt falls steeply at first."""
+    """Shape of the decay; 1-sqrt falls steeply at first."""
 
     def __post_init__(self) -> None:
-        # Named, not super(): slots=True makes the class anew, and super() would look for the old one.
+        # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
         _CommonScheduleConfig.__post_init__(self)
         if self.num_decay_steps is not None and self.num_decay_steps < 0:
             raise ValueError(f"num_decay_steps must not be negative, or null for a fifth, found {self.num_decay_steps}")
@@ -124,35 +125,36 @@ ScheduleConfig = LinearScheduleConfig | CosineScheduleConfig | ConstantScheduleC
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """How and where work is done. Changes speed or place, never results beyond rounding; no stage depends on it."""
+    """How and where work is done. Affects speed or place, never results beyond rounding; no stage depends on it."""
 
     device: Literal["auto", "cpu", "cuda", "mps"]
     num_devices: int
     num_nodes: int
     num_workers: int
-    """Processes that prepare text, examples and batches; 0 does it in the main process."""
+    """Number of processes that prepare text, examples and batches; 0: the main process does it."""
     num_threads: int | None
-    """CPU threads of PyTorch in each process. None: one a core; in a sweep one for each worker, however many there are,
-    so that results do not depend on that."""
+    """Number of CPU threads of PyTorch in each process. None: one per core; in a sweep, one per worker, so that results
+    do not depend on the number of workers."""
     micro_batch_size: int | None
-    """Sequences that go through the model at once on one device; None takes the whole share of the global batch."""
+    """Number of sequences per micro-batch on one device; None: the device's whole share of the global batch."""
     micro_batch_tokens: int | None
-    """The same in tokens, padding included, whatever the length; at most one of the two is given."""
+    """Number of tokens per micro-batch on one device, padding included, for any length. At most one of this and
+    `micro_batch_size` is given."""
     packing: Literal["auto", "on", "off"]
-    """Whether sequences of pretraining share rows; auto does where it is faster."""
+    """Whether sequences share rows in pretraining; auto: if it is faster."""
     compile: Literal["auto", "on", "off"]
     attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
-    """auto takes the fastest (`modeling.attention_choice`). varlen is for the packed rows of pretraining, which refuses
-    it where it cannot be had; the rows of fine-tuning are not packed, and it means auto there, with a warning."""
+    """Attention kernel; auto: the fastest (`modeling.attention_choice`). varlen is for the packed rows of pretraining,
+    which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there, with a warning."""
     launcher: Literal["local"]
     sweep_workers: int
-    """Processes of a sweep, each with a trial at a time; what uses more cores."""
+    """Number of processes of a sweep, each with one trial at a time; more processes use more cores."""
     runs_folder: str
-    """Work in progress: frozen configurations, logs, checkpoints, metrics."""
+    """Folder of work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
-    """Seconds between progress lines where there is no terminal."""
+    """Seconds between progress lines when there is no terminal."""
     profile: bool
-    """Write a trace of a few steps of pretraining and its ten costliest operations into the run folder."""
+    """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 
     def __post_init__(self) -> None:
         for name in ("num_devices", "num_nodes", "sweep_workers"):

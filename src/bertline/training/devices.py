@@ -1,4 +1,4 @@
-"""Which device, which number format, how many ranks and threads: everything `auto` is decided here, once."""
+"""Device, dtype, ranks and threads of a run: every `auto` is resolved here, once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranks:
-    """This process among those that train together. `torchrun` and `srun` say so in the environment, each its way."""
+    """Rank of this process among those that train together, from the environment of `torchrun` or `srun`."""
 
     rank: int = 0
     world_size: int = 1
@@ -35,26 +35,26 @@ class Ranks:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Machine:
-    """What a run uses of the machine, with nothing left to decide."""
+    """Machine settings of a run, with every `auto` resolved."""
 
     device: torch.device
     precision: Precision
     compile: bool
     ranks: Ranks
     scoring_tokens: int | None = None
-    """Tokens of a batch that is predicted, padding included; None: a fixed number of sequences."""
+    """Number of tokens per prediction batch, padding included; None: a fixed number of sequences."""
 
 
 def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "bf16"]) -> Machine:
-    """Decide every `auto` of the runtime section, and set the number of CPU threads of this process.
+    """Resolve every `auto` of the runtime section, and set the number of CPU threads of this process.
 
     Raises:
-        MachineError: The device is missing, there is a GPU that this PyTorch cannot use, ranks were asked for and not
-            launched, or compiling was asked for and there is no compiler.
+        MachineError: The device is missing, there is a GPU that this PyTorch cannot use, the requested ranks were not
+            launched, or something that the requested compilation needs is missing.
     """
     if runtime.num_threads is not None:
         torch.set_num_threads(runtime.num_threads)
-        # Lightning shares the cores out among the ranks of a machine, unless it finds that somebody has done so.
+        # Lightning divides the cores among the ranks of a machine unless this variable is set.
         os.environ["OMP_NUM_THREADS"] = str(runtime.num_threads)
     ranks = resolve_ranks(runtime)
     device = resolve_device(runtime, ranks)
@@ -67,10 +67,10 @@ def resolve_machine(runtime: RuntimeConfig, precision: Literal["auto", "fp32", "
 
 
 def seed_device(device: torch.device, seed: int) -> None:
-    """Seed PyTorch's default generators of the CPU and of this device: what is drawn there is a function of the seed.
+    """Seed PyTorch's default generators of the CPU and of this device.
 
-    `torch.manual_seed` does so for the backends of all devices, and each that is not in use keeps the request for later
-    with a stack trace in words: 0.3 ms where 40 calls are open, which is too long to be spent at every step.
+    `torch.manual_seed` seeds the backends of all devices, and each one that is not in use stores the call for later
+    with a formatted stack trace: 0.3 ms at a stack depth of 40, too slow for every step.
     """
     torch.default_generator.manual_seed(seed)
     match device.type:
@@ -81,12 +81,12 @@ def seed_device(device: torch.device, seed: int) -> None:
 
 
 def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
-    """Read the place of this process from RANK, WORLD_SIZE and LOCAL_RANK and hold it to the configuration.
+    """Read RANK, WORLD_SIZE and LOCAL_RANK of this process and check them against the configuration.
 
     Under srun they are set here first, from Slurm's own variables: Lightning and PyTorch read them too.
 
     Raises:
-        MachineError: The number of processes launched is not `num_devices` times `num_nodes`.
+        MachineError: The number of launched processes is not `num_devices` times `num_nodes`.
     """
     adopt_srun_ranks(os.environ)
     expected = runtime.num_devices * runtime.num_nodes
@@ -104,7 +104,7 @@ def resolve_ranks(runtime: RuntimeConfig) -> Ranks:
 
 
 def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
-    """The device of this rank.
+    """Return the device of this rank.
 
     Raises:
         MachineError: See `resolve_machine`.
@@ -129,17 +129,17 @@ def resolve_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
 
 
 def driver_sees_gpu() -> bool:
-    """Whether the NVIDIA driver lists a GPU that was not hidden on purpose (CUDA_VISIBLE_DEVICES)."""
+    """Return whether the NVIDIA driver lists a GPU that is not hidden on purpose (CUDA_VISIBLE_DEVICES)."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
     return _NVIDIA_GPUS.is_dir() and any(_NVIDIA_GPUS.iterdir())
 
 
 def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.device) -> Precision:
-    """bf16 where the hardware computes it natively, else fp32. Who asks for bf16 elsewhere gets it, and a warning.
+    """Resolve `auto`: bf16 if the hardware computes it natively, else fp32. On Apple GPUs `auto` is fp32.
 
     CPUs without bf16 instructions emulate it, up to 499 times slower than fp32 (measured), so the instruction set is
-    asked. On Apple GPUs `auto` is fp32.
+    checked. An explicit bf16 is used even if a CPU or CUDA device emulates it, with a warning.
     """
     if precision == "fp32":
         return precision

@@ -1,4 +1,4 @@
-"""Sums over the processes that train together; with one process they are the values themselves."""
+"""Sums over the processes that train together; with one process, the sums are the values themselves."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch.distributed as dist
 
 
 def sum_over_ranks(values: Sequence[float], device: torch.device) -> list[float]:
-    """Sum each value over all ranks. Every rank must call it at the same place; it waits for the device.
+    """Sum each value over all ranks. Every rank must call it at the same point; it waits for the device.
 
     >>> sum_over_ranks([1.5, 2.0], torch.device("cpu"))
     [1.5, 2.0]
     """
     if not _several():
         return list(values)
-    # NCCL moves what is on its device only; both kinds of device that have several ranks know fp64.
+    # NCCL only communicates tensors on its device; both device types that support several ranks have fp64.
     total = torch.tensor(values, dtype=torch.float64, device=device)
     dist.all_reduce(total)
     return total.tolist()
@@ -26,14 +26,14 @@ def sum_on_device(value: float, device: torch.device) -> torch.Tensor | float:
     """Sum one value over all ranks without waiting for the device."""
     if not _several():
         return value
-    # Filled there: copying a number to a GPU would wait for all the work before it.
+    # `full` runs on the device: copying a number to a GPU would wait for all the work before it.
     total = torch.full((), value, dtype=torch.float32, device=device)
     dist.all_reduce(total)
     return total
 
 
 def leave_process_group() -> None:
-    """End communication, where there was any, so that the process can exit in peace."""
+    """Destroy the process group, if there is one, so that the process can exit cleanly."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 

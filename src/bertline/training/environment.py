@@ -1,17 +1,17 @@
-"""The environment that a training process is started in: what is read only at its start, and makes a CPU fast."""
+"""Environment of a training process: settings that are read only at process start and speed up the CPU."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 _GIB = 1 << 30
-# Threads wait for one another some sixty times in a step on the CPU. Beside other busy processes spinning meanwhile
-# makes the step twice as long or more, and sleeping at once costs a fifth on a quiet machine: so they spin for some
+# On the CPU, threads wait for one another about sixty times per step. Next to other busy processes, spinning while they
+# wait makes a step at least twice as long; sleeping at once costs a fifth on an idle machine. So they spin for a few
 # microseconds and then sleep.
 _SPIN = {"GOMP_SPINCOUNT": "1000"}
-# The C library gives large pieces of memory back to the system when they are freed, and a step frees all it has made:
-# the next one then meets a page fault for every 4 KiB, which is a fifth of its time. So memory is kept, in huge pages
-# where the system has them on request.
+# The C library returns large blocks of memory to the system when they are freed, and a step frees all that it
+# allocated: the next step then takes a page fault for every 4 KiB, a fifth of its time. So memory is kept, in huge
+# pages where the system provides them on request.
 _TUNABLES = {
     "glibc.malloc.hugetlb": 1,
     "glibc.malloc.mmap_threshold": _GIB,
@@ -21,7 +21,7 @@ _MEMORY = {"GLIBC_TUNABLES": ":".join(f"{name}={value}" for name, value in _TUNA
 
 
 def environment_for_training(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with what is missing for speed (measured: notebooks/LOG.md); who sets any of it decides.
+    """Return the environment with missing settings for speed added (measured: notebooks/LOG.md); set ones are kept.
 
     >>> sorted(environment_for_training({"PATH": "/bin"}))
     ['GLIBC_TUNABLES', 'GOMP_SPINCOUNT', 'PATH']

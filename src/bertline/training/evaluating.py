@@ -1,4 +1,4 @@
-"""Running a model that is being trained without training it."""
+"""Run a model in evaluation mode during its training."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from bertline.training.devices import Machine
 
 @contextmanager
 def evaluating(module: nn.Module, machine: Machine) -> Iterator[Callable[..., Any]]:
-    """Give the module's uncompiled forward, without dropout and gradients and in the machine's precision.
+    """Yield the module's uncompiled forward, without dropout and gradients and in the machine's precision.
 
-    The compiled forward is made for the shapes of training; other shapes would each cost a compilation. The mode of
-    each of the module's parts is put back at the end.
+    The compiled forward is specialised for the shapes of training; other shapes would each cost a compilation. The mode
+    of each submodule is restored at the end.
     """
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
@@ -26,5 +26,5 @@ def evaluating(module: nn.Module, machine: Machine) -> Iterator[Callable[..., An
         with torch.no_grad(), autocast:
             yield module.forward
     finally:
-        for part, was_training in modes:  # one by one: a frozen part of a model in training is not in training
+        for part, was_training in modes:  # one by one: a frozen part of a model being trained is in eval mode
             part.training = was_training

@@ -1,4 +1,4 @@
-"""What bertline's own optimizers share: a step goes through the groups of weights that have gradients."""
+"""Base class of bertline's own optimizers: a step updates the groups of weights that have gradients."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from torch import Tensor
 
 
 class GroupwiseOptimizer(torch.optim.Optimizer):
-    """An optimizer that updates a group of weights at a time and can pass over a step without knowing it.
+    """Optimizer that updates a group of weights at a time and can skip a step without synchronizing with the device.
 
-    A step that is passed over leaves the bits of every weight, and of every tensor that the optimizer keeps for it,
-    as they were.
+    A skipped step leaves every weight and every tensor of the optimizer state bitwise unchanged.
     """
 
     found_inf: Tensor | None = None
-    """Scalar on the device of the weights: the next step is passed over unless it is zero. None: it is taken. PyTorch's
-    fused optimizers have an attribute of this name and meaning."""
+    """Scalar on the device of the weights: the next step is skipped unless it is zero. None: the step is taken.
+    PyTorch's fused optimizers have an attribute of this name and meaning."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
-        """Take one step with the gradients that the weights hold; a weight without one stays."""
+        """Take one step with the gradients of the weights; a weight without one is not changed."""
         with torch.enable_grad():
             result = None if closure is None else closure()
         groups = []
@@ -40,24 +39,24 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
         return result
 
     def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
-        """Update these weights of each group."""
+        """Update the given weights of each group."""
         for group, weights in groups:
             self._update(group, weights)
 
     @abstractmethod
     def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
-        """What the optimizer keeps for a weight of the group, before its first step."""
+        """Return the optimizer state of a weight of the group before its first step."""
 
     @abstractmethod
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        """Update these weights of the group, each of which has a gradient and a state."""
+        """Update the given weights of the group, each of which has a gradient and a state."""
 
     @contextmanager
     def _passed_over_if_bad(self, weights: list[Tensor]) -> Iterator[None]:
-        """Put everything back after the block where `found_inf` says so; the device chooses, nobody waits for it.
+        """Restore weights and state after the block if `found_inf` is not zero; decided on the device, without waiting.
 
-        An update on zero gradients would not do: where its length is fixed, as LAMB's and Muon's is, it goes on along
-        the old averages at full size. The copies live for the length of a step, when there are no activations.
+        An update with zero gradients would not be enough: if its norm is fixed, as for LAMB and Muon, it follows the
+        old averages at full size. The copies exist only during a step, when there are no activations.
         """
         if self.found_inf is None:
             yield
@@ -70,5 +69,5 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
         yield
         is_bad = self.found_inf != 0
         for value, old in zip(kept, before, strict=True):
-            # Where PyTorch has no fused AdamW, Muon counts on the CPU; else this moves nothing.
+            # Without a fused AdamW in PyTorch, Muon's step counts are on the CPU; otherwise `to` copies nothing.
             torch.where(is_bad.to(value.device), old, value, out=value)

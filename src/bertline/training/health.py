@@ -1,4 +1,4 @@
-"""What keeps one bad batch from spoiling all weights."""
+"""Protection of the weights against a bad batch."""
 
 from __future__ import annotations
 
@@ -11,38 +11,36 @@ from torch import Tensor, nn
 from bertline.training.groupwise import GroupwiseOptimizer
 
 _CLIPPING_EPS = 1e-6
-"""What PyTorch adds to the norm that it divides by."""
+"""Value that PyTorch adds to the norm before dividing by it."""
 
 
 def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> None:
-    """Let the step that is about to be taken change nothing if the norm of its gradients is infinite or NaN.
+    """Skip the next optimizer step if the norm of its gradients is infinite or NaN.
 
-    Weights and the optimizer's averages then keep their bits. Decided on the device: nothing is read back. AdamW's
-    kernel (PyTorch's fused ones take `found_inf`, made for loss scaling) and Muon's AdamW do not count such a step in
-    the correction of their averages' bias; LAMB does, see there.
+    Weights and optimizer averages then stay bitwise unchanged. This is decided on the device: nothing is read back.
+    AdamW (PyTorch's fused kernels take `found_inf`, made for loss scaling) and Muon's AdamW do not count a skipped step
+    in their bias correction; LAMB does, see `Lamb`.
 
     Args:
-        optimizer: One of `build_optimizer`, not Lightning's wrapper.
+        optimizer: Optimizer from `build_optimizer`, not Lightning's wrapper.
         grad_norm: Scalar tensor on the device of the weights.
 
     Raises:
-        TypeError: The optimizer cannot pass over a step.
+        TypeError: The optimizer cannot skip a step.
     """
     if not (isinstance(optimizer, GroupwiseOptimizer) or getattr(optimizer, "_step_supports_amp_scaling", False)):
         raise TypeError(f"{type(optimizer).__name__} cannot pass over a step: it is neither bertline's own nor fused")
     is_bad = grad_norm.lt(math.inf).logical_not()  # NaN is not less than anything
-    # On the CPU there is nothing to wait for, and a good step need not keep what it would put back.
+    # On the CPU there is nothing to wait for, and a good step need not make the copies for restoring.
     taken = is_bad.device.type == "cpu" and not is_bad
     optimizer.found_inf = None if taken else is_bad.float()  # type: ignore[attr-defined]
 
 
 def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Tensor:
-    """Scale the gradients down together, so that their norm is at most `largest`, and give the norm they had.
+    """Clip the gradients to a global norm of at most `largest` (None: no clipping); return the norm before clipping.
 
-    None scales nothing.
-
-    The same bits as PyTorch's `clip_grad_norm_`, which multiplies by 1 where there is nothing to clip: on a CPU that is
-    a pass over all gradients, while a GPU would have to be waited for to know.
+    The result is bitwise that of PyTorch's `clip_grad_norm_`, which multiplies by 1 if there is nothing to clip. On the
+    CPU, this function skips that pass over all gradients; elsewhere, finding out would mean waiting for the device.
 
     References:
         Pascanu et al., "On the difficulty of training recurrent neural networks", ICML 2013 (section 3.2).
@@ -51,7 +49,7 @@ def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Te
     norm = torch.nn.utils.get_total_norm([weight.grad for weight in clipped if weight.grad is not None])
     if largest is None:
         return norm
-    # As PyTorch rounds it, which may leave a factor just below 1 where the norm is the largest one; NaN is no factor.
+    # Rounded as in PyTorch, where the factor may be just below 1 if the norm is `largest`; a NaN norm is clipped too.
     if norm.device.type != "cpu" or not largest / (norm + _CLIPPING_EPS) >= 1:
         torch.nn.utils.clip_grads_with_norm_(clipped, largest, norm)
     return norm
@@ -59,5 +57,5 @@ def clip_gradients(weights: Iterable[nn.Parameter], largest: float | None) -> Te
 
 @torch.no_grad()
 def all_finite(module: torch.nn.Module) -> bool:
-    """Whether every weight is a number. Waits for the device."""
+    """Return whether every weight is finite. Waits for the device."""
     return bool(torch.nn.utils.get_total_norm(list(module.parameters())).isfinite())

@@ -1,4 +1,4 @@
-"""Stopping between two steps: Ctrl-C or a scheduler's SIGTERM saves first, instead of losing the steps since."""
+"""Stop training between two steps: on Ctrl-C or a scheduler's SIGTERM, a checkpoint is saved and no step is lost."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from bertline.training.distributed import sum_over_ranks
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # One request may arrive several times: Slurm signals all processes of a step at once, and the launcher and torchrun
-# each pass on what they get.
+# each forward the signals that they receive.
 _SAME_REQUEST_S = 1.0
-# Schedulers give half a minute between TERM and KILL, and the save takes its share; a wait for the device once a
-# second is nothing.
+# Schedulers give half a minute between TERM and KILL, of which saving takes a part; waiting for the device once per
+# second costs almost nothing.
 _AGREE_EVERY_S = 1.0
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Training was asked to stop and has saved its place; starting it again goes on from there."""
+    """Training was stopped on request; starting it again resumes from the last checkpoint."""
 
 
 class StopRequest:
-    """Remembers that a signal came. Handlers do nothing else: saving inside one can hang or save half a step.
+    """Records that a signal arrived. The handlers save nothing: saving inside one can hang or save half a step.
 
     Args:
-        now: A clock in seconds, for tests.
+        now: Function that returns the time in seconds, replaced in tests.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -42,14 +42,14 @@ class StopRequest:
 
     @property
     def made(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has arrived."""
         return self.signal_name is not None
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take SIGINT and SIGTERM until the block ends. A second signal, a second later, ends the process at once.
+        """Handle SIGINT and SIGTERM until the block ends. A second signal, at least 1 s later, ends training at once.
 
-        In a thread other than the main one Python cannot take signals; there nothing changes.
+        Python can only handle signals in the main thread; in other threads this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -71,17 +71,18 @@ class StopRequest:
 
 
 class StopAgreement:
-    """Makes all ranks stop after the same step: signals reach them at different moments, or only some of them.
+    """Makes all ranks stop after the same step: signals reach them at different times, or reach only some of them.
 
-    To agree, ranks wait for the device, and so for one another. They do it about once a second: in each step where a
-    step takes that long, at most every `most_steps` where steps are short. How often is measured by the first rank.
+    To agree, ranks wait for the device, and so for one another. They do so about once per second: after each step if
+    steps take that long, and at least every `most_steps` steps if steps are short. The first rank measures the step
+    time.
 
     Args:
-        request: Of this rank.
-        ranks: This one among the others.
-        device: Of this rank.
-        most_steps: Steps between two agreements at most.
-        now: A clock in seconds.
+        request: Stop request of this rank.
+        ranks: Rank of this process and number of ranks.
+        device: Device of this rank.
+        most_steps: Largest number of steps between two agreements.
+        now: Function that returns the time in seconds.
     """
 
     def __init__(
@@ -96,21 +97,21 @@ class StopAgreement:
         self._request = request
         self._ranks = ranks
         self._device = device
-        # Divisors, so that ranks agree where they wait for the device anyway: at every multiple of `most_steps`.
+        # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device anyway.
         self._intervals = [steps for steps in range(1, most_steps + 1) if most_steps % steps == 0]
         self._interval = 1
         self._now = now
         self._last: tuple[int, float] | None = None
 
     def reached(self, step: int) -> bool:
-        """Whether to stop after this step, which is the last finished one. Every rank asks after every step."""
+        """Return whether to stop after this step, the last finished one. Every rank calls this after every step."""
         if self._ranks.world_size == 1:
             return self._request.made
         if step % self._interval:
             return False
         if sum_over_ranks([self._request.made], self._device)[0]:
             return True
-        # Only now have the steps been taken: before, the device may have been behind.
+        # Only after the sum are the steps complete on the device: before, it may have been behind.
         now, last = self._now(), self._last
         if last is not None:
             interval = self._within_time((now - last[1]) / (step - last[0])) if self._ranks.is_first else 0
@@ -123,6 +124,6 @@ class StopAgreement:
 
 
 def ignore_signals_in_worker(worker_id: int) -> None:
-    """For data workers: Ctrl-C reaches the whole process group, but it is the trainer that ends its workers."""
+    """Ignore SIGINT in a data worker: Ctrl-C reaches the whole process group, but the trainer ends its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""LAMB: AdamW whose update of each matrix is as long as the matrix itself, for batches of thousands of sequences."""
+"""LAMB: AdamW with each matrix's update scaled to the norm of the matrix, for batches of thousands of sequences."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from bertline.training.groupwise import GroupwiseOptimizer
 
 
 class Lamb(GroupwiseOptimizer):
-    """LAMB, arXiv 1904.00962, algorithm 2, with the identity for phi, in whole-list operations.
+    """LAMB (arXiv 1904.00962, algorithm 2) with the identity for phi, in foreach operations.
 
-    The averages are kept in the dtype of the weights (fp32 in bertline, whatever the precision of the products).
-    Nothing is read back from the device: the steps that correct the averages' bias are counted without knowing whether
-    one was passed over (`found_inf`), so that after such a step the correction is that of the next one; the difference
-    is gone after some 1 / (1 - beta2) steps.
+    The averages have the dtype of the weights (fp32 in bertline, whatever the precision of the matrix products).
+    Nothing is read back from the device: the step count for bias correction includes skipped steps (`found_inf`), so
+    after a skipped step the correction is one step ahead; the difference is gone after about 1 / (1 - beta2) steps.
 
     Args:
-        params: Groups with `weight_decay`; `adapted`, whether the update takes the length of the weight (False is
-            plain Adam, for biases and LayerNorm, as in the paper's code); and `num_matrices`, of how many matrices
-            of equal shape, one below the other, each weight of the group consists: each has a length of its own.
+        params: Parameter groups with `weight_decay`; `adapted`, whether the update is scaled to the norm of the weight
+            (False is plain Adam, for biases and LayerNorm, as in the paper's code); and `num_matrices`, the number of
+            matrices of equal shape stacked along the rows of each weight of the group: each is scaled to its own norm.
         lr: Learning rate.
-        betas: Decay of the average gradient and of the average squared gradient.
-        eps: Added to the root of the latter.
+        betas: Decay rates of the average gradient and of the average squared gradient.
+        eps: Added to the square root of the average squared gradient.
     """
 
     def __init__(self, params: Any, *, lr: float, betas: tuple[float, float], eps: float) -> None:
@@ -43,7 +42,7 @@ class Lamb(GroupwiseOptimizer):
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
     def _adam_updates(self, group: dict[str, Any], weights: list[Tensor]) -> list[Tensor]:
-        """The averages, bias-corrected: m / (sqrt(v) + eps)."""
+        """Update the averages and return m / (sqrt(v) + eps), bias-corrected."""
         states = [self.state[weight] for weight in weights]
         for state in states:
             state["step"] += 1
@@ -62,7 +61,7 @@ class Lamb(GroupwiseOptimizer):
 
 
 def _give_lengths(updates: list[Tensor], weights: list[Tensor], num_matrices: int) -> None:
-    """Scale the update of each matrix, in place, to the L2 norm of the matrix; where either is zero it stays."""
+    """Scale the update of each matrix in place to the L2 norm of the matrix, unless either norm is zero."""
     matrices = [matrix for weight in weights for matrix in weight.chunk(num_matrices)]
     parts = [part for update in updates for part in update.chunk(num_matrices)]
     lengths, found = torch.stack(torch._foreach_norm(matrices)), torch.stack(torch._foreach_norm(parts))

@@ -1,4 +1,4 @@
-"""How fast a device multiplies large matrices: what utilisation is measured against."""
+"""Speed of a device at multiplying large matrices: the reference for its utilisation."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from bertline.training.devices import Precision
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 _SHAPE_ON_GPU = (8192, 8192, 8192)
 _SHAPE_ON_CPU = (4096, 768, 3072)  # BERT-base's feed-forward on 32 sequences of 128
-_PRODUCTS_A_SAMPLE_ON_GPU = 10  # one takes a millisecond or two: too short to time by itself
+_PRODUCTS_A_SAMPLE_ON_GPU = 10  # one takes 1 to 2 ms: too short to time on its own
 _NUM_SAMPLES = 3
 _PATIENCE_S = 0.5
 _HOPELESS_S = 0.25
 
 
 def matmul_rate(device: torch.device, precision: Precision, *, for_s: float = 0.0) -> float:
-    """Measure floating-point operations a second of one large product, (m, k) by (k, n), each 2 m k n operations.
+    """Measure floating-point operations per second of one large product, (m, k) by (k, n), of 2 m k n operations.
 
-    On an accelerator m, k, n are 8192; on the CPU, with the threads that PyTorch has now, 4096, 768 and 3072, which
-    takes a fraction of a second. The median of three samples, or of those that half a second has room for, after a
-    warm-up. Random values from a generator of its own: training draws the same numbers with and without. Peak memory
-    of a GPU is counted anew afterwards.
+    On an accelerator m, k and n are 8192; on the CPU, with PyTorch's current number of threads, 4096, 768 and 3072,
+    which takes a fraction of a second. The result is the median of three samples, or of as many as fit into half a
+    second, after a warm-up. The random values come from a separate generator, so training draws the same numbers with
+    and without the measurement. On CUDA, the peak memory statistics are reset afterwards.
 
     Args:
-        device: To measure.
-        precision: Of the product; fp32 under PyTorch's setting for it (TF32 where that was allowed).
-        for_s: Take samples for so many seconds at least; a device that gets hot settles at a lower rate.
+        device: Device to measure.
+        precision: Precision of the product; fp32 uses PyTorch's current setting (TF32 if that is allowed).
+        for_s: Minimum seconds of sampling; a device that gets hot settles at a lower rate.
     """
     rate = _measured(device, precision, for_s)
-    if device.type == "cuda":  # by now the matrices are gone
+    if device.type == "cuda":  # the matrices are freed by now
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
     return rate
@@ -49,7 +49,7 @@ def _measured(device: torch.device, precision: Precision, for_s: float) -> float
     )
     output = torch.empty(rows, columns, device=device, dtype=_DTYPES[precision])
     if on_cpu:
-        # Where the CPU emulates bf16 the whole product would take minutes.
+        # If the CPU emulates bf16, the whole product would take minutes.
         sixteenth = rows // 16
         seconds = _seconds_of_a_product(left[:sixteenth], right, output[:sixteenth], times=1)
         if seconds > _HOPELESS_S:
@@ -66,7 +66,7 @@ def _measured(device: torch.device, precision: Precision, for_s: float) -> float
 
 
 def matmul_rate_of_process(device: torch.device, precision: Precision) -> float:
-    """`matmul_rate`, measured once in the life of this process for each device, precision and number of threads."""
+    """Return `matmul_rate`, measured once per process for each device, precision and number of threads."""
     return _measured_once(device, precision, torch.get_num_threads())
 
 

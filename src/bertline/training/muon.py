@@ -1,7 +1,7 @@
-"""Muon: matrices are updated by their momentum with all its singular values made about one; the rest by AdamW.
+"""Muon: matrices are updated by their momentum with all its singular values near one, other weights by AdamW.
 
-`torch.optim.Muon` is not used: it takes a fused query, key and value for one matrix, goes through the matrices one by
-one, and always computes in bf16, which a CPU without the instructions emulates.
+`torch.optim.Muon` is not used: it treats fused query, key and value as one matrix, updates the matrices one by one, and
+always computes in bf16, which a CPU without bf16 instructions emulates.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from torch.optim.adamw import adamw
 from bertline.training.groupwise import GroupwiseOptimizer
 
 # Jordan et al., "Muon: An optimizer for hidden layers in neural networks" (2024): coefficients of the quintic that
-# lifts small singular values fastest, and how often it is applied.
+# raises small singular values fastest, and the number of iterations.
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _NUM_ITERATIONS = 5
 _EPS = 1e-7
-# arXiv 2502.16982, section 2.2: gives an update the root mean square that those of AdamW have.
+# arXiv 2502.16982, section 2.2: scales an update to the root mean square of AdamW's updates.
 _ADAMW_SIZE = 0.2
 
 
 class Muon(GroupwiseOptimizer):
-    """Muon with Nesterov momentum for groups with `orthogonal`, AdamW for the others. Nothing is read back.
+    """Muon with Nesterov momentum for `orthogonal` groups, AdamW for the others. Nothing is read back from the device.
 
     Args:
-        params: Groups with `weight_decay` and `orthogonal`; those that are have `num_matrices`, of how many matrices
-            of equal shape, one below the other, each weight of the group consists: each is orthogonalised by itself.
-        lr: Learning rate; a group's `rate_factor` is its share of it.
-        momentum: Decay of the sum of gradients.
-        betas: AdamW's.
-        eps: AdamW's.
-        dtype: In which the orthogonalisation multiplies matrices.
+        params: Parameter groups with `weight_decay` and `orthogonal`; orthogonal ones also have `num_matrices`, the
+            number of matrices of equal shape stacked along the rows of each weight: each is orthogonalised separately.
+        lr: Learning rate; `set_learning_rate` multiplies it by a group's `rate_factor`.
+        momentum: Decay rate of the sum of gradients.
+        betas: AdamW's betas.
+        eps: AdamW's eps.
+        dtype: Dtype of the matrix products of the orthogonalisation.
         fused: Whether AdamW updates all weights in one kernel.
 
     References:
-        Jordan et al. (2024), the algorithm; Liu et al., arXiv 2502.16982, section 2.2, decay and size of the update;
-        arXiv 1711.05101, algorithm 2, AdamW.
+        Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of the
+        update; arXiv 1711.05101, algorithm 2: AdamW.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Muon(GroupwiseOptimizer):
     def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
         if group["orthogonal"]:
             return {"momentum_buffer": torch.zeros_like(weight)}
-        # The fused kernel counts on the device of the weight, the others on the CPU.
+        # The fused kernel keeps its step count on the device of the weight, the others on the CPU.
         step = torch.zeros((), device=weight.device if group["fused"] else torch.device("cpu"))
         return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
@@ -73,12 +73,12 @@ class Muon(GroupwiseOptimizer):
                     by_shape.setdefault(matrix.direction.shape, []).append(matrix)
             else:
                 self._update(group, weights)
-        # Whatever group they are of: few large products cost less than many small ones.
+        # Matrices of equal shape are updated together, across groups: a few large products cost less than many small.
         for matrices in by_shape.values():
             _update_by_muon(matrices, self._dtype)
 
     def _matrices(self, group: dict[str, Any], weights: list[Tensor]) -> Iterator[_Matrix]:
-        """Put the gradients into the momentum, let the weights decay and say where each matrix is to go."""
+        """Add the gradients to the momentum, apply weight decay and yield each matrix with its direction."""
         gradients = [weight.grad for weight in weights]
         sums = [self.state[weight]["momentum_buffer"] for weight in weights]
         torch._foreach_mul_(sums, group["momentum"])
@@ -115,15 +115,15 @@ class _Matrix(NamedTuple):
     """A matrix, or its transpose, with no more rows than columns."""
 
     weight: Tensor
-    """A part of a weight, to be changed in place."""
+    """View of a weight, updated in place."""
     direction: Tensor
-    """Where the momentum points."""
+    """Nesterov momentum, to be orthogonalised."""
     rate: float
-    """How far to go for singular values of one."""
+    """Step size for an update with singular values of one."""
 
 
 def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype) -> None:
-    """Move matrices of one shape against their directions, made orthogonal."""
+    """Update matrices of one shape against their orthogonalised directions."""
     updates = orthogonalised(torch.stack([matrix.direction for matrix in matrices]), dtype)
     parts = updates.to(matrices[0].weight.dtype).unbind()
     for rate in dict.fromkeys(matrix.rate for matrix in matrices):
@@ -132,26 +132,26 @@ def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype) -> None:
 
 
 def orthogonalised(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """Move all singular values of each matrix near one (most to between 0.7 and 1.2) and leave its directions.
+    """Move all singular values of each matrix near one (most to between 0.7 and 1.2), keeping its singular vectors.
 
-    Five Newton-Schulz iterations of a quintic, s -> 3.4445 s - 4.775 s^3 + 2.0315 s^5 on each singular value s.
+    Five Newton-Schulz iterations apply a quintic, s -> 3.4445 s - 4.775 s^3 + 2.0315 s^5, to each singular value s.
 
     Args:
-        matrices: [n, rows, columns].
-        dtype: Of the products.
+        matrices: Matrices [n, rows, columns].
+        dtype: Dtype of the matrix products.
 
     Returns:
-        The same shape, in `dtype`.
+        Matrices of the same shape, in `dtype`.
 
     References:
         Jordan et al. (2024).
     """
     is_tall = matrices.shape[-2] > matrices.shape[-1]
     wide = matrices.mT if is_tall else matrices  # the smaller of the two Gram matrices is the cheaper one
-    # With the Frobenius norm one, no singular value is above one.
+    # With a Frobenius norm of one, no singular value is above one.
     wide = (wide / (wide.norm(dim=(-2, -1), keepdim=True) + _EPS)).to(dtype)
     first, third, fifth = _QUINTIC
-    # Under autocast, fp32 products would be made in bf16 behind our back.
+    # Under autocast, fp32 products would silently be computed in bf16.
     with torch.autocast(matrices.device.type, enabled=False):
         for _ in range(_NUM_ITERATIONS):
             gram = wide @ wide.mT

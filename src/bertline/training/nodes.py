@@ -1,4 +1,4 @@
-"""Where this process stands among several machines: as the user, torchrun or Slurm says in the environment."""
+"""Place of this process among several machines, from environment variables of the user, torchrun or Slurm."""
 
 from __future__ import annotations
 
@@ -9,41 +9,42 @@ from dataclasses import dataclass
 from bertline.foundation.errors import MachineError
 
 _DEFAULT_PORT = 29500  # torchrun's
-# Below what systems hand out to clients (32768 and more on Linux), and the same on all nodes of a job.
+# Below the ports that systems assign to clients (32768 and more on Linux), and the same on all nodes of a job.
 _FIRST_SLURM_PORT = 20000
 _SLURM_PORTS = 10000
-# Only srun sets it; a batch script or a shell in an allocation is one process, however many tasks the job has.
+# Only srun sets this variable; a batch script or a shell in an allocation is one process, whatever the job's tasks.
 _STEP_TASKS = "SLURM_STEP_NUM_TASKS"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """This machine among those that train together, and where all of them meet."""
+    """Place of this machine among those that train together, and the address where they meet."""
 
     rank: int = 0
     num_nodes: int = 1
     address: str = "127.0.0.1"
-    """Of the first node."""
+    """Address of the first node."""
     port: int = _DEFAULT_PORT
 
     @property
     def is_first(self) -> bool:
-        """Whether the run is recorded from here."""
+        """Whether this node records the run."""
         return self.rank == 0
 
 
 def this_node(num_nodes: int, environment: Mapping[str, str]) -> Node:
-    """Read the place of this machine, on each of which the same command is started once.
+    """Read the place of this machine; the same command is started once on each machine.
 
-    NODE_RANK, MASTER_ADDR and MASTER_PORT say it, or torchrun's names for them (PET_NODE_RANK, PET_MASTER_ADDR,
-    PET_MASTER_PORT, PET_RDZV_ENDPOINT), which stand first. What they leave open a Slurm step knows.
+    The place is in NODE_RANK, MASTER_ADDR and MASTER_PORT. torchrun's PET_NODE_RANK, PET_MASTER_ADDR and
+    PET_MASTER_PORT take precedence over these, and PET_RDZV_ENDPOINT gives the address and port that they leave open.
+    What is still missing comes from the Slurm step.
 
     Args:
         num_nodes: `runtime.num_nodes`.
-        environment: Of this process.
+        environment: Environment variables of this process.
 
     Raises:
-        MachineError: The place is not said, or does not fit the number of nodes.
+        MachineError: The place is not set, or does not fit the number of nodes.
 
     >>> this_node(2, {"NODE_RANK": "1", "MASTER_ADDR": "node0"})
     Node(rank=1, num_nodes=2, address='node0', port=29500)
@@ -67,10 +68,10 @@ def this_node(num_nodes: int, environment: Mapping[str, str]) -> Node:
 
 
 def adopt_srun_ranks(environment: MutableMapping[str, str]) -> None:
-    """Where srun started this process beside others, set the variables that torchrun would have set.
+    """Set the variables that torchrun would have set, if srun started this process together with others.
 
-    srun has names of its own (SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID). What is set already stands, and a
-    process that is the only one of its step, or in no step, stays alone.
+    srun has its own names (SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID). If RANK or WORLD_SIZE is already set, or
+    the process is the only one of its step or in no step, nothing changes. MASTER_ADDR and MASTER_PORT are kept if set.
 
     >>> environment = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_LOCALID": "1",
     ...                "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "123456"}
@@ -88,12 +89,12 @@ def adopt_srun_ranks(environment: MutableMapping[str, str]) -> None:
 
 
 def outside_step(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a process that srun did not start: it is not one of the step's tasks."""
+    """Return the environment for a process that srun did not start, which is not a task of the step."""
     return {name: value for name, value in environment.items() if name != _STEP_TASKS}
 
 
 def _rank_in_step(num_nodes: int, environment: Mapping[str, str]) -> str:
-    """What srun says; nothing outside a step: a batch script runs on the first node only."""
+    """Return the node rank from srun; empty outside a step, since a batch script runs on the first node only."""
     if _STEP_TASKS not in environment:
         return ""
     nodes, tasks = environment.get("SLURM_STEP_NUM_NODES", "1"), environment[_STEP_TASKS]
@@ -106,10 +107,10 @@ def _rank_in_step(num_nodes: int, environment: Mapping[str, str]) -> str:
 
 
 def _first_host(environment: Mapping[str, str]) -> str:
-    """The first of a list such as `gpu[07-08,11],cpu3`. Containers often lack `scontrol`, which would expand it."""
+    """Return the first host of a list like `gpu[07-08,11],cpu3`. Containers often lack `scontrol` to expand it."""
     hosts = _first_of(environment, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST")
     first = re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", hosts).partition(",")[0]
-    # srun's own node comes last: where srun was typed on a login node, nobody waits there.
+    # The node where srun was called is the last choice: it may be a login node, where no process listens.
     return first or environment.get("SLURM_LAUNCH_NODE_IPADDR", "")
 
 

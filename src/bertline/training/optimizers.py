@@ -1,4 +1,4 @@
-"""Optimizers built from their configuration."""
+"""Build optimizers from their configuration."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from bertline.training.muon import Muon
 from bertline.training.weight_kinds import MATRICES_IN_FUSED, weight_kinds
 
 FUSED_DEVICES = ("cpu", "cuda", "mps")
-"""Where PyTorch updates all weights in one kernel."""
+"""Device types on which PyTorch's AdamW can update all weights in one kernel."""
 
 
 def build_optimizer(
     model: nn.Module, config: OptimizerConfig, *, precision: Precision = "fp32"
 ) -> torch.optim.Optimizer:
-    """The optimizer that `config` names, over all trainable weights of `model`, which is already on its device.
+    """Build the optimizer of `config` over all trainable weights of `model`, which is already on its device.
 
-    Matrices decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
-    `exclude_from_weight_decay`. The update is fused into one kernel where PyTorch has one.
+    Matrices have weight decay; vectors (biases, LayerNorm's scale and shift) do not, as in the reference code's
+    `exclude_from_weight_decay`. AdamW's update is fused into one kernel where PyTorch has one.
 
     Args:
-        model: Or a module that holds it.
-        config: The optimizer section.
-        precision: Of the run's matrix products; Muon's own are made in it too.
+        model: Model, or a module that contains it.
+        config: Optimizer section.
+        precision: Precision of the run's matrix products, used for Muon's own products too.
 
     Raises:
-        ValueError: Muon for a model without encoder layers to train.
+        ValueError: The optimizer is Muon, but the model has no encoder layers to train.
 
     References:
         AdamW, arXiv 1711.05101, algorithm 2; the others are named in `lamb.py` and `muon.py`.
@@ -105,16 +105,17 @@ def _can_fuse(weights: list[nn.Parameter]) -> bool:
 
 
 class AdamWithoutBiasCorrection(GroupwiseOptimizer):
-    """The optimizer of BERT's reference code: AdamW without dividing the averages by what they lack at the start.
+    """Optimizer of BERT's reference code: AdamW without bias correction.
 
-    The averages begin at zero. Left uncorrected, the first steps are too long by up to (1 - beta1) / sqrt(1 - beta2),
-    which makes fine-tuning on small sets unstable (arXiv 2006.05987, section 4). It is here to repeat old results.
+    The averages start at zero. Without correction, the first steps are too long by a factor of up to
+    (1 - beta1) / sqrt(1 - beta2), which makes fine-tuning on small data sets unstable (arXiv 2006.05987, section 4).
+    This optimizer exists to reproduce old results.
 
     Args:
-        params: Weights, or groups of them with `weight_decay`.
+        params: Weights, or parameter groups with `weight_decay`.
         lr: Learning rate.
-        betas: Decay of the average gradient and of the average squared gradient.
-        eps: Added to the root of the latter.
+        betas: Decay rates of the average gradient and of the average squared gradient.
+        eps: Added to the square root of the average squared gradient.
 
     References:
         google-research/bert `optimization.py`, `AdamWeightDecayOptimizer`.
@@ -141,6 +142,6 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every parameter group the learning rate of the step that is about to be taken, times its `rate_factor`."""
+    """Set the learning rate of the next step in every parameter group: `lr` times the group's `rate_factor`."""
     for group in optimizer.param_groups:
         group["lr"] = lr * group.get("rate_factor", 1.0)

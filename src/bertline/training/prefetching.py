@@ -1,4 +1,4 @@
-"""Batches fetched by a thread, so that the training loop finds the next one ready."""
+"""Prefetch batches in a thread, so that the training loop finds the next one ready."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _WAIT_S = 0.2
 
 
 def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
-    """The same items in the same order, up to `ahead` of them fetched before they are asked for.
+    """Yield the same items in the same order, with up to `ahead` of them fetched in advance.
 
-    Taking a batch from another process costs a millisecond or two for its tensors, which here pass beside the model's
-    step. What the fetching raises is raised where its item would have come. When the caller stops early, the thread
-    ends after the item that it is fetching.
+    Receiving a batch from another process takes 1 to 2 ms for its tensors, which overlap with the model's step here. An
+    exception while fetching is raised where its item would have come. When the caller stops early, the thread ends
+    after the item that it is fetching.
 
     Args:
-        items: Iterated over in the thread alone.
-        ahead: At least 1.
+        items: Items to prefetch; only the thread iterates over them.
+        ahead: Number of items to fetch in advance, at least 1.
     """
     ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=ahead)
     stopped = threading.Event()
@@ -40,13 +40,13 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
             for item in source:
                 if not put("item", item):
                     return
-        except BaseException as error:  # it is the caller's to handle
+        except BaseException as error:  # raised again in the caller
             put("error", error)
         else:
             put("end", None)
 
     def taken() -> Generator[Item, None, None]:
-        # The iterator is made here: a loader forks its workers then, which a thread had better not do.
+        # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
         thread = threading.Thread(target=fetch, args=(iter(items),), name="prefetching", daemon=True)
         thread.start()
         try:

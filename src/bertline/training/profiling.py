@@ -1,4 +1,4 @@
-"""Where the time of a few steps goes: a trace to look through and a table of the ten costliest operations."""
+"""Profile of a few steps: a trace to inspect and a table of the ten costliest operations."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NAME_WIDTH = 100
 
 
 class StepProfiler:
-    """Records `num_steps` steps, after one that warms the profiler up, and writes what it saw.
+    """Records `num_steps` steps, after one that warms up the profiler, and writes the profile.
 
     Args:
-        folder: Gets `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole.
-        device: What computes.
-        num_steps: To record.
+        folder: Folder for `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole.
+        device: Device that the steps run on.
+        num_steps: Number of steps to record.
     """
 
     def __init__(self, folder: Path, device: torch.device, *, num_steps: int) -> None:
@@ -40,7 +40,7 @@ class StepProfiler:
         self._begun = 0.0
 
     def start(self) -> None:
-        """Call before the first step."""
+        """Start the profiler. Call before the first step."""
         activities = [ProfilerActivity.CPU]
         if self.device.type == "cuda":
             activities.append(ProfilerActivity.CUDA)
@@ -50,7 +50,7 @@ class StepProfiler:
         self._recorded = -_WARMUP_STEPS
 
     def step(self) -> None:
-        """Call after each step; does nothing before `start` and once all is written."""
+        """Advance the profiler. Call after each step; does nothing before `start` and after the profile is written."""
         if self._profile is None:
             return
         self._recorded += 1
@@ -63,7 +63,7 @@ class StepProfiler:
             self._begun = time.perf_counter()
 
     def stop(self) -> None:
-        """Give up what is not complete."""
+        """Stop the profiler and discard an incomplete profile."""
         if self._profile is not None:
             self._profile.stop()
             self._profile = None
@@ -88,27 +88,27 @@ class StepProfiler:
 
 
 def name_compiled_kernels() -> None:
-    """Let the CPU's compiled kernels appear by name; without it a whole compiled graph is one line.
+    """Make the CPU's compiled kernels appear by name; without this, a whole compiled graph is one line.
 
-    Call before anything is compiled. It adds marks to the kernels and leaves their arithmetic alone.
+    Call before anything is compiled. It adds markers to the kernels and does not change their arithmetic.
     """
     torch._inductor.config.cpp.enable_kernel_profile = True
 
 
 def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:
-    """The costliest operations as text, a line each, by the time spent in themselves and not in what they call.
+    """Format the costliest operations as text, one per line, by self time (without the operations they call).
 
     Args:
         events: `key_averages()` of a profile.
-        device: On a GPU its kernels are listed, on the CPU what ran there.
-        num_steps: That were recorded.
-        seconds_a_step: By the clock on the wall.
+        device: Device of the run: on a GPU its kernels are listed, on the CPU the operations that ran there.
+        num_steps: Number of recorded steps.
+        seconds_a_step: Wall-clock seconds per step.
     """
     on_gpu = device.type == "cuda"
     rows = []
     for event in events:
         is_kernel = event.device_type == DeviceType.CUDA
-        # The profiler's marks around whole steps are no operations.
+        # The profiler's markers around whole steps are not operations.
         if is_kernel != on_gpu or event.key.startswith("ProfilerStep") or getattr(event, "is_user_annotation", False):
             continue
         microseconds = event.self_device_time_total if on_gpu else event.self_cpu_time_total

@@ -1,4 +1,4 @@
-"""How far training is: a bar on a terminal, a line every few seconds in a log."""
+"""Training progress: a bar on a terminal, a line every few seconds in a log."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class TrainingProgress:
-    """Shows steps, the newest metrics and the time left, on the first rank only.
+    """Shows steps, the newest metrics and the time left.
 
     Args:
-        description: What is being trained.
-        first_step: Steps that were finished before this start.
-        num_steps: Steps of the whole run.
-        every_s: Seconds between lines where there is no terminal.
-        shown: Whether this process shows anything.
+        description: Name of what is being trained.
+        first_step: Number of steps finished before this start.
+        num_steps: Number of steps of the whole run.
+        every_s: Seconds between lines when there is no terminal.
+        shown: Whether this process shows anything; true on the first rank.
     """
 
     def __init__(self, description: str, *, first_step: int, num_steps: int, every_s: float, shown: bool) -> None:
@@ -49,11 +49,11 @@ class TrainingProgress:
             self._bar.stop()
 
     def note(self, metrics: Mapping[str, float]) -> None:
-        """Take the newest metrics: what is shown beside the steps from now on."""
+        """Set the newest metrics, which are shown next to the steps from now on."""
         self._note = ", ".join(_shown_metrics(metrics))
 
     def show(self, step: int, *, left_s: float | None = None) -> None:
-        """Show that `step` steps are finished and, where it is known, how many seconds the others will take."""
+        """Show that `step` steps are finished and, if known, how many seconds the others will take."""
         if not self._shown:
             return
         left = "" if left_s is None or step >= self.num_steps else f"{format_seconds(left_s)} left"
@@ -68,7 +68,7 @@ class TrainingProgress:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration for people.
+    """Format a duration for people.
 
     >>> [format_seconds(seconds) for seconds in (7.4, 130, 7500, 200000)]
     ['7 s', '2 min 10 s', '2 h 05 min', '2 d 7 h']

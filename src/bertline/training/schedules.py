@@ -14,23 +14,23 @@ from bertline.training.config import (
     WarmupStableDecayScheduleConfig,
 )
 
-# arXiv 2405.18392, section 3.2: a descent over a fifth of the steps gives what a cosine over all of them gives.
+# arXiv 2405.18392, section 3.2: a decay over a fifth of the steps matches a cosine over all of them.
 _DECAY_SHARE = 0.2
 
 
 def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[int], float]:
-    """The factor, in `[0, 1]`, that the peak learning rate is multiplied by at each step.
+    """Return the factor of the peak learning rate, in `[0, 1]`, as a function of the step.
 
     Args:
-        config: The shape. Warm-up is linear; its last step has the whole peak rate.
-        num_steps: Optimizer steps of the whole run; the decay ends there.
+        config: Shape of the schedule. Warm-up is linear; its last step has the full peak learning rate.
+        num_steps: Number of optimizer steps of the whole run; the decay ends there.
 
     Returns:
-        A function of the 0-based step that is about to be taken.
+        Function of the 0-based step that is about to be taken.
 
     Notes:
-        The reference code starts at a rate of zero and ends one step before zero. Here neither end is wasted: the first
-        step has `1 / num_warmup_steps` of the peak, and the rate would reach the end of its decay at `num_steps`.
+        The reference code starts at a learning rate of zero and ends one step before zero. Here neither end is wasted:
+        the first step has `1 / num_warmup_steps` of the peak, and the decay would end at step `num_steps`.
 
     References:
         Linear: BERT, arXiv 1810.04805, appendix A.2. Cosine: SGDR, arXiv 1608.03983, section 3, one period.
@@ -55,14 +55,14 @@ def learning_rate_factor(config: ScheduleConfig, num_steps: int) -> Callable[[in
 
 
 def _num_decay_steps(config: ScheduleConfig, num_steps: int) -> int:
-    """How many steps before the end the descent begins, if the warm-up leaves so many."""
+    """Return how many steps before the end the decay begins, if the warm-up leaves that many."""
     if not isinstance(config, WarmupStableDecayScheduleConfig):
         return num_steps
     return round(_DECAY_SHARE * num_steps) if config.num_decay_steps is None else config.num_decay_steps
 
 
 def _decay(config: ScheduleConfig) -> Callable[[float], float]:
-    """The factor after the peak as a function of the share, in `[0, 1]`, of the descent that has gone by."""
+    """Return the factor after the peak as a function of the fraction, in `[0, 1]`, of the decay that has passed."""
     match config:
         case LinearScheduleConfig():
             return lambda share: 1.0 - share

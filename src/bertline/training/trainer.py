@@ -1,4 +1,4 @@
-"""The one place that builds a Lightning Trainer."""
+"""The only place that builds a Lightning Trainer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from bertline.training.devices import Machine
 def build_trainer(
     machine: Machine, runtime: RuntimeConfig, *, callbacks: Sequence[pl.Callback], max_epochs: int, root: Path
 ) -> pl.Trainer:
-    """A quiet Trainer that loops, places and synchronises. All else (order, metrics, checkpoints) is bertline's own.
+    """Build a quiet Trainer that runs the loop, places tensors on devices and synchronises ranks.
+
+    Everything else (order, metrics, checkpoints) is bertline's own.
 
     Args:
-        machine: What `resolve_machine` decided.
-        runtime: The runtime section.
-        callbacks: Run in this order after every batch.
-        max_epochs: Passes over the training loader.
-        root: Where anything that Lightning might still write would go.
+        machine: Settings from `resolve_machine`.
+        runtime: Runtime section.
+        callbacks: Callbacks, which run in this order after every batch.
+        max_epochs: Number of passes over the training loader.
+        root: Folder for anything that Lightning might still write.
     """
-    # Lightning's advice and notes about hardware say nothing that bertline has not decided or reported itself.
+    # Lightning's advice and hardware notes cover only what bertline has decided or reported itself.
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
     trainer = pl.Trainer(
@@ -50,14 +52,14 @@ def build_trainer(
         use_distributed_sampler=False,
         default_root_dir=root,
     )
-    # Before each step Lightning would ask the first rank whether SIGTERM came, and every GPU would wait for the answer.
-    # The signal is bertline's own (`interruption`), so there is nothing to ask.
+    # Before each step Lightning would broadcast from the first rank whether SIGTERM arrived, and every GPU would wait
+    # for it. bertline handles the signal itself (`interruption`).
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None  # type: ignore[method-assign]
     return trainer
 
 
 def fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataModule) -> None:
-    """Train, repeatably on the CPU, without Lightning's warnings about choices that are made on purpose."""
+    """Train, reproducibly on the CPU, without Lightning's warnings about choices that are made on purpose."""
     with warnings.catch_warnings(), _repeatable(trainer.strategy.root_device):
         warnings.filterwarnings("ignore", module=r"(pytorch_lightning|lightning_fabric|lightning)\..*")
         trainer.fit(module, datamodule=data)
@@ -65,16 +67,16 @@ def fit(trainer: pl.Trainer, module: pl.LightningModule, data: pl.LightningDataM
 
 @contextmanager
 def _repeatable(device: torch.device) -> Iterator[None]:
-    """On the CPU, let equal steps give equal bits until the block ends.
+    """On the CPU, make equal steps bitwise reproducible until the block ends.
 
-    The compiler's gradient of an embedding adds up in whatever order its threads come by, unless it is asked not to.
+    By default, the compiled gradient of an embedding adds up in the order in which its threads arrive.
     """
     if device.type != "cpu":
         yield
         return
     before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = False  # a help for finding bugs that costs time
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a debugging aid that costs time
     try:
         yield
     finally:
@@ -91,10 +93,10 @@ def _devices(machine: Machine, runtime: RuntimeConfig) -> int | list[int]:
 def _strategy(machine: Machine) -> Strategy:
     if machine.ranks.world_size == 1:
         return SingleDeviceStrategy(device=machine.device)
-    # Every weight gets a gradient in every step, and there are no buffers to keep alike.
+    # Every weight gets a gradient in every step, and there are no buffers to synchronise.
     return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
 
 
 def _environment(machine: Machine) -> ClusterEnvironment:
-    # Named, not detected: Lightning would take over requeueing wherever it finds Slurm's variables.
+    # Named, not detected: Lightning would take over requeueing if it found Slurm's variables.
     return LightningEnvironment() if machine.ranks.world_size == 1 else TorchElasticEnvironment()

@@ -1,4 +1,4 @@
-"""Which weights of a model are matrices of its layers, which are other matrices, and which are vectors."""
+"""Classify the weights of a model: matrices of its layers, other matrices, and vectors."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import nn
 from bertline.modeling.layers import EncoderLayer
 
 MATRICES_IN_FUSED = 3
-"""Query, key and value: as many matrices of equal shape, one below the other, in a fused weight [3 H, H]."""
+"""Number of matrices of equal shape (query, key and value) stacked along the rows of a fused weight [3 H, H]."""
 
 
 class WeightKinds(NamedTuple):
-    """The trainable weights of a model, each in one of these, in the model's order."""
+    """Trainable weights of a model, each in one of these lists, in the model's order."""
 
     fused: list[nn.Parameter]
-    """[3 H, H]: `MATRICES_IN_FUSED` matrices in one."""
+    """Fused weights [3 H, H] of `MATRICES_IN_FUSED` matrices each."""
     layer_matrices: list[nn.Parameter]
-    """The other matrices of the encoder's layers."""
+    """Other matrices of the encoder's layers."""
     other_matrices: list[nn.Parameter]
     """Embeddings, pooler and heads."""
     vectors: list[nn.Parameter]
@@ -26,7 +26,7 @@ class WeightKinds(NamedTuple):
 
 
 def weight_kinds(model: nn.Module) -> WeightKinds:
-    """Sort the trainable weights of a model, or of a module that holds one."""
+    """Sort the trainable weights of a model, or of a module that contains one, by kind."""
     layers = [module for module in model.modules() if isinstance(module, EncoderLayer)]
     fused = {layer.query_key_value.weight for layer in layers}
     in_layers = {weight for layer in layers for weight in layer.parameters()}

@@ -1,1 +1,1 @@
-"""One module for each use of BERT: how its rows are encoded, what its head computes, how it is trained and scored."""
+"""One module per kind of task: encoding of its rows, its head, its loss and its scores."""

@@ -1,4 +1,4 @@
-"""Questions and the windows of their contexts as the model takes them; an answer is a run of context tokens."""
+"""Encoding of questions with the windows of their contexts; an answer is a span of context tokens."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 NOT_TRAINED = -1
-"""Label of a question whose answer has no token (a control character, say): nothing can be learnt from it."""
+"""Label of a question whose answer has no token (a control character, for example); it is not trained on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """Each distinct context once: the T tokens of all of them, one after another."""
+    """Distinct contexts; the T tokens of all of them are concatenated."""
 
     texts: list[str]
     ids: NDArray[np.int32]
-    """[T]."""
+    """Token ids [T]."""
     places: NDArray[np.int32]
-    """[T, 2]: where each token begins and ends in its text, in characters."""
+    """Start and end of each token in its text, in characters, [T, 2]."""
     bounds: NDArray[np.int64]
-    """[contexts + 1]: the tokens of context c are those from `bounds[c]` up to `bounds[c + 1]`."""
+    """Offsets [contexts + 1]: the tokens of context c are bounds[c] up to bounds[c + 1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedQuestions:
     """N questions in W windows `[CLS] question [SEP] part of the context [SEP]`, those of a question in order.
 
-    Windows are put together batch by batch: a set of a hundred thousand questions is held as little more than its text.
+    Windows are assembled batch by batch, so that a hundred thousand questions take little more memory than their text.
     """
 
     contexts: Contexts
     questions: list[list[int]]
-    """Ids of each, cut to `max_question_length`."""
+    """Token ids of each question, truncated to `max_question_length`."""
     context_of: NDArray[np.int64]
-    """[N]."""
+    """Index of each question's context [N]."""
     rows: NDArray[np.int64]
-    """[W] the question of each window."""
+    """Index of each window's question [W]."""
     windows: NDArray[np.int64]
-    """[W, 4]: as `windows_of` gives them."""
+    """Token ranges of the windows [W, 4], as returned by `windows_of`."""
     labels: NDArray[np.int64]
-    """[W, 2]: positions of the answer's first and last token; 0, [CLS], where the window does not hold all of it."""
+    """Positions of the answer's first and last token [W, 2]; 0, [CLS], if the window does not contain all of it."""
     lengths: NDArray[np.int64]
-    """[W] tokens of each sequence."""
+    """Number of tokens of each sequence [W]."""
     cut: NDArray[np.bool_]
-    """[N] whether a question was longer than that."""
+    """Whether the question was truncated [N]."""
     special_ids: tuple[int, int, int]
-    """Of [CLS], [SEP] and [PAD]."""
+    """Ids of [CLS], [SEP] and [PAD]."""
 
     def batch(self, indices: NDArray[np.integer]) -> dict[str, Tensor]:
-        """These windows, padded to the longest among them.
+        """Return the windows at `indices` as one batch, padded to the longest among them.
 
         Returns:
             input_ids, token_type_ids and attention_mask [B, S], `in_context` [B, S] (true at tokens of the context)
@@ -90,12 +90,12 @@ class EncodedQuestions:
         }
 
     def first_positions(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
-        """The position, in the sequence, of each window's first context token."""
+        """Return the position in the sequence of each window's first context token."""
         return self.lengths[indices] - 1 - (self.windows[indices, 1] - self.windows[indices, 0])
 
 
 def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionAnsweringTaskConfig) -> EncodedQuestions:
-    """Cut contexts into as many windows as they need, which share `window_overlap` tokens (`run_squad.py`)."""
+    """Encode questions with their contexts, split into windows that share `window_overlap` tokens (`run_squad.py`)."""
     contexts, context_of = _contexts(rows.contexts, tokenizer)
     whole = tokenizer.encode_literally(rows.questions)
     questions = [ids[: config.max_question_length] for ids in whole]
@@ -125,17 +125,17 @@ def encode_questions(rows: QuestionRows, tokenizer: Tokenizer, config: QuestionA
 
 @lru_cache(maxsize=4096)
 def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
-    """Windows over a context.
+    """Split a context into windows.
 
     Args:
-        num_tokens: Of the context.
-        room: Most tokens of a window; more than `overlap`.
-        overlap: Tokens that neighbouring windows share.
+        num_tokens: Number of tokens of the context.
+        room: Maximum number of context tokens in a window; more than `overlap`.
+        overlap: Number of tokens that neighbouring windows share.
 
     Returns:
-        [windows, 4]: first token and the one after the last; then the same of the part whose tokens have more context
-        in this window than in any other: the smaller of what stands to the left and to the right of them, and among
-        equals the longer window (`_check_is_max_context` of the reference code).
+        Token ranges [windows, 4]: start and end (exclusive) of the window, then of the part whose tokens have more
+        context in this window than in any other. The context of a token is the smaller number of tokens to its left
+        and right; the longer window wins a tie (`_check_is_max_context` of the reference code).
 
     Example:
         >>> windows_of(10, room=6, overlap=2).tolist()
@@ -156,7 +156,7 @@ def windows_of(num_tokens: int, room: int, overlap: int) -> NDArray[np.int64]:
 
 
 def _contexts(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Contexts, NDArray[np.int64]]:
-    """Each distinct text once, and which of them each of the given ones is."""
+    """Encode the distinct texts; also return the index of each given text among them."""
     numbers: dict[str, int] = {}
     context_of = np.array([numbers.setdefault(text, len(numbers)) for text in texts], dtype=np.int64)
     encoded = tokenizer.encode_with_places(list(numbers))
@@ -173,7 +173,7 @@ def _contexts(texts: Sequence[str], tokenizer: Tokenizer) -> tuple[Contexts, NDA
 
 
 def _answer_tokens(places: NDArray[np.int32], rows: QuestionRows, row: int) -> tuple[int, int] | None:
-    """The first and the last token that the first right answer has a part in; None where there is no answer."""
+    """Return the first and last token that overlap the first gold answer; None if the question has no answer."""
     if not rows.answers[row]:
         return None
     start = rows.starts[row][0]
@@ -184,7 +184,7 @@ def _answer_tokens(places: NDArray[np.int32], rows: QuestionRows, row: int) -> t
 
 
 def _labels(windows: NDArray[np.int64], answer: tuple[int, int] | None, first_position: int) -> NDArray[np.int64]:
-    """[windows, 2]; see `EncodedQuestions.labels`."""
+    """Return the labels of one question's windows [windows, 2]; see `EncodedQuestions.labels`."""
     labels = np.zeros((len(windows), 2), dtype=np.int64)
     if answer is None:
         return labels

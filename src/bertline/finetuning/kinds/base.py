@@ -1,4 +1,4 @@
-"""What fine-tuning, sweep, prediction and export need to know of a use of BERT, and nothing else."""
+"""Interface of a kind of task, as fine-tuning, sweep, prediction and export use it."""
 
 from __future__ import annotations
 
@@ -26,148 +26,155 @@ Predictions = TypeVar("Predictions")
 
 Batch = dict[str, Tensor]
 Calibration = dict[str, float]
-"""Numbers that dev decides and that are part of the model from then on (the no-answer threshold)."""
+"""Values chosen on dev that become part of the model, such as the no-answer threshold."""
 
 
 class Batches(Sized, Protocol):
-    """The batches of one epoch; each pass over them is another epoch, in another order that the seed decides."""
+    """Batches of one epoch; each iteration is a new epoch, in a new order that depends on the seed."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the next epoch."""
+        """Iterate over the batches of the next epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HeadSettings:
-    """What a new head is made with."""
+    """Settings of a newly initialized head."""
 
     dropout_prob: float
-    """Of the head's input and of the encoder."""
+    """Dropout probability in the encoder and on the head's input."""
     seed: int
-    """Of the head's weights."""
+    """Seed of the head's weights."""
     attention: AttentionKind
 
 
 @dataclass(frozen=True, slots=True)
 class LossOptions:
-    """What a loss is computed with, apart from model and batch."""
+    """Options of the loss."""
 
     label_smoothing: float
     class_weights: Tensor | None
-    """[labels], on the model's device; None weighs all the same."""
+    """Weight of each class [labels], on the model's device; None weights all classes equally."""
 
     @staticmethod
     def plain() -> LossOptions:
-        """No smoothing, no weights."""
+        """Return options without smoothing and class weights."""
         return LossOptions(0.0, None)
 
 
 class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
-    """One use of BERT on one task.
+    """Kind of a task: encodes its rows, makes and trains its model, predicts and scores.
 
     Args:
-        config: Of the task.
-        labels: The manifest's labels, in their order; empty for a task without labels.
+        config: Configuration of the task.
+        labels: Labels of the task's manifest, in order; empty for a task without labels.
 
-    The unit of scoring is a row of `Rows`: `statistics` gives each row's share in every score, and `scores` makes the
-    scores of any set of rows from their statistics, so that intervals and tests resample rows without predicting again.
+    The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
+    `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
+    without predicting again.
     """
 
     rows_class: type[Rows]
-    """How the rows of a split are stored."""
+    """Class of the stored rows of a split."""
 
     def __init__(self, config: TaskConfig, labels: Sequence[str]) -> None:
         self.config: Any = config
         self.labels = tuple(labels)
 
     def read(self, task_folder: Path, split: SplitName) -> Rows:
-        """The rows of a split of the task's artifact."""
+        """Read the rows of a split from the task's artifact."""
         return read_rows(task_folder, split, self.rows_class)
 
     # ---- the model
 
     @abstractmethod
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        """The encoder of any BERT folder under a new head. The encoder is the submodule `bert`."""
+        """Load the encoder of any BERT folder and add a new head. The encoder is the submodule `bert`."""
 
     @abstractmethod
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
-        """A finished model from a folder that `save_model` wrote."""
+        """Load a fine-tuned model from a folder that `save_model` wrote."""
 
     @abstractmethod
     def save_model(self, model: nn.Module, folder: Path) -> None:
-        """config.json and weights under the names of Hugging Face's class for this use."""
+        """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
 
     def has_new_head(self, model: nn.Module) -> bool:
-        """Whether `new_model` drew weights that mean nothing before they are trained."""
+        """Return whether `new_model` drew random weights, which are meaningless before training."""
         return any(not name.startswith("bert.") for name, _ in model.named_parameters())
 
     # ---- training
 
     @abstractmethod
     def encode(self, rows: Rows, tokenizer: Tokenizer) -> Encoded:
-        """Rows as token ids; what is too long is cut or windowed here."""
+        """Encode rows as token ids; long texts are truncated or split into windows here."""
 
     @abstractmethod
     def lengths(self, encoded: Encoded) -> NDArray[np.int64]:
-        """Tokens of each sequence, for choosing how attention is computed and for counting tokens."""
+        """Return the number of tokens of each sequence, for choosing the attention kernel and counting tokens."""
 
     @abstractmethod
     def num_cut(self, encoded: Encoded) -> int:
-        """How many rows lost tokens because they are longer than the model reads; what windows hold is not lost."""
+        """Return the number of truncated rows. Splitting a text into windows does not truncate it."""
 
     def num_cut_documents(self, encoded: Encoded) -> int | None:
-        """The same of the collection that the rows are searched in; None where there is none."""
+        """Return the number of truncated documents of the task's collection; None for a task without a collection."""
         return None
 
     @abstractmethod
     def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
-        """Batches of like length, in an order that is a function of the seed and the number of the epoch."""
+        """Return training batches, in an order that is a function of the seed and the epoch number."""
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """The mean loss of a batch, which is on the model's device."""
+        """Compute the mean loss of a batch that is on the model's device."""
 
     @property
     def unused_options(self) -> dict[str, str]:
-        """Options of the loss that mean nothing for this use, each with the reason: to set one is an error."""
+        """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
         return {"class_weights": "it has no classes to weigh"}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
-        """How often each label stands in the rows, for `class_weights`, unless that is among `unused_options`."""
+        """Count the occurrences of each label, for `class_weights`. Not called if that is among `unused_options`."""
         raise NotImplementedError
 
     def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:
-        """Training data after whatever needs the untrained model, such as mining hard negatives."""
+        """Return the training data after steps that need the untrained model, such as mining hard negatives."""
         return encoded
 
     # ---- predicting and scoring
 
     @abstractmethod
     def predict(self, model: nn.Module, encoded: Encoded, machine: Machine) -> Predictions:
-        """What the model says of each row, in the order of the rows; NumPy and lists, no tensors."""
+        """Return the predictions of the model in row order, as NumPy arrays and lists."""
 
     def calibrate(self, rows: Rows, predictions: Predictions) -> Calibration:
-        """Numbers that dev decides; most uses have none."""
+        """Choose the calibration on these rows (dev); empty by default."""
         return {}
 
     @abstractmethod
     def statistics(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> NDArray[np.float64]:
-        """Each row's share in the scores, [N, K]."""
+        """Return the contribution of each row to the scores, [N, K]."""
 
     @abstractmethod
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
-        """Every score of the task by name, from the statistics of any rows; higher is better. Has `config.metric`."""
+        """Compute all scores of the task by name, from the statistics of any rows. Higher is better; includes
+        `config.metric`."""
 
     @abstractmethod
     def table(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> pa.Table:
-        """For people and for analysis, a row each: `id`, the inputs, `gold`, `predicted` (texts), `score` (how sure),
-        `correct` (bool or, where being right has degrees, a float up to 1)."""
+        """Return a table of the predictions, one line per row, for reading and analysis.
+
+        Returns:
+            Columns `id`, the inputs, `gold` and `predicted` (texts), `score` (confidence), and `correct` (bool or, for
+            graded correctness, a float up to 1).
+        """
 
     def details(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> dict[str, Any]:
-        """More for the report, as JSON: `confusion_matrix` (with `labels`), `by_type` scores, `before` re-ranking."""
+        """Return details for the report, as JSON: for example `confusion_matrix`, `by_type` scores, or scores `before`
+        re-ranking."""
         return {}
 
     def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> bool:
-        """Whether the model says the same of every row: a failed run (arXiv 2006.04884), to be counted."""
+        """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
         return False

@@ -1,4 +1,4 @@
-"""From a task's configuration to its kind."""
+"""Selection of the kind of a task from its configuration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bertline.tasks.config import (
 
 
 def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
-    """The kind of a task, with the labels of its manifest."""
+    """Return the kind of a task; `labels` are those of its manifest."""
     match config:
         case ClassificationTaskConfig():
             return MultiLabel(config, labels) if config.multi_label else Classification(config, labels)

@@ -1,4 +1,4 @@
-"""Classification of single passages and of pairs, one label a row."""
+"""Classification of single texts and pairs, one label per row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bertline.tasks.stored_rows import TextRows
 
 
 class Classification(TextClassifier[TextRows]):
-    """One label a row. Predictions are probabilities, [N, labels], which sum to 1."""
+    """Classification with one label per row. Predictions are probabilities [N, labels], which sum to 1."""
 
     rows_class = TextRows
 
@@ -33,7 +33,7 @@ class Classification(TextClassifier[TextRows]):
         save_model(model, folder, id2label=dict(enumerate(self.labels)))
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Cross-entropy; with class weights, the mean is one of weights too (as PyTorch's own)."""
+        """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
         losses = F.cross_entropy(
             logits,
             batch["labels"],
@@ -51,11 +51,11 @@ class Classification(TextClassifier[TextRows]):
         return np.bincount(rows.labels, minlength=len(self.labels))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Softmax over the labels."""
+        """Compute the softmax over the labels."""
         return torch.softmax(logits, dim=-1)
 
     def pooled(self, of_windows: NDArray[np.float32], windows: Windows) -> NDArray[np.float32]:
-        """As for several labels; the maxima are brought back to a sum of 1."""
+        """See `TextClassifier.pooled`; maxima are normalized to a sum of 1."""
         probabilities = super().pooled(of_windows, windows)
         if self.config.window_pooling == "mean" or len(probabilities) == len(of_windows):
             return probabilities
@@ -66,7 +66,7 @@ class Classification(TextClassifier[TextRows]):
         return with_softmax_temperature(probabilities, temperature)
 
     def calibrate(self, rows: TextRows, predictions: NDArray[np.float32]) -> Calibration:
-        """Fit the temperature on these rows, where the task asks for one."""
+        """Fit the temperature on these rows, if configured."""
         if self.config.calibration == "none":
             return {}
         return {TEMPERATURE: softmax_temperature(predictions, rows.labels)}
@@ -74,7 +74,7 @@ class Classification(TextClassifier[TextRows]):
     def statistics(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 2]: gold and predicted label."""
+        """Return gold and predicted label, [N, 2]."""
         return np.stack([rows.labels, predictions.argmax(axis=1)], axis=1).astype(np.float64)
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
@@ -102,7 +102,7 @@ class Classification(TextClassifier[TextRows]):
     def details(
         self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """The confusion matrix, gold labels as rows; `calibration_error` of the predicted label's probability."""
+        """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
         given = predictions.argmax(axis=1)
         matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
 
@@ -114,5 +114,5 @@ class Classification(TextClassifier[TextRows]):
         return {"confusion_matrix": matrix.tolist(), "calibration_error": errors}
 
     def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> bool:
-        """Whether every row gets the same label."""
+        """Return whether every row gets the same label."""
         return len(np.unique(predictions.argmax(axis=1))) == 1

@@ -1,4 +1,4 @@
-"""Filling blanks with the pretraining head: scored token by token, trained as in pretraining (paper, section 3.1)."""
+"""Masked-token prediction with the pretraining head, trained as in pretraining (paper, section 3.1)."""
 
 from __future__ import annotations
 
@@ -28,58 +28,58 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
-# Paper, section 3.1: of the targets 80 % show [MASK], 10 % a random piece, 10 % themselves.
+# Paper, section 3.1: 80 % of the targets are replaced by [MASK], 10 % by a random token, 10 % stay unchanged.
 _REPLACE_WITH_MASK_PROB, _REPLACE_WITH_RANDOM_PROB = 0.8, 0.1
-# Tokens that are scored at once: a copy of its sequence goes through the model for each token.
+# Number of input tokens in a scoring batch: each scored token takes one copy of its whole sequence.
 _TOKENS_OF_A_BATCH = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPassages:
-    """Sequences, and which of their tokens are scored."""
+    """Encoded texts and the positions of their scored tokens."""
 
     sequences: Sequences
     keys: NDArray[np.uint64]
-    """[N] what a row's masks are drawn from: a hash of its id, so that its place among the rows does not matter."""
+    """Masking seed of each row [N]: a hash of its id, so that masks do not depend on the order of the rows."""
     rows: NDArray[np.int64]
-    """[T] the row of each token that is scored, ascending."""
+    """Row of each scored token [T], ascending."""
     positions: NDArray[np.int64]
-    """[T] its position in the sequence."""
+    """Position of each scored token in its sequence [T]."""
     policy: MaskingPolicy
     pieces: tuple[str, ...]
-    """Of the vocabulary."""
+    """Tokens of the vocabulary."""
 
     @property
     def gold(self) -> NDArray[np.int64]:
-        """[T] the true pieces."""
+        """Ids of the true tokens [T]."""
         return self.sequences.input_ids[self.rows, self.positions]
 
 
 @dataclass(frozen=True, slots=True)
 class FilledBlanks:
-    """What a model says of each token when that one alone is masked; T tokens of all rows, in order."""
+    """Predictions for the T scored tokens of all rows, in order, each masked on its own."""
 
     rows: NDArray[np.int64]
-    """[T] row of each token."""
+    """Row of each token [T]."""
     gold: NDArray[np.int64]
-    """[T] ids of the true pieces."""
+    """Ids of the true tokens [T]."""
     log_probs: NDArray[np.float32]
-    """[T] of the true pieces, in nats."""
+    """Log probabilities of the true tokens [T], in nats."""
     ranks: NDArray[np.int64]
-    """[T] how many pieces were held more likely than the true one; 0 is a hit."""
+    """Number of tokens ranked above the true one [T]; 0 is a hit."""
     guesses: NDArray[np.int64]
-    """[T] ids of the most likely pieces."""
+    """Ids of the most likely tokens [T]."""
     guess_probs: NDArray[np.float32]
-    """[T] their probabilities."""
+    """Probabilities of the most likely tokens [T]."""
     pieces: tuple[str, ...]
-    """Of the vocabulary."""
+    """Tokens of the vocabulary."""
 
 
 class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
-    """Each token masked once, one at a time (pseudo-log-likelihood; Salazar et al., arXiv 1910.14659).
+    """Predicts tokens that are masked one at a time (pseudo-log-likelihood; Salazar et al., arXiv 1910.14659).
 
-    [UNK] is neither scored nor learnt, as in pretraining. A text longer than `max_length` tokens is cut. Scores of
-    encoders with different vocabularies count different tokens and cannot be compared.
+    [UNK] is neither scored nor trained on, as in pretraining. Texts longer than `max_length` tokens are truncated.
+    Scores of encoders with different vocabularies count different tokens and cannot be compared.
     """
 
     rows_class = PlainRows
@@ -101,7 +101,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         save_model(model, folder)
 
     def has_new_head(self, model: nn.Module) -> bool:
-        """The head is pretraining's own; loading warns where a checkpoint lacks it."""
+        """Return False: the head is that of pretraining; loading warns if a checkpoint lacks it."""
         return False
 
     def encode(self, rows: PlainRows, tokenizer: Tokenizer) -> EncodedPassages:
@@ -140,7 +140,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         return _MaskedBatches(encoded, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """The mean over the targets of the batch; 0 without any."""
+        """Compute the mean cross-entropy over the targets of the batch; 0 without targets."""
         names = ("input_ids", "token_type_ids", "attention_mask", "masked_positions")
         logits = model(*(batch[name] for name in names)).mlm_logits
         labels = batch["masked_labels"].flatten()
@@ -164,7 +164,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
                 logits = forward(*on_device).mlm_logits[:, 0].float()
                 truth = torch.from_numpy(gold[chosen]).to(machine.device)[:, None]
                 of_truth = logits.gather(1, truth)
-                # Of equally likely pieces the one with the lowest id counts as the first, as for `argmax`.
+                # Ties rank the lower id first, as in `argmax`.
                 before = torch.arange(logits.shape[1], device=logits.device) < truth
                 ranks[chosen] = ((logits > of_truth) | ((logits == of_truth) & before)).sum(1).cpu().numpy()
                 normaliser = logits.logsumexp(1)
@@ -177,7 +177,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     def statistics(
         self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 4]: the sum of log probabilities, tokens scored, hits of the first guess and of the first `top_k`."""
+        """Return the sum of log probabilities, scored tokens, top-1 hits and top-k hits (`top_k`), [N, 4]."""
         columns = (
             predictions.log_probs.astype(np.float64),
             np.ones(len(predictions.rows)),
@@ -193,7 +193,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         return scores_of(statistics)
 
     def table(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> pa.Table:
-        """`gold` and `predicted` are the pieces in order; `correct` is the share of first guesses that are right."""
+        """See `TaskKind.table`: `gold` and `predicted` are tokens in order, `correct` is the share of top-1 hits."""
         statistics = self.statistics(rows, predictions, calibration)
         tokens = np.maximum(statistics[:, 1], 1)
         sureness = np.bincount(predictions.rows, weights=predictions.guess_probs, minlength=len(rows))
@@ -216,7 +216,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         )
 
     def details(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> dict[str, Any]:
-        """`pseudo_perplexity`, for which lower is better, and how many tokens were scored."""
+        """Return `pseudo_perplexity` (lower is better) and the number of scored tokens."""
         statistics = self.statistics(rows, predictions, calibration)
         return {"pseudo_perplexity": pseudo_perplexity(statistics), "scored_tokens": int(statistics[:, 1].sum())}
 
@@ -225,7 +225,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
 
 
 class _MaskedBatches:
-    """Batches with targets that are another choice in each epoch, a function of seed, epoch and row."""
+    """Training batches whose masked tokens change each epoch, as a function of seed, epoch and row."""
 
     def __init__(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> None:
         self._encoded = encoded
@@ -249,7 +249,7 @@ class _MaskedBatches:
             seed=self._seed,
             epoch=self._epoch,
             policy=encoded.policy,
-            # A single passage has one special piece fewer than the pairs that the function counts for.
+            # `max_targets` assumes a pair with three special tokens; a single text has two.
             num_columns=max_targets(batch["input_ids"].shape[1] + 1, encoded.policy.mask_prob),
         )
         return {
@@ -261,9 +261,9 @@ class _MaskedBatches:
 
 
 def _scored_batches(encoded: EncodedPassages) -> Iterator[tuple[NDArray[np.integer], tuple[Tensor, ...]]]:
-    """Copies of the sequences with one token masked in each: which tokens, and the model's arguments.
+    """Yield batches of sequence copies with one masked token each: indices of the tokens, and the model inputs.
 
-    The longest come first, about as many tokens in each batch.
+    Longest sequences come first; batches have about the same number of input tokens.
     """
     lengths = encoded.sequences.lengths[encoded.rows]
     order = np.argsort(-lengths, kind="stable")
@@ -278,7 +278,7 @@ def _scored_batches(encoded: EncodedPassages) -> Iterator[tuple[NDArray[np.integ
 
 
 def _evenly(places: NDArray[np.int64], most: int | None) -> NDArray[np.int64]:
-    """At most so many of the places, spread over all of them.
+    """Return at most `most` of the positions, evenly spaced; None returns all.
 
     >>> _evenly(np.arange(10), 4).tolist(), _evenly(np.arange(3), 4).tolist(), _evenly(np.arange(9), 1).tolist()
     ([1, 3, 6, 8], [0, 1, 2], [4])

@@ -1,4 +1,4 @@
-"""Classification with any number of labels a row: one yes or no for each label."""
+"""Multi-label classification: any number of labels per row, each decided independently."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from bertline.tasks.metrics.calibration import expected_calibration_error
 from bertline.tasks.stored_rows import MultiLabelRows
 
 THRESHOLD = "threshold"
-"""Key of the calibration: labels of at least this probability are given."""
+"""Calibration key of the threshold: labels with at least this probability are predicted."""
 _DEFAULT_THRESHOLD = 0.5
-# From the middle outwards: of thresholds that are equally good, the one nearest to 0.5 is taken.
+# Sorted by distance to 0.5, so that ties go to the threshold nearest to it.
 _THRESHOLDS = tuple(sorted((step / 20 for step in range(1, 20)), key=lambda t: (abs(t - _DEFAULT_THRESHOLD), t)))
 
 
 class MultiLabel(TextClassifier[MultiLabelRows]):
-    """Several labels a row, or none. Predictions are probabilities, [N, labels], each label by itself.
+    """Classification with any number of labels per row. Predictions are independent probabilities [N, labels].
 
-    Labels above a threshold are given: 0.5, unless dev has a better one (`calibrate`).
+    Labels that reach a threshold are predicted: 0.5, unless `calibrate` finds a better one on dev.
     """
 
     rows_class = MultiLabelRows
@@ -41,9 +41,9 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         save_model(model, folder, id2label=dict(enumerate(self.labels)), problem_type="multi_label_classification")
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """Binary cross-entropy, the mean over labels and rows; smoothing moves targets towards 0.5.
+        """Compute binary cross-entropy, averaged over labels and rows; smoothing moves targets towards 0.5.
 
-        With class weights, each label's term counts by its weight, and the mean is one of weights.
+        With class weights, the mean over labels is weighted.
         """
         targets = batch["labels"].to(logits.dtype)
         targets = targets * (1 - options.label_smoothing) + options.label_smoothing / 2
@@ -59,11 +59,11 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return rows.labels.sum(axis=0)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Sigmoid of each label."""
+        """Compute the sigmoid of each logit."""
         return torch.sigmoid(logits)
 
     def calibrate(self, rows: MultiLabelRows, predictions: NDArray[np.float32]) -> Calibration:
-        """The temperature, then the threshold with the best score on these rows, 0.5 where no other is better."""
+        """Fit the temperature, if configured, then the threshold with the best score; 0.5 if no other is better."""
         temperature: Calibration = {}
         if self.config.calibration == "temperature":
             temperature = {TEMPERATURE: sigmoid_temperature(predictions, rows.labels)}
@@ -82,7 +82,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     def statistics(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 2 L]: gold labels and given labels, 0 or 1 each."""
+        """Return gold labels, then predicted labels, 0 or 1 each, [N, 2 L]."""
         given = _given(self.calibrated(predictions, calibration), calibration)
         return np.concatenate([rows.labels, given], axis=1).astype(np.float64)
 
@@ -94,7 +94,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     def table(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> pa.Table:
-        """See `TaskKind.table`; `score` is how sure the least sure of the row's decisions is."""
+        """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""
         predictions = self.calibrated(predictions, calibration)
         given = _given(predictions, calibration)
         return pa.table(
@@ -113,7 +113,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     def details(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """`by_label`: F1, precision, recall and number of rows of each label; `calibration_error` over all."""
+        """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
 
         def error(probabilities: NDArray[np.float32]) -> float:
             return expected_calibration_error(probabilities.ravel(), rows.labels.ravel() == 1)
@@ -127,7 +127,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     def is_degenerate(
         self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
     ) -> bool:
-        """Whether every row gets the same labels."""
+        """Return whether every row gets the same labels."""
         given = _given(self.calibrated(predictions, calibration), calibration)
         return bool((given == given[0]).all())
 
@@ -136,5 +136,5 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
 
 
 def _given(predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.int64]:
-    """[N, L] of 0 and 1."""
+    """Return the predicted labels [N, L], 0 or 1 each."""
     return (predictions >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)

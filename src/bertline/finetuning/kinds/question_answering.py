@@ -1,4 +1,4 @@
-"""Extractive question answering: where in its context the answer begins and ends (paper, sections 4.2 and 4.3)."""
+"""Extractive question answering: start and end of the answer in its context (paper, sections 4.2 and 4.3)."""
 
 from __future__ import annotations
 
@@ -28,34 +28,34 @@ from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
 NO_ANSWER_THRESHOLD = "no_answer_threshold"
-"""Name in the calibration: a question whose null score is higher than its answer's by more than this has no answer."""
+"""Calibration key: an answer is withheld if the null score exceeds its score by more than this threshold."""
 NO_SPAN = -1e9
-"""Score where the context has no token that could be an answer."""
+"""Score of a window without an allowed answer span."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPredictions:
-    """The best answer to each of N questions, and how much speaks for there being none."""
+    """Best answer to each of N questions, and its null score."""
 
     texts: list[str]
-    """Cut from the context; empty where it has no words."""
+    """Answer texts, substrings of the contexts; empty if the context has no tokens."""
     starts: NDArray[np.int64]
-    """[N] where each begins, in characters of the context."""
+    """Start of each answer in characters of its context [N]."""
     scores: NDArray[np.float64]
-    """[N] start logit plus end logit."""
+    """Start logit plus end logit of each answer [N]."""
     null_scores: NDArray[np.float64]
-    """[N] the same of [CLS], the smallest of all windows."""
+    """Start logit plus end logit of [CLS] [N]; the minimum over the question's windows."""
     probabilities: NDArray[np.float64]
-    """[N] of start times that of end, over [CLS] and the context tokens of the answer's window."""
+    """Start probability times end probability of each answer [N], over [CLS] and the context tokens of its window."""
 
 
 class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictions]):
-    """Start and end of the answer, each a softmax over the context's tokens and [CLS].
+    """Predicts start and end of the answer, each with a softmax over the context tokens and [CLS].
 
     Notes:
-        The reference code lets start and end stand on tokens of the question too and throws such answers away
-        afterwards; here they get no probability, as in the paper (section 4.2: "over all of the words in the
-        paragraph"). It looks for the best pair among the 20 best starts and ends; here it is the best of all pairs.
+        The reference code allows start and end on tokens of the question and discards those answers afterwards. Here
+        question tokens get no probability, as in the paper (section 4.2: "over all of the words in the paragraph").
+        The reference code searches the best span among the 20 best starts and ends; here all spans are searched.
     """
 
     rows_class = QuestionRows
@@ -82,7 +82,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return encoded.lengths
 
     def num_cut(self, encoded: EncodedQuestions) -> int:
-        """Questions; contexts are read in windows."""
+        """Return the number of truncated questions; contexts are split into windows."""
         return int(encoded.cut.sum())
 
     def training_batches(self, encoded: EncodedQuestions, *, batch_size: int, seed: int) -> Batches:
@@ -94,7 +94,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return LengthSortedBatches(encoded.lengths[trained], make, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Mean of the cross-entropies of start and end."""
+        """Compute the mean of the cross-entropies of start and end."""
         logits: AnswerLogits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
         allowed = _with_cls(batch["in_context"])
         start, end = batch["labels"].unbind(-1)
@@ -134,10 +134,10 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     def statistics(
         self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 3]: F1, exact match, and whether the question has an answer."""
+        """Return F1, exact match, and whether the question has an answer, [N, 3]."""
         scores = np.array(_pairs_of_scores(predictions.texts, rows.answers)).reshape(-1, 2)
         has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_).reshape(-1, 1)
-        # As the official script has it: right where there is no answer, and nowhere else, whatever an empty text is.
+        # As in the official script: withheld answers are correct exactly for questions without an answer.
         scores = np.where(_withheld(predictions, calibration)[:, None], ~has_answer, scores)
         return np.concatenate([scores, has_answer], axis=1)
 
@@ -154,7 +154,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         }
 
     def table(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]) -> pa.Table:
-        """An empty text is "no answer"; its score is a function of the two scores, not of their threshold."""
+        """See `TaskKind.table`. An empty text means "no answer"; its score does not depend on the threshold."""
         given = given_answers(predictions, calibration)
         no_answer = 1 / (1 + np.exp(np.clip(predictions.scores - predictions.null_scores, -50, 50)))
         return pa.table(
@@ -177,30 +177,30 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
 
 
 def given_answers(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> list[str]:
-    """The texts that are given as answers, empty for "no answer"; without a threshold there is always one."""
+    """Return the predicted answers, empty for "no answer"; without a threshold, none is withheld."""
     withheld = _withheld(predictions, calibration)
     return ["" if nothing else text for text, nothing in zip(predictions.texts, withheld, strict=True)]
 
 
 def _withheld(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> NDArray[np.bool_]:
-    """[N] whether the null score is too far above the answer's for it to be given."""
+    """Return whether the null score exceeds the answer's by more than the threshold, [N]."""
     return predictions.null_scores - predictions.scores > calibration.get(NO_ANSWER_THRESHOLD, np.inf)
 
 
 def best_spans(
     logits: AnswerLogits, in_context: Tensor, may_start: Tensor, *, max_length: int
 ) -> tuple[Tensor, Tensor]:
-    """The best answer of each window: it ends where it starts or after, in the context, and is not too long.
+    """Return the best answer span of each window, inside the context and at most `max_length` tokens long.
 
     Args:
-        logits: [B, S] each.
-        in_context: [B, S] true at tokens of the context.
-        may_start: [B, 2] the first position at which an answer may start, and the one after the last.
-        max_length: Of an answer, in tokens.
+        logits: Start and end logits, [B, S] each.
+        in_context: True at context tokens [B, S].
+        may_start: First position at which an answer may start, and the one after the last [B, 2].
+        max_length: Maximum number of tokens of an answer.
 
     Returns:
-        [B, 3]: the span's score (start logit plus end logit; `NO_SPAN` where none is allowed), the score of [CLS], and
-        the span's probability; [B, 2]: the positions of its first and last token. The first of equally good ones.
+        Values [B, 3]: the span's score (start logit plus end logit; `NO_SPAN` if no span is allowed), the score of
+        [CLS], and the span's probability. Positions [B, 2] of the span's first and last token; ties go to the first.
     """
     start, end = logits.start.float(), logits.end.float()
     positions = torch.arange(start.shape[1], device=start.device)
@@ -212,7 +212,7 @@ def best_spans(
     last = first + distance.gather(1, first[:, None])[:, 0]
     allowed = _with_cls(in_context)
     norm = sum(scores.masked_fill(~allowed, -torch.inf).logsumexp(dim=1) for scores in (start, end))
-    # A sum with a forbidden position in it, whatever rounding makes of it.
+    # A sum that includes a masked position is only near `NO_SPAN` after rounding.
     score = score.masked_fill(score < NO_SPAN / 2, NO_SPAN)
     values = torch.stack([score, start[:, 0] + end[:, 0], (score - norm).exp()], dim=1)
     return values, torch.stack([first, last], dim=1)
@@ -232,7 +232,7 @@ def _with_cls(in_context: Tensor) -> Tensor:
 
 
 def _cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor, label_smoothing: float) -> Tensor:
-    """Over the allowed positions; smoothing spreads its share over these only."""
+    """Compute cross-entropy over the allowed positions; label smoothing is spread over these only."""
     log_probabilities = torch.log_softmax(logits.float().masked_fill(~allowed, -torch.inf), dim=-1)
     gold = -log_probabilities.gather(1, labels[:, None])[:, 0]
     if not label_smoothing:
@@ -244,8 +244,8 @@ def _cross_entropy(logits: Tensor, labels: Tensor, allowed: Tensor, label_smooth
 def _best_of_windows(
     encoded: EncodedQuestions, found: NDArray[np.float64], spans: NDArray[np.int64]
 ) -> AnswerPredictions:
-    """From the best span of each window to that of each question; scores are compared as they are (`run_squad.py`)."""
-    order = np.lexsort((-found[:, 0], encoded.rows))  # stable: of equal windows the first
+    """Select the best span of each question among its windows by unnormalized score, as in `run_squad.py`."""
+    order = np.lexsort((-found[:, 0], encoded.rows))  # stable: ties go to the first window
     begins = np.searchsorted(encoded.rows, np.arange(len(encoded.questions)))
     best = order[begins]
     texts: list[str] = []
@@ -263,7 +263,7 @@ def _best_of_windows(
 
 
 def _cut(context: str, start: int, stop: int) -> str:
-    """The text of a span, with the combining marks that belong to its last letter."""
+    """Return the text of a span, including combining marks that follow its last letter."""
     while stop < len(context) and unicodedata.combining(context[stop]):
         stop += 1
     return context[start:stop]

@@ -1,4 +1,4 @@
-"""A number for a passage or a pair: one output on the pooled [CLS], or the cosine of two texts' vectors."""
+"""Regression of a number for a text or a pair: one output on the pooled [CLS], or the cosine of two text vectors."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
-# Predictions that lie closer together than this share of the scale say the same of every row.
+# Fraction of the scale: predictions within a smaller range count as equal.
 _DEGENERATE_SPREAD = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedNumbers:
-    """Rows as sequences, with their numbers."""
+    """Encoded rows with their target numbers."""
 
     sequences: Sequences
-    """[N]; for the cosine head [2 N]: all first texts, then all second texts."""
+    """N sequences; for the cosine head 2 N: all first texts, then all second texts."""
     targets: NDArray[np.float32]
-    """[N], from 0 (the task's `low`) to 1 (its `high`)."""
+    """Target numbers [N], scaled from 0 (the task's `low`) to 1 (its `high`)."""
 
 
 class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
-    """One number a row. Predictions are [N], on the task's own scale.
+    """Regression of one number per row. Predictions are [N], on the task's scale.
 
-    The `linear` head is trained by squared error on numbers between 0 and 1; its predictions are clipped to the
-    scale. The `cosine` head has no weights of its own: each text is encoded by itself, the cosine of the two vectors
-    is trained towards the number between 0 and 1 (arXiv 1908.10084, section 3, regression objective), and a
-    prediction is `low + (high - low) * cosine`, which keeps the order and may lie below `low`.
+    The `linear` head is trained with squared error on targets scaled to [0, 1]; its predictions are clipped to the
+    scale. The `cosine` head has no weights: each text is encoded separately, the cosine of the two vectors is trained
+    with squared error towards the scaled target (arXiv 1908.10084, section 3, regression objective), and a prediction
+    is `low + (high - low) * cosine`, which keeps the order and may be below `low`.
     """
 
     rows_class = NumberRows
@@ -75,7 +75,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return load_classifier(folder, attention=attention)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
-        """See `TaskKind.save_model`: a `BertModel`, or a classifier with one label whose output is between 0 and 1."""
+        """See `TaskKind.save_model`: a `BertModel`, or a one-label classifier whose output is scaled to [0, 1]."""
         if self.config.head == "cosine":
             save_model(cast(BertModel, model.bert), folder)
         else:
@@ -85,7 +85,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         """See `TaskKind.encode`.
 
         Raises:
-            DataError: The cosine head has no second texts.
+            DataError: The head is `cosine`, but the rows have no second texts.
         """
         max_length = self.config.max_length
         if self.config.head == "cosine":
@@ -110,7 +110,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return int(np.any(texts_of_a_row, axis=0).sum())
 
     def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Batches:
-        """Batches of rows; for the cosine head, first and second texts of a batch stand one after the other."""
+        """Return batches of rows; for the cosine head, a batch has all first texts, then all second texts."""
         num_rows = len(encoded.targets)
         lengths = encoded.sequences.lengths.reshape(-1, num_rows).max(axis=0)
 
@@ -121,7 +121,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Mean squared error on the scale from 0 to 1."""
+        """Compute the mean squared error of targets scaled to [0, 1]."""
         outputs = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]).float()
         if self.config.head == "cosine":
             first, second = outputs.chunk(2)
@@ -142,17 +142,17 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def statistics(
         self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 2]: gold and predicted number."""
+        """Return gold and predicted number, [N, 2]."""
         return np.stack([rows.numbers, predictions], axis=1)
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
-        """`pearson` and `spearman`, -1 to 1."""
+        """Return `pearson` and `spearman`, -1 to 1."""
         gold, predicted = statistics.T
         return {"pearson": pearson(gold, predicted), "spearman": spearman(gold, predicted)}
 
     def table(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]) -> pa.Table:
-        """See `TaskKind.table`. A number says nothing of how sure it is: `score` is how wrong it is, as a share of
-        the scale, and `correct` is what is left to 1."""
+        """See `TaskKind.table`. Regression has no confidence: `score` is the absolute error as a fraction of the scale,
+        and `correct` is 1 minus it."""
         distances = np.abs(predictions - rows.numbers) / (self.config.high - self.config.low)
         return pa.table(
             {
@@ -171,18 +171,18 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def details(
         self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """`mean_absolute_error`, on the task's own scale; lower is better."""
+        """Return `mean_absolute_error` on the task's scale; lower is better."""
         return {"mean_absolute_error": float(np.abs(predictions - rows.numbers).mean())}
 
     def is_degenerate(
         self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
     ) -> bool:
-        """Whether all predictions lie within a thousandth of the scale."""
+        """Return whether all predictions lie within a thousandth of the scale."""
         return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * (self.config.high - self.config.low))
 
 
 def _outputs(model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
-    """What the model gives for each sequence, [S, 1] (a number) or [S, H] (a vector)."""
+    """Compute the model output of each sequence, [S, 1] (a number) or [S, H] (a vector)."""
     outputs: NDArray[np.float32] | None = None
     with evaluating(model, machine) as forward:
         for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):

@@ -1,4 +1,4 @@
-"""Re-ranking: query and candidate are read together and get one score (cross-encoder, arXiv 1901.04085)."""
+"""Re-ranking with a cross-encoder: query and candidate are encoded together and get one logit (arXiv 1901.04085)."""
 
 from __future__ import annotations
 
@@ -29,26 +29,29 @@ from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
 CandidateScores = list[NDArray[np.float32]]
-"""For each query, the score of each of its candidates, in their order."""
+"""For each query, the logits of its candidates, in their order; or their first-stage scores."""
 _SCORES = ("map", "mrr", "ndcg@10")
-# Of logits: candidates that lie closer together are told apart by rounding alone.
+# Range of logits below which candidates differ only by rounding.
 _DEGENERATE_SPREAD = 1e-3
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedCandidates:
-    """`[CLS] query [SEP] candidate [SEP]` for each candidate of each query, one query after the other."""
+    """Sequences `[CLS] query [SEP] candidate [SEP]` for each candidate of each query, grouped by query."""
 
     sequences: Sequences
     relevant: NDArray[np.bool_]
-    """Of each sequence."""
+    """Whether the candidate of each sequence is relevant."""
     offsets: NDArray[np.int64]
-    """[N + 1]: the sequences of query n are those from offsets[n] to offsets[n + 1]."""
+    """Offsets [N + 1]: the sequences of query n are offsets[n] up to offsets[n + 1]."""
 
 
 class _SampledBatches:
-    """All right candidates with `num_negatives` wrong ones of their query each, drawn anew in each epoch."""
+    """Batches of all relevant candidates and, for each, up to `num_negatives` irrelevant ones of its query.
+
+    The irrelevant candidates are redrawn each epoch; `num_negatives` 0 takes all of them.
+    """
 
     def __init__(self, encoded: EncodedCandidates, *, num_negatives: int, batch_size: int, seed: int) -> None:
         self._encoded = encoded
@@ -88,7 +91,7 @@ class _SampledBatches:
 
 
 class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
-    """Puts the candidates of each query into order. Predictions are logits, a list for each query."""
+    """Re-ranks the candidates of each query. Predictions are logits, one array per query."""
 
     rows_class = CandidateRows
     config: RerankingTaskConfig
@@ -119,15 +122,15 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return EncodedCandidates(sequences, relevant, np.cumsum([0, *sizes]))
 
     def lengths(self, encoded: EncodedCandidates) -> NDArray[np.int64]:
-        """See `TaskKind.lengths`: of pairs of query and candidate."""
+        """See `TaskKind.lengths`: lengths of query-candidate pairs."""
         return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedCandidates) -> int:
-        """See `TaskKind.num_cut`: queries with a candidate that was cut beside them."""
+        """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
         return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
 
     def training_batches(self, encoded: EncodedCandidates, *, batch_size: int, seed: int) -> Batches:
-        """See `TaskKind.training_batches`: a pair of query and candidate counts as a row."""
+        """See `TaskKind.training_batches`: a batch consists of query-candidate pairs."""
         return _SampledBatches(encoded, num_negatives=self.config.num_negatives, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
@@ -149,13 +152,14 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 
     def first_stage(self, rows: CandidateRows) -> CandidateScores:
-        """The scores that the candidates came with."""
+        """Return the first-stage scores stored with the candidates."""
         return [np.array(scores, dtype=np.float32) for scores in rows.first_scores]
 
     def statistics(
         self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 3]: average precision, reciprocal rank and nDCG@10; relevant documents that are no candidates count."""
+        """Return average precision, reciprocal rank and nDCG@10, [N, 3]. Relevant documents missing from the candidates
+        count as not found."""
         values = np.zeros((len(rows), len(_SCORES)))
         for row, scores in enumerate(predictions):
             judged = rows.all_relevances[row]
@@ -173,8 +177,8 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
 
     def table(self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]) -> pa.Table:
-        """See `TaskKind.table`: `gold` has the right candidates, `predicted` the one that comes first; `correct` is the
-        task's metric."""
+        """See `TaskKind.table`: `gold` has the relevant candidates, `predicted` the top one; `correct` is the task's
+        metric."""
         first = [
             int(ranking.trec_order(ids, scores)[0]) if len(ids) else None
             for ids, scores in zip(rows.candidate_ids, predictions, strict=True)
@@ -196,7 +200,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def details(
         self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """`before`: the scores of the first stage's order."""
+        """Return `before`: the scores of the first-stage ranking."""
         return {"before": self.scores(self.statistics(rows, self.first_stage(rows), calibration))}
 
     def is_degenerate(

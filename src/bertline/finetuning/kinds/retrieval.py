@@ -1,4 +1,4 @@
-"""Retrieval: query and documents are encoded by themselves, by one encoder, and compared by their vectors."""
+"""Retrieval with a dual encoder: query and documents are encoded separately by one encoder and compared as vectors."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
 DEPTH = 1000
-"""Documents that are kept of each query's ranking: what trec_eval is customarily given, and what MAP is taken over."""
+"""Number of documents kept in each query's ranking: the usual depth for trec_eval, over which MAP is computed."""
 MINED = 30
-"""Hard negatives that are mined for each query; training draws from them."""
+"""Number of hard negatives mined for each query; training samples from them."""
 _SCORES = ("ndcg@10", "mrr@10", "recall@100", "map")
 _SHOWN = 10
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
@@ -43,18 +43,18 @@ _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A ranking for each of N queries."""
+    """Ranking of documents for each of N queries."""
 
     documents: NDArray[np.int64]
-    """[N, K] numbers in the collection, the best first; -1 behind the last one found."""
+    """Indices in the collection [N, K], best first, padded with -1."""
     scores: NDArray[np.float32]
-    """[N, K], falling; -inf behind the last one found."""
+    """Scores [N, K], descending, padded with -inf."""
 
 
 class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     """Finds documents for queries (Dense Passage Retrieval, arXiv 2004.04906, with shared weights).
 
-    A task has one collection, which `read` takes from the task's folder; `use_collection` gives another one.
+    A task has one collection, which `read` loads from the task's folder; `use_collection` replaces it.
     """
 
     rows_class = QueryRows
@@ -70,23 +70,23 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         self._indexed: tuple[object, str, VectorIndex] | None = None
 
     def read(self, task_folder: Path, split: SplitName) -> QueryRows:
-        """See `TaskKind.read`; reads the collection too, once."""
+        """See `TaskKind.read`; also reads the collection, once."""
         if self._collection is None:
             self.use_collection(read_rows(task_folder, COLLECTION, Documents))
         return super().read(task_folder, split)
 
     def use_collection(self, documents: Documents) -> None:
-        """Search these documents from now on."""
+        """Set the documents to search."""
         self._collection = documents
         self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
         self._encoded = self._bm25 = self._indexed = self._places = None
 
     @property
     def collection(self) -> Documents:
-        """The documents that are searched.
+        """Documents to search.
 
         Raises:
-            ArtifactError: None were given yet.
+            ArtifactError: No collection has been set.
         """
         if self._collection is None:
             raise ArtifactError("A retrieval model needs documents to search; give it a collection first.")
@@ -94,7 +94,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     @property
     def bm25(self) -> Bm25:
-        """BM25 over the collection, which baseline and mining share."""
+        """BM25 over the collection, shared by the baseline and by hard-negative mining."""
         if self._bm25 is None:
             self._bm25 = Bm25(self.collection.texts_read())
         return self._bm25
@@ -118,12 +118,12 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     # ---- encoding and training
 
     def encode_queries(self, texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
-        """Queries with their prefix, cut to `query_max_length`."""
+        """Encode queries with their prefix, truncated to `query_max_length`."""
         prefixed = [self.config.query_prefix + text for text in texts]
         return encode_texts(prefixed, None, tokenizer, max_length=self.config.query_max_length)
 
     def encode_documents(self, documents: Documents, tokenizer: Tokenizer) -> Sequences:
-        """Titles and texts with their prefix, cut to `max_length`."""
+        """Encode titles and texts of documents with their prefix, truncated to `max_length`."""
         prefixed = [self.config.document_prefix + text for text in documents.texts_read()]
         return encode_texts(prefixed, None, tokenizer, max_length=self.config.max_length)
 
@@ -140,11 +140,11 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return EncodedSearch(queries, self._encoded[1], relevant, [nothing] * len(rows))
 
     def lengths(self, encoded: EncodedSearch) -> NDArray[np.int64]:
-        """See `TaskKind.lengths`: of queries, then of documents."""
+        """See `TaskKind.lengths`: lengths of queries, then of documents."""
         return np.concatenate([encoded.queries.lengths, encoded.documents.lengths])
 
     def prepared(self, model: nn.Module, encoded: EncodedSearch, rows: QueryRows, machine: Machine) -> EncodedSearch:
-        """See `TaskKind.prepared`: mines hard negatives, never one that is judged relevant."""
+        """See `TaskKind.prepared`: mines hard negatives, excluding documents judged relevant."""
         depth = MINED + max((len(documents) for documents in encoded.relevant), default=0)
         ranked: list[Numbers]
         if not self.config.num_hard_negatives:
@@ -163,7 +163,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return replace(encoded, hard_negatives=mined)
 
     def num_cut(self, encoded: EncodedSearch) -> int:
-        """See `TaskKind.num_cut`: queries."""
+        """See `TaskKind.num_cut`: truncated queries."""
         return int(encoded.queries.cut.sum())
 
     def num_cut_documents(self, encoded: EncodedSearch) -> int:
@@ -171,7 +171,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return int(encoded.documents.cut.sum())
 
     def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
-        """See `TaskKind.training_batches`: a pair of query and relevant document counts as a row."""
+        """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
         num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
         return PairBatches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
 
@@ -191,7 +191,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     # ---- predicting and scoring
 
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
-        """One vector for each sequence, [N, H], of length 1 where texts are compared by cosine."""
+        """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
         vectors = np.zeros((len(sequences), cast(BertModel, model.bert).config.hidden_size), dtype=np.float32)
         with evaluating(model, machine) as forward:
             for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
@@ -204,11 +204,11 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return Found(*self._search(model, encoded, machine, DEPTH))
 
     def statistics(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> NDArray[np.float64]:
-        """[N, 4]: nDCG@10, MRR@10, recall@100 and average precision of each query."""
+        """Return nDCG@10, MRR@10, recall@100 and average precision of each query, [N, 4]."""
         values = np.zeros((len(rows), len(_SCORES)))
         relevance_of = np.zeros(len(self.collection) + 1, dtype=np.int64)
         for row, ids in enumerate(rows.document_ids):
-            judged = [self._numbers.get(identity, -1) for identity in ids]  # the last place is that of unknown ids
+            judged = [self._numbers.get(identity, -1) for identity in ids]  # -1, the last entry, stands for unknown ids
             relevance_of[judged] = rows.relevances[row]
             ranked = relevance_of[self._ranked(predictions, row)].tolist()
             relevance_of[judged] = 0
@@ -256,7 +256,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return index.search(self.vectors(model, encoded.queries, machine), k)
 
     def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
-        """Index of the collection under these weights; the latest is kept, so that all splits of a model share it."""
+        """Return the index of the collection under these weights; the latest is cached, so that all splits share it."""
         weights = f"{machine.precision} {digest_of_weights(model)}"
         if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
             self._indexed = None  # freed first, so that only one is in memory
@@ -267,14 +267,14 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return F.normalize(vectors, dim=-1) if self.config.similarity == "cosine" else vectors
 
     def _ranked(self, predictions: Found, row: int) -> NDArray[np.int64]:
-        """Numbers of the documents found for a query, as `ranking.trec_order` orders them."""
+        """Return the indices of the documents found for a query, in the order of `ranking.trec_order`."""
         found = predictions.documents[row] >= 0
         numbers, scores = predictions.documents[row][found], predictions.scores[row][found].astype(np.float32)
         return numbers[np.lexsort((-self._places_of_ids[numbers], -scores))]
 
     @property
     def _places_of_ids(self) -> NDArray[np.int64]:
-        """[documents], the place of each one's id among all in ascending order."""
+        """Rank of each document's id among all ids in ascending order, [documents]."""
         if self._places is None:
             ids = self.collection.ids
             self._places = np.empty(len(ids), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Extractive summarisation: each sentence has its own [CLS], whose vector says whether it belongs in the summary.
+"""Extractive summarisation: the vector of each sentence's own [CLS] predicts whether it belongs in the summary.
 
 References:
     Liu 2019, arXiv 1903.10318, section 2.1 (a [CLS] and an interval segment for each sentence) and 2.2 (the simple
@@ -37,25 +37,25 @@ NO_LABEL = -1
 
 @dataclass(frozen=True, slots=True)
 class EncodedSummaries:
-    """W groups of consecutive sentences, `[CLS] one [SEP] [CLS] two [SEP] ...`, those of a document in order."""
+    """Documents split into W groups of consecutive sentences, `[CLS] one [SEP] [CLS] two [SEP] ...`, in order."""
 
     sequences: Sequences
-    """Of segment A and B by turns, a sentence each."""
+    """The W groups; segments A and B alternate from sentence to sentence."""
     labels: NDArray[np.int64]
-    """[W, S]: at the [CLS] of each sentence 1 where it is to be chosen and 0 where not; `NO_LABEL` elsewhere."""
+    """Labels [W, S]: 1 at the [CLS] of a sentence of the summary, 0 at that of any other; `NO_LABEL` elsewhere."""
     is_first: NDArray[np.bool_]
-    """[W] whether the group is the first of its document; training reads no others."""
+    """Whether the group is the first of its document [W]; training uses only these."""
     num_sentences: NDArray[np.int64]
-    """[documents]."""
+    """Number of sentences of each document [documents]."""
     cut: NDArray[np.bool_]
-    """[documents], whether a sentence was longer than the model reads."""
+    """Whether a sentence of the document was truncated [documents]."""
 
 
 class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.float64]]]):
-    """The `num_sentences` sentences with the highest scores, in the document's order.
+    """Selects the `num_sentences` sentences with the highest probabilities, in document order.
 
-    Predictions are the probabilities of each document's sentences. A document longer than `max_length` is read in
-    groups of whole sentences; training sees the first group of each.
+    Predictions are the probabilities of each document's sentences. A document longer than `max_length` is split into
+    groups of whole sentences; training uses the first group of each document.
     """
 
     rows_class = SummaryRows
@@ -87,7 +87,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
         return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedSummaries) -> int:
-        """Documents with a sentence that was cut."""
+        """Return the number of documents with a truncated sentence."""
         return int(encoded.cut.sum())
 
     def training_batches(self, encoded: EncodedSummaries, *, batch_size: int, seed: int) -> Batches:
@@ -101,7 +101,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
         return LengthSortedBatches(encoded.sequences.lengths[firsts], make, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Mean binary cross-entropy over the sentences of the batch."""
+        """Compute the mean binary cross-entropy over the sentences of the batch, weighted by class weights if given."""
         logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[..., 0].float()
         labels = batch["labels"][batch["labels"] != NO_LABEL]
         targets = labels.float() * (1 - options.label_smoothing) + options.label_smoothing / 2
@@ -112,7 +112,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
         return losses / (len(labels) if weights is None else weights.sum())
 
     def label_counts(self, rows: SummaryRows) -> NDArray[np.int64]:
-        """Sentences that are not chosen, and that are."""
+        """Return the number of sentences outside and inside the summaries."""
         return np.bincount([label for chosen in rows.chosen for label in chosen], minlength=2)
 
     def predict(self, model: nn.Module, encoded: EncodedSummaries, machine: Machine) -> list[NDArray[np.float64]]:
@@ -123,13 +123,13 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
                 inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
                 scores = torch.sigmoid(forward(*inputs)[..., 0].float()).cpu().numpy()
                 probabilities[indices, : scores.shape[1]] = scores
-        # Row by row, that is group by group and sentence by sentence, in the order of the documents.
+        # Boolean indexing is row-major, so the sentences come in document order.
         return np.split(probabilities[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []
 
     def statistics(
         self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 3]: ROUGE-1, ROUGE-2 and ROUGE-L, each F1."""
+        """Return the F1 of ROUGE-1, ROUGE-2 and ROUGE-L, [N, 3]."""
         return _rouge_of(rows, self._chosen(predictions))
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
@@ -138,7 +138,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
     def table(
         self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
     ) -> pa.Table:
-        """`score` is the mean probability of the chosen sentences, `correct` is ROUGE-1."""
+        """See `TaskKind.table`: `score` is the mean probability of the chosen sentences, `correct` is ROUGE-1."""
         chosen = self._chosen(predictions)
         return pa.table(
             {
@@ -154,23 +154,26 @@ class Summarisation(TaskKind[SummaryRows, EncodedSummaries, list[NDArray[np.floa
     def details(
         self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
     ) -> dict[str, Any]:
-        """`oracle`: the scores of the sentences that training aims at, which are the most that can be hoped for."""
+        """Return `oracle`: the scores of the gold sentences that training uses as targets."""
         return {"oracle": self.scores(_rouge_of(rows, [np.flatnonzero(chosen) for chosen in rows.chosen]))}
 
     def is_degenerate(
         self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
     ) -> bool:
-        """Whether every sentence has the same score, but for rounding."""
+        """Return whether every sentence has the same probability, up to rounding."""
         every = np.concatenate(predictions)
         return len(every) > 1 and float(every.max() - every.min()) < 1e-4
 
     def _chosen(self, predictions: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
-        """Places of the best sentences of each document, rising; of equally good ones the first."""
+        """Return the indices of the best sentences of each document, ascending; ties go to the first."""
         return [np.sort(np.argsort(-scores, kind="stable")[: self.config.num_sentences]) for scores in predictions]
 
 
 def encode_documents(rows: SummaryRows, tokenizer: Tokenizer, *, max_length: int) -> EncodedSummaries:
-    """Groups of as many whole sentences as go into `max_length` tokens; a longer sentence is cut and stands alone."""
+    """Split documents into groups of whole sentences of at most `max_length` tokens.
+
+    A sentence longer than that is truncated and forms its own group.
+    """
     ids = iter(tokenizer.encode_literally([sentence for sentences in rows.sentences for sentence in sentences]))
     groups: list[list[list[int]]] = []
     labels: list[list[int]] = []
@@ -211,12 +214,12 @@ def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequ
         input_ids[number, : lengths[number]] = [each for sentence in group for each in sentence]
         turns = np.arange(len(group)) % 2
         token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
-    # What is cut is known of documents (`EncodedSummaries.cut`).
+    # Truncation is recorded per document (`EncodedSummaries.cut`).
     return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
 
 
 def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Positions of the [CLS] of each sentence."""
+    """Return the position of each sentence's [CLS]."""
     return np.cumsum([0, *(len(sentence) for sentence in group[:-1])])
 
 

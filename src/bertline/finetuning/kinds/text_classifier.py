@@ -1,4 +1,4 @@
-"""What classification with one label and with several have in common: a linear layer on the pooled [CLS]."""
+"""Base class of single-label and multi-label classification: a linear layer on the pooled [CLS]."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
 
 @dataclass(frozen=True, slots=True)
 class EncodedTexts:
-    """Rows as sequences, with their labels."""
+    """Encoded rows with their labels."""
 
     windows: Windows
     labels: NDArray[np.int64]
-    """[N] numbers of labels, or [N, L] of 0 and 1."""
+    """Label ids [N], or 0 and 1 for each label [N, L]."""
 
     @property
     def sequences(self) -> Sequences:
-        """One or several for each row."""
+        """All sequences, one or more per row."""
         return self.windows.sequences
 
 
 class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]):
-    """Labels for single passages and for pairs (paper, section 4.1). Predictions are probabilities, [N, labels].
+    """Classifies single texts and pairs (paper, section 4.1). Predictions are probabilities, [N, labels].
 
-    A long text is cut, or read in windows (`long_texts`). In training each window is a sequence with its row's label
-    and weighs one over the number of the row's windows, so that a long text counts as much as a short one; in
-    prediction the probabilities of a row's windows are pooled (passages with the label of their document, pooled by
-    mean or maximum: arXiv 1905.09217, section 3). A text that fits is one window and is treated as if it were cut.
+    A long text is truncated or split into windows (`long_texts`). In training, each window has the label of its row and
+    is weighted by one over the number of the row's windows, so that a long text counts as much as a short one. In
+    prediction, the probabilities of a row's windows are pooled by mean or maximum (arXiv 1905.09217, section 3). A text
+    that fits is one window, encoded as with truncation.
     """
 
     config: ClassificationTaskConfig
@@ -114,9 +114,9 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
         return int(encoded.windows.cut.sum())
 
     def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
-        """Batches of windows: `labels` are those of their rows, `weights` [B] have a mean of 1 over all windows."""
+        """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
         row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows
-        # Not normalised in each batch: windows of long texts are all of one length and share batches.
+        # Not normalized per batch: windows of long texts all have the same length and share batches.
         weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
 
         def make(indices: NDArray[np.integer]) -> Batch:
@@ -135,25 +135,25 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
 
     @abstractmethod
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
-        """The mean loss from logits [B, labels]."""
+        """Compute the mean loss from logits [B, labels]."""
 
     @abstractmethod
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Of each label, from logits [B, labels]."""
+        """Compute the probability of each label from logits [B, labels]."""
 
     @abstractmethod
     def with_temperature(self, probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
-        """Probabilities [N, labels] as if the logits had been divided by the temperature."""
+        """Rescale probabilities [N, labels] as if the logits had been divided by the temperature."""
 
     def calibrated(self, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.float32]:
-        """Predictions with the temperature that dev chose, if any: the probabilities that users see."""
+        """Apply the temperature chosen on dev, if any. Returns the probabilities that users see."""
         temperature = calibration.get(TEMPERATURE)
         return predictions if temperature is None else self.with_temperature(predictions, temperature)
 
     def calibration_errors(
         self, predictions: NDArray[np.float32], calibration: Mapping[str, float], error: Callable[..., float]
     ) -> dict[str, float]:
-        """The expected calibration error without the temperature (`before`) and, if there is one, with it (`after`).
+        """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
 
         Args:
             predictions: The model's predictions before temperature scaling.
@@ -175,7 +175,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
         return self.pooled(of_windows, encoded.windows)
 
     def pooled(self, of_windows: NDArray[np.float32], windows: Windows) -> NDArray[np.float32]:
-        """Probabilities of windows, [W, labels], to those of rows, [N, labels]."""
+        """Pool the probabilities of windows [W, labels] to those of rows [N, labels]."""
         if len(windows.row_starts) == len(of_windows):
             return of_windows
         match self.config.window_pooling:

@@ -1,4 +1,4 @@
-"""Token classification: a tag for each word, read from its tokens (paper, section 5.3), with softmax or a CRF."""
+"""Token classification: a tag for each word, predicted from its tokens (paper, section 5.3), with softmax or a CRF."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
 
 OUTSIDE_MARGIN = "outside_margin"
-"""Key of the calibration: by how much the logit of O has to exceed that of the best tag."""
-# Of margins that are equally good, the one nearest to 0 is taken.
+"""Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
+# Sorted by distance to 0, so that ties go to the margin nearest to it.
 _MARGINS = tuple(sorted((step / 10 for step in range(-5, 21)), key=lambda margin: (abs(margin), margin)))
 _ROWS_DECODED_TOGETHER = 256
 
 
 @dataclass(frozen=True, slots=True)
 class TagPredictions:
-    """Of N rows."""
+    """Predicted labels of N rows."""
 
     labels: list[NDArray[np.int64]]
-    """For each row, the number of a label for each of its words."""
+    """For each row, the label ids of its words."""
     confidences: NDArray[np.float64]
-    """[N], the probability of the row's labels as a whole."""
+    """Probability of each row's labels as a sequence [N]."""
     word_confidences: list[NDArray[np.float64]] = field(default_factory=list)
-    """For each row, the probability of each word's label by itself; empty where a predictor has none."""
+    """For each row, the marginal probability of each word's label; empty if the predictor provides none."""
     word_log_probabilities: list[NDArray[np.float64]] = field(default_factory=list)
-    """For each row, [words, L]; empty where labels are not decided word by word."""
+    """For each row, label log probabilities [words, L]; empty if labels are not decided word by word."""
 
     def with_outside_margin(self, margin: float) -> TagPredictions:
-        """The labels where O, the first one, has to be likelier than the best tag by exp(margin)."""
+        """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag."""
         if margin == 0 or not self.word_log_probabilities:
             return self
         return _decided(self.word_log_probabilities, margin)
 
 
 class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
-    """A label for each word of a row."""
+    """Predicts a label for each word of a row."""
 
     rows_class = TaggedRows
 
     @property
     def types(self) -> tuple[str, ...]:
-        """Types of entities, as the columns of the statistics have them."""
+        """Entity types, in the order of the columns of the statistics."""
         return types_of(self.labels)
 
     @property
@@ -90,7 +90,8 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return model
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
-        """With a CRF, Hugging Face's class of the folder gives its emissions, and `crf.safetensors` is ours."""
+        """See `TaskKind.save_model`. With a CRF, the Hugging Face model gives the emissions; the CRF is in
+        `crf.safetensors`."""
         names = dict(enumerate(self.labels))
         if isinstance(model, BertForTokenClassificationWithCrf):
             save_model(model.tagger, folder, id2label=names)
@@ -132,10 +133,10 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedWords) -> int:
-        return 0  # windows hold every word
+        return 0  # windows contain every word
 
     def training_batches(self, encoded: EncodedWords, *, batch_size: int, seed: int) -> Batches:
-        # A window without the beginning of a word has nothing to learn from.
+        # A window in which no word starts has no labels.
         learnt = np.flatnonzero(encoded.num_words > 0)
         return LengthSortedBatches(
             encoded.sequences.lengths[learnt],
@@ -145,7 +146,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         )
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
-        """Softmax: mean over the words of the batch. CRF: mean over its sentences."""
+        """Compute the mean cross-entropy over words (softmax) or negative log-likelihood over windows (CRF)."""
         logits = self._word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
         labels = batch["word_labels"]
         if not isinstance(model, BertForTokenClassificationWithCrf):
@@ -165,9 +166,9 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     # ---- predicting and scoring
 
     def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
-        """Each word's logits are those of the window that shows most of its context.
+        """Predict labels; each word's logits come from the window with the most context around it.
 
-        A word of which nothing is left after BERT's cleaning (control characters) is O, and is left out of the chain.
+        A word that BERT's text cleaning removes entirely (control characters) is O, and is left out of the CRF chain.
         """
         logits = torch.zeros(len(encoded.readable), len(self.labels))
         with evaluating(model, machine) as forward:
@@ -182,7 +183,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return _softmax_labels(logits, encoded) if crf is None else _crf_labels(crf, logits, encoded)
 
     def calibrate(self, rows: TaggedRows, predictions: TagPredictions) -> Calibration:
-        """The margin of O with the best score on these rows, 0 where no other is better."""
+        """Choose the margin of O with the best score on these rows, if configured; 0 if no other is better."""
         if self.config.outside_margin == "none" or not predictions.word_log_probabilities:
             return {}
 
@@ -194,7 +195,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     def statistics(
         self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
     ) -> NDArray[np.float64]:
-        """[N, 2 + 3 types]: words, right words, and for each type hits, predicted and gold entities."""
+        """Return words, correct words, and for each type hits, predicted and gold entities, [N, 2 + 3 types]."""
         shares = [
             metrics.row_statistics(gold, predicted, self.types)
             for gold, predicted in zip(rows.tags, self._tags(predictions, calibration), strict=True)
@@ -205,7 +206,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return metrics.scores_of(statistics)
 
     def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> pa.Table:
-        """`gold` and `predicted` are the tags joined by spaces; `correct` is the share of words with the right one."""
+        """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
         predictions = decided(predictions, calibration)
         predicted = self._tags(predictions, {})
         shares = [
@@ -230,7 +231,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return {"by_type": metrics.by_type(self.statistics(rows, predictions, calibration), self.types)}
 
     def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> bool:
-        """All words have the same label: in practice, no entity is found."""
+        """Return whether all words have the same label: in practice, no entity is found."""
         labels = decided(predictions, calibration).labels
         return len(np.unique(np.concatenate([*labels, np.zeros(0, dtype=np.int64)]))) <= 1
 
@@ -238,7 +239,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return [[self.labels[number] for number in numbers] for numbers in decided(predictions, calibration).labels]
 
     def _word_logits(self, logits: Tensor, batch: Batch) -> Tensor:
-        """Logits of positions [B, S, L] to those of words [B, W, L], fp32."""
+        """Reduce the logits of tokens [B, S, L] to those of words [B, W, L], in fp32."""
         if self.config.word_logits == "first":
             places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
             return logits.gather(1, places).float()
@@ -254,18 +255,18 @@ def word_means(values: Tensor, batch: Batch) -> Tensor:
     """
     columns = torch.arange(batch["word_places"].shape[1], device=values.device)
     is_of_word = (batch["words_of_tokens"].to(values.device)[:, None, :] == columns[:, None]).float()  # [B, W, S]
-    # A product, not a scatter: its gradient is deterministic on a GPU. Under autocast it would be made in bf16.
+    # Matrix product instead of a scatter: its gradient is deterministic on a GPU. Autocast would compute it in bf16.
     with torch.autocast(values.device.type, enabled=False):
         return is_of_word @ values.float() / is_of_word.sum(2, keepdim=True).clamp(min=1)
 
 
 def decided(predictions: TagPredictions, calibration: Mapping[str, float]) -> TagPredictions:
-    """Predictions with the labels that a calibration decides on."""
+    """Return the predictions with the margin of the calibration applied."""
     return predictions.with_outside_margin(calibration.get(OUTSIDE_MARGIN, 0.0))
 
 
 def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
-    """Each word by itself. Logits [T, L]."""
+    """Decide the label of each word independently, from logits [T, L]."""
     log_probabilities = torch.log_softmax(logits, dim=-1).double().numpy()
     log_probabilities[~encoded.readable] = -np.inf
     log_probabilities[~encoded.readable, 0] = 0.0
@@ -273,7 +274,10 @@ def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
 
 
 def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:
-    """The likeliest label of each word, where that of O counts by exp(-margin); its probability is as it was."""
+    """Choose the most likely label of each word after lowering the log probability of O by `margin`.
+
+    The confidences use the original probabilities.
+    """
     together = np.concatenate(word_log_probabilities)
     shifted = together.copy()
     shifted[:, 0] -= margin
@@ -289,7 +293,7 @@ def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -
 
 
 def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> TagPredictions:
-    """Each row as a whole, however many windows it was read in. Logits [T, L]."""
+    """Decode the label sequence of each row as a whole, across its windows, from logits [T, L]."""
     labels = np.zeros(len(logits), dtype=np.int64)
     confidences = np.ones(len(encoded.row_starts) - 1)
     of_words = np.ones(len(logits))
@@ -298,7 +302,7 @@ def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> T
         begin + np.flatnonzero(encoded.readable[begin:end])
         for begin, end in zip(encoded.row_starts, encoded.row_starts[1:], strict=False)
     ]
-    # Rows of like length together, and none without words.
+    # Rows of similar length are decoded together; rows without words are left out.
     order = sorted((row for row, words in enumerate(words_of_rows) if len(words)), key=lambda r: len(words_of_rows[r]))
     for first in range(0, len(order), _ROWS_DECODED_TOGETHER):
         rows = order[first : first + _ROWS_DECODED_TOGETHER]
@@ -316,7 +320,10 @@ def _crf_labels(crf: LinearChainCrf, logits: Tensor, encoded: EncodedWords) -> T
 
 
 def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tensor:
-    """[B, W, L]: the probability of each label at each word; the derivative of the log partition by the emissions."""
+    """Compute the marginal probability of each label at each word [B, W, L].
+
+    It is the gradient of the log partition function with respect to the emissions.
+    """
     with torch.enable_grad():
         emissions = emissions.detach().requires_grad_()
         (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)

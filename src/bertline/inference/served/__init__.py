@@ -1,1 +1,1 @@
-"""One module for each use of BERT: from a user's inputs to answers, by the same computation that evaluation scores."""
+"""Prediction on user inputs, one module per kind of task, with the same computation as in evaluation."""

@@ -1,4 +1,4 @@
-"""Answers to questions, cut from contexts."""
+"""Extractive question answering."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from bertline.tasks.stored_rows import QuestionRows
 
 
 class Answer(NamedTuple):
-    """What answers a question."""
+    """Predicted answer to a question."""
 
     text: str
-    """Words of the context; empty where it is held to have no answer."""
+    """Answer, a substring of the context; empty if the model predicts no answer."""
     start: int | None
-    """Where it begins in the context, in characters; None without an answer."""
+    """Start of the answer in the context, in characters; None without an answer."""
     score: float
-    """Its probability, or that of there being none."""
+    """Probability of the answer, or of there being none."""
 
 
 class ServedQuestionAnswering(ServedTask):
-    """One answer, or none, for each question."""
+    """Question answering with at most one answer per question."""
 
     def predict(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Answer]:  # type: ignore[override]
-        """The answer to each question in the context beside it; long contexts are read in overlapping windows."""
+        """Answer each question from its context; long contexts are split into overlapping windows."""
         asked, read = require_pairs(questions, contexts, ("questions", "contexts"))
         if not asked:
             return []
         count = len(asked)
         rows = QuestionRows(row_ids(count), [""] * count, asked, read, [[] for _ in asked], [[] for _ in asked])
         predictions = self.predictions(rows)
-        # The table is where evaluation says how sure it is; it is asked, so that both always say the same.
+        # The scores are taken from the table of evaluation, so that both always agree.
         scores = self.kind.table(rows, predictions, self.calibration)["score"].to_pylist()
         given = given_answers(predictions, self.calibration)
         return [

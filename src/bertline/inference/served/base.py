@@ -1,4 +1,4 @@
-"""What is common to all tasks that are served: how rows are predicted, and what a file of inputs looks like."""
+"""Base class of served tasks, and the input columns of prediction files."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from bertline.training.devices import Machine, Ranks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileColumns:
-    """Which columns of an input file are read; a task reads those of its kind. `.txt` files have only `text`.
+    """Columns of an input file; each kind of task reads some of them. `.txt` files have only `text`.
 
-    A column has a name, or, where the file has no header, a number from 0.
+    A column is given by name, or by number from 0 if the file has no header.
     """
 
     text: str | int = "text"
     text_pair: str | int | None = None
-    """The second text, for a task of pairs."""
+    """Column of the second text, for pair tasks."""
     question: str | int = "question"
     context: str | int = "context"
     query: str | int = "query"
     candidates: str | int = "candidates"
-    """A list of texts (in CSV: as JSON)."""
+    """Column with a list of texts (in CSV, as JSON)."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputColumn:
-    """A column that a task reads."""
+    """Input column of a task."""
 
     name: str | int
     holds: str
-    """`text`, `texts` (a list) or `text or texts`."""
+    """Type of the values: `text`, `texts` (a list) or `text or texts`."""
     may_be_empty: bool = True
 
 
-# Tokens of a batch, padding included: what fits a core's cache for one layer; and what keeps a GPU busy (not measured).
+# Tokens per batch, padding included. CPU: one layer fits the cache of a core. GPU: keeps it busy (not measured).
 _TOKENS_ON_CPU = 512
 _TOKENS_ELSEWHERE = 1 << 14
 
 
 class ServedTask(ABC):
-    """A finished model on its device, with its task.
+    """A fine-tuned model with its task, for prediction.
 
     Args:
-        kind: Encodes, predicts, and knows the labels.
-        calibration: What dev decided (thresholds).
-        model: On its device, in evaluation mode.
-        tokenizer: The model's own.
+        kind: Kind of the task, which encodes and predicts.
+        calibration: Values chosen on dev, such as thresholds.
+        model: Model on its device, in evaluation mode.
+        tokenizer: Tokenizer of the model.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ServedTask(ABC):
         self.calibration = calibration
         self.model = model
         self.tokenizer = tokenizer
-        # As evaluation does it, but always in fp32: what is served must not depend on the machine.
+        # As in evaluation, but always in fp32, so that predictions do not depend on the machine.
         device: torch.device = next(model.parameters()).device
         self.machine = Machine(
             device=device,
@@ -77,55 +77,55 @@ class ServedTask(ABC):
             scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
         )
         self.num_cut = 0
-        """Of all rows so far, how many lost tokens because they are longer than the model reads."""
+        """Number of rows so far that were truncated to the model's maximum length."""
         self.num_probabilities: int | None = None
         """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
 
     def for_thread(self) -> Self:
-        """A copy of the task for another thread, with the same weights and its own count of truncated inputs."""
+        """Return a copy for another thread, with shared weights and its own count of truncated inputs."""
         task = copy.copy(self)
-        # Encoding changes a setting of the tokenizer while it runs, so each thread has its own.
+        # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
         task.tokenizer = Tokenizer(self.tokenizer.vocabulary)
         task.num_cut = 0
         return task
 
     @abstractmethod
     def predict(self, *inputs: Any) -> list[Any]:
-        """What the model says of each input, in their order."""
+        """Return the prediction for each input, in order."""
 
     @abstractmethod
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        """The columns that are read of a file, in the order of the arguments of `file_outputs`."""
+        """Return the columns to read from a file, in the order of the arguments of `file_outputs`."""
 
     @abstractmethod
     def output_schema(self) -> pa.Schema:
-        """The columns that are written beside those of the input."""
+        """Return the schema of the columns that are added to those of the input."""
 
     @abstractmethod
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        """The new columns of some rows.
+        """Predict the added columns of some rows.
 
         Args:
-            inputs: For each column of `file_inputs` its values.
+            inputs: Values of each column of `file_inputs`.
         """
 
     def predictions(self, rows: StoredRows) -> Any:
-        """What `TaskKind.predict` gives."""
+        """Encode rows, count truncated ones, and return the result of `TaskKind.predict`."""
         encoded = self.kind.encode(rows, self.tokenizer)
         self.num_cut += self.kind.num_cut(encoded)
         return self.kind.predict(self.model, encoded, self.machine)
 
 
 def row_ids(count: int) -> list[str]:
-    """Names for rows that have none."""
+    """Return ids for `count` rows without ids."""
     return [str(number) for number in range(count)]
 
 
 def require_texts(values: Any, name: str) -> list[str]:
-    """The values as a list of strings.
+    """Return the values as a list of strings.
 
     Raises:
-        DataError: One string in place of a list, or something that is no string.
+        DataError: `values` is a single string, or contains something other than strings.
     """
     if isinstance(values, str):
         raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
@@ -136,10 +136,10 @@ def require_texts(values: Any, name: str) -> list[str]:
 
 
 def require_lists(values: Any, name: str) -> list[list[str]]:
-    """The values as a list of lists of strings.
+    """Return the values as a list of lists of strings.
 
     Raises:
-        DataError: Anything else.
+        DataError: They are not lists of strings.
     """
     if isinstance(values, str):
         raise DataError(f"{name} is one string; expected a list of lists of strings.")
@@ -147,10 +147,10 @@ def require_lists(values: Any, name: str) -> list[list[str]]:
 
 
 def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
-    """Two lists of strings of equal length.
+    """Return both values as lists of strings of equal length.
 
     Raises:
-        DataError: They are not.
+        DataError: They are not lists of strings, or their lengths differ.
     """
     one, other = require_texts(first, names[0]), require_texts(second, names[1])
     if len(one) != len(other):

@@ -1,4 +1,4 @@
-"""Blanks that are filled, and texts that are scored piece by piece, by the pretraining head."""
+"""Fill-mask: filling of blanks and scoring of texts with the pretraining head."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ MASK = "[MASK]"
 
 
 class Guess(NamedTuple):
-    """A piece for a blank."""
+    """Predicted token for a blank."""
 
     token: str
     probability: float
 
 
 class TextScore(NamedTuple):
-    """How well the model foresees each piece of a text from all the others."""
+    """Pseudo-likelihood scores of a text: each token is predicted from all others."""
 
     pseudo_perplexity: float
-    """Of the pieces that were scored (arXiv 1910.14659); lower is better, nan where there are none."""
+    """Pseudo-perplexity of the scored tokens (arXiv 1910.14659); lower is better, nan if there are none."""
     log_prob: float
-    """Sum over these pieces, in nats."""
+    """Sum of the log probabilities of the scored tokens, in nats."""
     num_tokens: int
     accuracy: float
-    """Share of first guesses that are right; nan where there are none."""
+    """Top-1 accuracy over the scored tokens; nan if there are none."""
 
 
 class ServedFillMask(ServedTask):
-    """Scores of texts; in files blanks are filled too."""
+    """Scoring of texts; in files, blanks are filled too."""
 
     def predict(self, texts: Sequence[str]) -> list[TextScore]:  # type: ignore[override]
-        """Each piece masked in turn and foreseen. `[MASK]` in a text is a word here; `fill_mask` fills it."""
+        """Score each text by masking its tokens in turn. `[MASK]` in a text counts as a word; `fill_mask` fills it."""
         read = require_texts(texts, "texts")
         if not read:
             return []
@@ -69,7 +69,7 @@ class ServedFillMask(ServedTask):
         )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        """The likeliest piece of each blank; a pseudo-perplexity where there is no blank."""
+        """Fill each blank with the most likely token; compute the pseudo-perplexity of texts without blanks."""
         (texts,) = inputs
         max_length = self.kind.config.max_length
         whole = [text for text in texts if MASK not in text]
@@ -96,10 +96,10 @@ class ServedFillMask(ServedTask):
 def fill_blanks(
     model: BertForPreTraining | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
 ) -> list[list[Guess]]:
-    """The likeliest pieces for each `[MASK]` of a text, likeliest first, blank by blank.
+    """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
 
     Raises:
-        DataError: No `[MASK]`, or a text longer than the model reads.
+        DataError: The text has no `[MASK]`, or more than `max_length` tokens.
     """
     ids = sequence_of(tokenizer, text, None, max_length)[0]
     blanks = [position for position, piece in enumerate(ids) if piece == tokenizer.mask_id]
@@ -119,10 +119,10 @@ def fill_blanks(
 
 
 def sequence_of(tokenizer: Tokenizer, text: str, text_pair: str | None, max_length: int) -> tuple[list[int], list[int]]:
-    """Ids and token types of one sequence. `[MASK]` is the mask; cutting could lose it, so too long is an error.
+    """Encode one sequence as token ids and token types. `[MASK]` is encoded as the mask token.
 
     Raises:
-        DataError: The text has more tokens than `max_length`.
+        DataError: The sequence has more than `max_length` tokens; it is not truncated, which could lose a mask.
     """
     ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
     types = [0] * len(ids)

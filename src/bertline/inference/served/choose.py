@@ -1,4 +1,4 @@
-"""From a finished task to how it is served."""
+"""Selection of the served task for a fine-tuned model."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _SERVED: dict[type, type[ServedTask]] = {
 
 
 def served_task(finished: FinishedTask, model: nn.Module, tokenizer: Tokenizer) -> ServedTask:
-    """A finished model that takes inputs as users have them.
+    """Wrap a fine-tuned model for prediction on user inputs.
 
     Raises:
-        ArtifactError: A kind of task that is not served.
+        ArtifactError: The kind of task does not support prediction.
     """
     chosen = _SERVED.get(type(finished.kind))
     if chosen is None:

@@ -1,4 +1,4 @@
-"""Orders: candidates by a cross-encoder, documents by the nearness of vectors."""
+"""Re-ranking of candidates with a cross-encoder, and retrieval of documents by vector similarity."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ from bertline.tasks.stored_rows import CandidateRows, Documents
 
 
 class Ranked(NamedTuple):
-    """A candidate at its place."""
+    """Candidate in a ranking."""
 
     number: int
-    """Which of the given candidates it is, from 0."""
+    """Index among the given candidates, from 0."""
     text: str
     score: float
 
 
 class Hit(NamedTuple):
-    """A document that was found."""
+    """Retrieved document."""
 
     number: int
-    """Which of the given documents it is, from 0."""
+    """Index among the given documents, from 0."""
     score: float
 
 
 class ServedReranking(ServedTask):
-    """Candidates of a query in a better order."""
+    """Re-ranking of the candidates of each query."""
 
     def predict(  # type: ignore[override]
         self, queries: Sequence[str], candidates: Sequence[Sequence[str]]
     ) -> list[list[Ranked]]:
-        """For each query its candidates, the best first; of equally good ones the first given.
+        """Rank the candidates of each query, best first; ties keep the given order.
 
         Raises:
-            DataError: Not one list of candidates for each query.
+            DataError: The number of candidate lists differs from the number of queries.
         """
         asked, offered = require_texts(queries, "queries"), require_lists(candidates, "candidates")
         if len(asked) != len(offered):
@@ -92,11 +92,11 @@ def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> Candidat
 
 
 class ServedRetrieval(ServedTask):
-    """The documents for a query, by vectors."""
+    """Retrieval of documents for queries by vector similarity."""
 
     kind: Retrieval
     num_documents_cut = 0
-    """As `num_cut`, of documents."""
+    """Number of truncated documents so far."""
 
     def for_thread(self) -> Self:
         task = super().for_thread()
@@ -106,18 +106,18 @@ class ServedRetrieval(ServedTask):
     def predict(  # type: ignore[override]
         self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
     ) -> list[list[Hit]]:
-        """The best documents for each query, the best first; their ids are their numbers."""
+        """Return the `top_k` documents for each query, best first; document ids are their indices."""
         index = VectorIndex.of(self.document_vectors(documents))
         return best_hits(index, self.query_vectors(queries), row_ids(len(index)), top_k)
 
     def query_vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
-        """[n, H], as they are compared: of length 1 where similarity is the cosine."""
+        """Encode queries as vectors [n, H]; unit vectors if the similarity is cosine."""
         encoded = self.kind.encode_queries(require_texts(queries, "queries"), self.tokenizer)
         self.num_cut += int(encoded.cut.sum())
         return self.kind.vectors(self.model, encoded, self.machine)
 
     def document_vectors(self, documents: Sequence[str]) -> NDArray[np.float32]:
-        """[n, H], as they are compared.
+        """Encode documents as vectors [n, H]; unit vectors if the similarity is cosine.
 
         Raises:
             DataError: There are no documents.
@@ -140,13 +140,13 @@ class ServedRetrieval(ServedTask):
 
 
 class SearchedDocuments(ServedTask):
-    """A retrieval model with the documents of a file, for a file of queries.
+    """Retrieval model with a fixed set of documents, for a file of queries.
 
     Args:
-        served: The model.
-        ids: Of the documents.
-        vectors: [documents, H].
-        top_k: How many are found for each query.
+        served: Retrieval model.
+        ids: Ids of the documents.
+        vectors: Vectors of the documents [documents, H].
+        top_k: Number of documents to return per query.
     """
 
     def __init__(self, served: ServedRetrieval, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
@@ -159,7 +159,7 @@ class SearchedDocuments(ServedTask):
         return task
 
     def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
-        """The best documents for each query."""
+        """Return the best documents for each query, best first."""
         before = self._served.num_cut
         vectors = self._served.query_vectors(queries)
         self.num_cut += self._served.num_cut - before
@@ -179,16 +179,16 @@ class SearchedDocuments(ServedTask):
 
 
 def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[str], top_k: int) -> list[list[Hit]]:
-    """The best documents of an index for each query, the best first; of equal scores as evaluation ranks them.
+    """Return the best documents of an index for each query, best first, with ties ranked as in evaluation.
 
-    As many are looked up as evaluation ranks: an index that is asked for fewer leaves out any of those that are equally
-    good.
+    At least as many documents are looked up as evaluation ranks, since an index that is asked for fewer may drop any of
+    those with equal scores.
 
     Args:
-        index: Of the documents' vectors.
-        queries: [Q, H].
-        ids: Of the documents; of equal scores the one whose id is greater as a text comes first (`trec_order`).
-        top_k: How many.
+        index: Index of the document vectors.
+        queries: Query vectors [Q, H].
+        ids: Ids of the documents; among equal scores, the id that is greater as a string comes first (`trec_order`).
+        top_k: Number of documents to return per query.
     """
     found = []
     for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):

@@ -1,4 +1,4 @@
-"""Summaries made of a document's own sentences."""
+"""Extractive summarisation."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from bertline.tasks.stored_rows import SummaryRows
 
 
 class Summary(NamedTuple):
-    """The sentences that sum a document up."""
+    """Extractive summary of a document."""
 
     text: str
-    """The chosen sentences, joined by blanks."""
+    """Chosen sentences, joined by spaces."""
     sentences: tuple[str, ...]
-    """The chosen ones, in the document's order."""
+    """Chosen sentences, in document order."""
     places: tuple[int, ...]
-    """Which sentences of the document they are, from 0."""
+    """Indices of the chosen sentences in the document, from 0."""
     scores: tuple[float, ...]
-    """The probability of each chosen sentence."""
+    """Probability of each chosen sentence."""
 
 
 class ServedSummarisation(ServedTask):
-    """A few sentences of each document."""
+    """Summarisation by the best sentences of each document."""
 
     def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Summary]:  # type: ignore[override]
-        """The best sentences of each document.
+        """Return the best sentences of each document.
 
         Args:
-            texts: Documents, which are split into sentences; or lists of sentences, which stay as they are.
+            texts: Documents, which are split into sentences; or lists of sentences, which are used as given.
 
         Raises:
-            DataError: A document without a sentence.
+            DataError: A document has no sentences.
         """
         if isinstance(texts, str):
             raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")

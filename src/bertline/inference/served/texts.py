@@ -1,4 +1,4 @@
-"""Labels and numbers for texts and pairs of texts."""
+"""Classification, multi-label classification and regression of texts and text pairs."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _PROBABILITIES = pa.list_(pa.struct([("label", pa.string()), ("probability", pa.
 
 
 class Prediction(NamedTuple):
-    """What a classifier says of a text."""
+    """Predicted label of a text."""
 
     label: str
     probability: float
     probabilities: dict[str, float]
-    """Of every label, in the order of the labels."""
+    """Probability of each label, in label order."""
 
 
 class LabelsPrediction(NamedTuple):
-    """What a classifier with several labels says of a text."""
+    """Predicted labels of a text, from a multi-label classifier."""
 
     labels: tuple[str, ...]
-    """Those above the threshold, in the order of the labels; may be empty."""
+    """Labels that reach the threshold, in label order; may be empty."""
     probabilities: dict[str, float]
-    """Of every label; they do not sum to 1."""
+    """Probability of each label; they do not sum to 1."""
 
 
 class _ServedTexts(ServedTask):
-    """A text, or two, in a row."""
+    """Base class of tasks whose inputs are texts or text pairs."""
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         inputs = [InputColumn(columns.text, "text")]
@@ -55,28 +55,28 @@ class _ServedTexts(ServedTask):
     def texts_and_pairs(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None
     ) -> tuple[list[str], list[str] | None]:
-        """Both checked."""
+        """Validate the texts and the optional second texts."""
         if text_pairs is None:
             return require_texts(texts, "texts"), None
         return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
 
 
 class _ServedLabels(_ServedTexts):
-    """A classification model, whose labels have probabilities."""
+    """Base class of classification tasks."""
 
     def listed(self, probabilities: NDArray[np.floating]) -> list[dict[str, Any]]:
-        """The labels of a row with their probabilities, most likely first, up to `num_probabilities`."""
+        """List the labels of a row with their probabilities, most likely first, up to `num_probabilities`."""
         order = np.argsort(-probabilities, kind="stable")[: self.num_probabilities]
         return [{"label": self.kind.labels[label], "probability": float(probabilities[label])} for label in order]
 
 
 class ServedClassification(_ServedLabels):
-    """One label a text."""
+    """Classification with one label per text."""
 
     def predict(  # type: ignore[override]
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[Prediction]:
-        """The likeliest label of each text, or of each pair of texts."""
+        """Return the most likely label of each text or text pair."""
         labels = self.kind.labels
         probabilities = self.probabilities(texts, text_pairs)
         return [
@@ -85,7 +85,7 @@ class ServedClassification(_ServedLabels):
         ]
 
     def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None) -> NDArray[np.float32]:
-        """[n, labels]."""
+        """Return the calibrated probabilities [n, labels]."""
         firsts, seconds = self.texts_and_pairs(texts, text_pairs)
         if not firsts:
             return np.zeros((0, len(self.kind.labels)), dtype=np.float32)
@@ -113,12 +113,12 @@ class ServedClassification(_ServedLabels):
 
 
 class ServedMultiLabel(_ServedLabels):
-    """Any number of labels a text."""
+    """Classification with any number of labels per text."""
 
     def predict(  # type: ignore[override]
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[LabelsPrediction]:
-        """The labels of each text, or of each pair of texts: those from the threshold on that dev chose."""
+        """Return the labels of each text or text pair that reach the threshold chosen on dev."""
         firsts, seconds = self.texts_and_pairs(texts, text_pairs)
         if not firsts:
             return []
@@ -157,15 +157,15 @@ class ServedMultiLabel(_ServedLabels):
 
 
 class ServedRegression(_ServedTexts):
-    """A number for each text or pair."""
+    """Regression of a number for each text or text pair."""
 
     def predict(  # type: ignore[override]
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[float]:
-        """The number of each text, or pair of texts, on the task's own scale.
+        """Return the number of each text or text pair, on the task's scale.
 
         Raises:
-            DataError: The head compares two texts, and there is one.
+            DataError: The head is `cosine`, and there are no `text_pairs`.
         """
         firsts, seconds = self.texts_and_pairs(texts, text_pairs)
         if self.kind.config.head == "cosine" and seconds is None:

@@ -1,4 +1,4 @@
-"""Entities in running text."""
+"""Token classification: entities in text."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from bertline.tasks.metrics.entities import entities
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE
 
-# Runs of letters and digits, with the marks that stand inside words, and every other mark by itself: what tagged
-# corpora have in common.
+# Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
+# punctuation mark is a word.
 _WORD = re.compile(r"\w+(?:[-'’.@/&:]\w+)*|[^\w\s]")
 
 
 class Entity(NamedTuple):
-    """A stretch of text that is named."""
+    """Named entity in a text."""
 
     type: str
     text: str
     start: int
-    """Where it begins in the given text, in characters; of a list of words: in the words joined by blanks."""
+    """Start in the input text, in characters; for a list of words, in the words joined by spaces."""
     end: int
-    """The character after its last one."""
+    """End in the input text, exclusive."""
     score: float
-    """The probability of its least sure word's tag."""
+    """Lowest tag probability among its words."""
 
 
 class ServedTokenClassification(ServedTask):
-    """Entities by type."""
+    """Token classification that returns entities."""
 
     def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list[Entity]]:  # type: ignore[override]
-        """The entities of each text, in its order.
+        """Return the entities of each text, in text order.
 
         Args:
-            texts: Texts, which are cut into words at white space and punctuation; or lists of words, which stay as
-                they are, as those of evaluation do.
+            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
+                unchanged, as in evaluation.
         """
         if isinstance(texts, str):
             raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")

@@ -1,1 +1,1 @@
-"""What an encoder has to beat: one module for each family of tasks."""
+"""Baselines that the encoder is compared with."""

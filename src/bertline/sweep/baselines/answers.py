@@ -1,4 +1,4 @@
-"""Baselines of question answering: the context's first sentence, and that there is no answer."""
+"""Baselines for question answering: the context's first sentence, and always no answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from bertline.tasks.stored_rows import QuestionRows
 
 
 def answer_baselines(train: QuestionRows, dev: QuestionRows, tests: Mapping[SplitName, QuestionRows]) -> list[Baseline]:
-    """The first sentence, as far as its line goes; where train has questions without an answer, also no answer."""
+    """Return the first-sentence baseline (within the first line) and, if train has unanswerable questions, the
+    no-answer baseline."""
     scored = {"dev": dev, **tests}
     baselines = [
         Baseline(
@@ -35,13 +36,13 @@ def answer_baselines(train: QuestionRows, dev: QuestionRows, tests: Mapping[Spli
 
 
 def _first_sentences(rows: QuestionRows) -> AnswerPredictions:
-    # Questions on one context stand together in no order that helps, so each distinct context is split once.
+    # Questions on the same context need not be adjacent, so each distinct context is split once, in advance.
     first = {context: next(iter(split_sentences(context.strip().split("\n")[0])), "") for context in set(rows.contexts)}
     texts = [first[context] for context in rows.contexts]
     return _answers(texts, [context.find(text) for context, text in zip(rows.contexts, texts, strict=True)])
 
 
 def _answers(texts: list[str], starts: list[int]) -> AnswerPredictions:
-    """Equal scores for an answer and for none: without a threshold, the text is what is said."""
+    """Return predictions with equal scores for the answer and for no answer: without a threshold, the text decides."""
     nothing = np.zeros(len(texts))
     return AnswerPredictions(texts, np.array(starts, dtype=np.int64), nothing, nothing, nothing)

@@ -1,4 +1,4 @@
-"""A baseline: a name, and predictions in the form that the task's kind gives its own."""
+"""A baseline: a name, and predictions in the form in which the task kind returns those of a model."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Baseline:
-    """What a simple method says of the rows of every scored split. It sees train, and chooses on dev."""
+    """Predictions of a simple method, fitted on train and tuned on dev, for the rows of every scored split."""
 
     name: str
-    """A key of the metrics, and so stable: `majority`, `word_ngrams`, `pair_features`, `bm25`, `window_tagger`, ..."""
+    """Key in the metrics, hence stable: `majority`, `word_ngrams`, `pair_features`, `bm25`, `window_tagger`, ..."""
     title: str
-    """For people: `character n-grams, linear model`."""
+    """Title for display, such as `character n-grams, linear model`."""
     predictions: dict[SplitName, Any]
-    """For `dev`, `test` and each extra test: as `TaskKind.predict` gives them."""
+    """Predictions for `dev`, `test` and each extra test, as returned by `TaskKind.predict`."""
     settings: Settings = field(default_factory=dict)
-    """What dev chose."""
+    """Settings chosen on dev."""
 
 
 def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> float:
-    """The task's metric on dev, with what dev decides for predictions as it does for the encoder's."""
+    """Return the task's metric on dev, after calibrating the predictions on dev as for the encoder."""
     calibration = kind.calibrate(dev, predictions)
     return kind.scores(kind.statistics(dev, predictions, calibration))[kind.config.metric]
 
@@ -36,17 +36,17 @@ def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> floa
 def best_on_dev(
     kind: TaskKind[Any, Any, Any], dev: Any, choices: Iterable[Choice], predicted: Callable[[Choice], Any]
 ) -> Choice:
-    """The choice whose predictions for dev score best; of equals the first.
+    """Return the choice whose predictions score best on dev; among equals, the first.
 
     Args:
-        kind: The task's.
-        dev: Its dev rows.
-        choices: At least one.
-        predicted: Predictions for dev of a choice.
+        kind: Kind of the task.
+        dev: Dev rows.
+        choices: One or more choices.
+        predicted: Returns the predictions of a choice for dev.
     """
     return max(choices, key=lambda choice: dev_score(kind, dev, predicted(choice)))
 
 
 def predictions_of(best: Callable[[Any], Any], dev: Any, tests: Mapping[SplitName, Any]) -> dict[SplitName, Any]:
-    """Predictions of a finished method for dev and every test."""
+    """Return the predictions of a fitted method for dev and every test split."""
     return {split: best(rows) for split, rows in {"dev": dev, **tests}.items()}

@@ -1,4 +1,4 @@
-"""From a task's kind to its baselines."""
+"""Choice of the baselines for a kind of task."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """What a baseline is made from."""
+    """Inputs of a baseline."""
 
     kind: TaskKind[Any, Any, Any]
     train: Any
     dev: Any
     tests: Mapping[SplitName, Any]
     tokenizer: Tokenizer | None = None
-    """The encoder's, for tasks that count its tokens; without it such a task has no baseline."""
+    """The encoder's tokenizer, for tasks that are scored token by token, which have no baseline without it."""
     encoder: FrozenEncoder | None = None
-    """The encoder as it is before fine-tuning; without it no baseline reads its vectors."""
+    """The encoder before fine-tuning; without it there are no baselines on its vectors."""
 
 
 Method = Callable[[Given], list[Baseline]]
 
 
 def methods_of(kind: TaskKind[Any, Any, Any], *, pairs: bool) -> dict[str, Method]:
-    """The simple methods that a task is measured by, each of which gives one baseline or a few; no seeds.
+    """Return the simple methods for a kind of task, each of which gives a list of baselines; none depends on a seed.
 
     Args:
-        kind: The task's.
-        pairs: Whether its rows are pairs of texts.
+        kind: Kind of the task.
+        pairs: Whether the rows are pairs of texts.
     """
     match kind:
         case Classification() | MultiLabel():
@@ -102,14 +102,14 @@ def baselines_of(
     tokenizer: Tokenizer | None = None,
     encoder: FrozenEncoder | None = None,
 ) -> list[Baseline]:
-    """The baselines of a task, each with predictions for dev and every test split; deterministic."""
+    """Return the baselines of a task, each with predictions for dev and every test split; deterministic."""
     given = Given(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
     methods = methods_of(kind, pairs=getattr(train, "text_pairs", None) is not None)
     return [baseline for method in methods.values() for baseline in method(given)] + _of_vectors(given)
 
 
 def _of_vectors(given: Given) -> list[Baseline]:
-    """Baselines that read the encoder's vectors, of the kinds that have one for a text or a word."""
+    """Return the baselines on the encoder's vectors, for kinds of task that use vectors of texts or words."""
     names: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
     rows = given.train, given.dev, given.tests
     if given.encoder is None:
@@ -128,7 +128,7 @@ def _of_vectors(given: Given) -> list[Baseline]:
 
 
 def _units(pairs: bool) -> tuple[Unit, ...]:
-    """Words alone for pairs: each text by itself says little about the label, whatever its units."""
+    """Return the units of n-grams; only words for pairs, where each text alone says little about the label."""
     return ("word",) if pairs else UNITS
 
 

@@ -1,4 +1,4 @@
-"""What an encoder gives without any more training: vectors of texts and of words, read whole or token by token."""
+"""Vectors of texts and words from an encoder without further training, in context or from static token vectors."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from bertline.training.evaluating import evaluating
 Vectors = NDArray[np.float32]
 TextVectors = Callable[[Sequence[str]], Vectors]
 _MOST_COMPONENTS = 256
-_MOST_KEPT = 100_000  # texts; the vectors of a large collection would fill the memory
+_MOST_KEPT = 100_000  # maximum number of texts to cache; the vectors of a large collection would fill the memory
 _SMOOTHING = 1e-3
 """Arora et al. 2017, "A Simple but Tough-to-Beat Baseline for Sentence Embeddings", section 3: a = 1e-3."""
 _INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 class FrozenEncoder:
-    """Vectors of texts and words from the weights of a folder; each text and each token is read once.
+    """Vectors of texts and words from the weights of a folder.
+
+    The vectors of texts are cached (except for very many texts at once), and so are the static vectors of all tokens.
 
     Args:
         folder: Any BERT folder with a tokenizer.
-        machine: Where it computes; in fp32 whatever the machine's precision is.
-        max_length: Most tokens of a text.
+        machine: Device and precision to compute with; a sweep passes fp32 whatever the precision of the run.
+        max_length: Maximum number of tokens of a text.
     """
 
     def __init__(self, folder: Path, machine: Machine, *, max_length: int) -> None:
@@ -45,25 +47,25 @@ class FrozenEncoder:
         self._read: dict[str, Vectors] = {}
 
     def choices(self, train: Sequence[str]) -> dict[str, TextVectors]:
-        """By pooling, a function to [N, H] of N texts; train texts have no part in it."""
+        """Return, for each pooling, a function from N texts to their vectors [N, H]; `train` is not used."""
         return {"mean": lambda texts: self._pooled(texts)[:, 0], "cls": lambda texts: self._pooled(texts)[:, 1]}
 
     def static_choices(self, train: Sequence[str]) -> dict[str, TextVectors]:
-        """By how tokens are weighed, a function to [N, D] of N texts: the mean of their tokens' static vectors.
+        """Return, for each weighting, a function from N texts to [N, D], the mean of their tokens' static vectors.
 
-        A token's static vector is what the encoder gives for `[CLS] token [SEP]`, turned onto the principal components
-        of all tokens' (as model2vec distils encoders for use on CPUs). `frequency` weighs a token by
-        a / (a + its share in train), `none` all the same.
+        A token's static vector is the encoder's mean output for `[CLS] token [SEP]`, projected on the principal
+        components over all tokens (as model2vec distils encoders for use on CPUs). `frequency` weights a token by
+        a / (a + its share in train), `none` weights all tokens equally.
         """
-        counts = np.ones(len(self._static))  # one more than seen: none is impossible
+        counts = np.ones(len(self._static))  # add-one smoothing: no token has probability 0
         for ids in self.tokenizer.encode_literally(list(train)):
             np.add.at(counts, ids, 1)
         weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
         return {name: partial(self._static_mean, weights=weight) for name, weight in weights.items()}
 
     def of_words(self, rows: TaggedRows, kind: TokenClassification) -> Vectors:
-        """[T, H] of the T words of some rows, each in the window that the encoder would be asked for its tag: the mean
-        of its tokens; 0 for a word that has none."""
+        """Return vectors [T, H] of the T words of some rows: the mean over a word's tokens, in the window from which
+        the encoder would predict its tag; 0 for a word without tokens."""
         encoded = encode_words(
             rows, kind.labels, self.tokenizer, max_length=self._max_length, overlap=kind.config.window_overlap
         )
@@ -78,7 +80,7 @@ class FrozenEncoder:
         return found
 
     def static_of_words(self, rows: TaggedRows) -> Vectors:
-        """[T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
+        """Return vectors [T, D] of the T words of some rows: the mean of the static vectors of a word's tokens."""
         size = self._static.shape[1]
         of_words = {
             word: self._static[ids].mean(axis=0) if ids else np.zeros(size, dtype=np.float32)
@@ -99,7 +101,7 @@ class FrozenEncoder:
 
     @cached_property
     def _static(self) -> Vectors:
-        """[V, D]."""
+        """Static vectors of the vocabulary, [V, D]."""
         ends = self.tokenizer.cls_id, self.tokenizer.sep_id
         size = int(self._model.embeddings.word_embeddings.num_embeddings)
         tokens = [[ends[0], token, ends[1]] for token in range(size)]
@@ -109,7 +111,7 @@ class FrozenEncoder:
         return components.astype(np.float32)
 
     def _pooled(self, texts: Sequence[str]) -> Vectors:
-        """[N, 2, H]: mean over the tokens and [CLS]."""
+        """Return [N, 2, H]: the mean over a text's tokens, and the vector of [CLS]."""
         if len(texts) > _MOST_KEPT:
             return self._encoded(texts)
         new = [text for text in dict.fromkeys(texts) if text not in self._read]
@@ -121,7 +123,7 @@ class FrozenEncoder:
         return self._run(encode_texts(texts, None, self.tokenizer, max_length=self._max_length))
 
     def _run(self, sequences: Any) -> Vectors:
-        """[S, 2, H]."""
+        """Return [S, 2, H]: the mean over a sequence's tokens, and the vector of [CLS]."""
         found: Vectors = np.zeros((len(sequences), 2, self._model.config.hidden_size), dtype=np.float32)
         with evaluating(self._model, self._machine) as forward:
             for indices, batch in scoring_batches(sequences):

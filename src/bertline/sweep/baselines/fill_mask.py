@@ -1,4 +1,4 @@
-"""Baseline of filling blanks: how frequent each piece is, whatever stands around the blank."""
+"""Baseline for filling blanks: the frequency of each token, regardless of the context."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from bertline.tokenization.tokenizer import Tokenizer
 def fill_mask_baselines(
     kind: FillMask, train: PlainRows, dev: PlainRows, tests: Mapping[SplitName, PlainRows], tokenizer: Tokenizer
 ) -> list[Baseline]:
-    """The most frequent pieces of train for every blank; of equally frequent ones the lowest id comes first.
+    """Return the baseline that predicts the most frequent tokens of train for every blank; ties go to the lowest id.
 
-    A piece is as likely as its share in train, with one added to each ordinary piece's count, so that none is
-    impossible.
+    A token's probability is its share in train, with add-one smoothing over all tokens that are not special, so that
+    none has probability 0.
     """
     encoded = kind.encode(train, tokenizer)
     counts = _counts(encoded)
     ordinary = np.ones(len(counts), dtype=bool)
     ordinary[list(encoded.policy.special_ids)] = False
     log_probs = np.log((counts + 1) / (counts[ordinary].sum() + ordinary.sum()))
-    # The special pieces come last: they are never the truth.
+    # Special tokens come last: they are never the target.
     order = np.lexsort((np.arange(len(counts)), -counts, ~ordinary))
     ranks = np.empty(len(counts), dtype=np.int64)
     ranks[order] = np.arange(len(counts))
@@ -55,7 +55,7 @@ def fill_mask_baselines(
 
 
 def _counts(encoded: EncodedPassages) -> NDArray[np.int64]:
-    """[V] how often each piece stands in the passages; special pieces count as 0."""
+    """Return how often each token of the vocabulary occurs in the passages, [V]; 0 for special tokens."""
     sequences = encoded.sequences
     real = np.arange(sequences.input_ids.shape[1]) < sequences.lengths[:, None]
     counts = np.bincount(sequences.input_ids[real], minlength=encoded.policy.vocab_size)

@@ -1,4 +1,4 @@
-"""Linear models over any features, with their regularisation: what dev chooses among."""
+"""Linear models over any features, and the regularisation strengths from which dev chooses."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
 Features = Any
-"""[N, F], a sparse matrix of scipy or an array."""
+"""Features [N, F], as a SciPy sparse matrix or an array."""
 Probabilities = Callable[[Features], NDArray[np.float32]]
-"""From features [N, F] to [N, labels]."""
+"""Function from features [N, F] to probabilities [N, labels]."""
 _MAX_ITERATIONS = 300
 _NEVER = -1e9
-_SEED = 0  # of liblinear's order of rows
+_SEED = 0  # for liblinear's order of rows
 
 
 @dataclass(frozen=True, slots=True)
 class LinearModel:
-    """A kind of linear model and how strongly it is held back."""
+    """Kind of a linear model and its regularisation strength."""
 
     kind: Literal["linear_svm", "logistic_regression", "complement_naive_bayes"]
     strength: float
-    """C, the inverse of the penalty; of naive Bayes, what is added to each count (alpha)."""
+    """C, the inverse of the penalty; for naive Bayes alpha, which is added to each count."""
 
     def settings(self) -> dict[str, float | str]:
-        """For people."""
+        """Return the settings for display."""
         return {"model": self.kind, "alpha" if self.kind == "complement_naive_bayes" else "c": self.strength}
 
 
@@ -46,7 +46,7 @@ REGRESSIONS = tuple(LinearModel("logistic_regression", c) for c in (0.01, 0.1, 1
 
 
 def of_one_label(model: LinearModel, features: Features, labels: NDArray[np.int64], num_labels: int) -> Probabilities:
-    """A model of rows with one label each; a label that train does not have gets 0."""
+    """Fit a model to rows with one label each; labels that train does not have get probability 0."""
     known = np.unique(labels)
     if len(known) == 1:
         return lambda found: np.tile(np.eye(num_labels, dtype=np.float32)[known[0]], (found.shape[0], 1))
@@ -61,7 +61,7 @@ def of_one_label(model: LinearModel, features: Features, labels: NDArray[np.int6
 
 
 def of_many_labels(model: LinearModel, features: Features, labels: NDArray[np.int64]) -> Probabilities:
-    """A model for each label of [N, L]; one that all rows of train have, or none, keeps its share."""
+    """Fit one model per label to labels [N, L]; a label that all rows of train have, or none, always gets 1 or 0."""
     columns = [_of_column(model, features, labels[:, label]) for label in range(labels.shape[1])]
     return lambda found: np.stack([column(found) for column in columns], axis=1).astype(np.float32)
 
@@ -69,7 +69,7 @@ def of_many_labels(model: LinearModel, features: Features, labels: NDArray[np.in
 def margins_of(
     model: LinearModel, features: Features, labels: NDArray[np.int64], num_labels: int
 ) -> Callable[[Features], NDArray[np.float64]]:
-    """From features to how far each label is on its side, [N, labels]; one that train does not have is never best."""
+    """Return a function from features to margins [N, labels]; a label that train does not have is never the best."""
     fitted = _fitted(model, features, labels)
 
     def margins(found: Features) -> NDArray[np.float64]:
@@ -86,7 +86,7 @@ def margins_of(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Dense sums in one thread: how they are rounded must not depend on the machine's cores."""
+    """Compute dense sums in one thread, so that their rounding does not depend on the machine's cores."""
     with threadpool_limits(1):
         yield
 
@@ -112,13 +112,13 @@ def _fitted(model: LinearModel, features: Features, labels: NDArray[np.int64]) -
         case _:
             assert_never(model.kind)
     with one_thread(), warnings.catch_warnings():
-        # A fit that is cut off is a weaker candidate, and dev sees that.
+        # A fit that did not converge is a weaker candidate, and dev takes that into account.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return estimator.fit(features, labels)
 
 
 def _probabilities(model: LinearModel, fitted: Any, found: Features) -> NDArray[np.floating]:
-    """[N, labels that train has]; a support vector machine's margins as they would be under a logistic loss."""
+    """Return probabilities [N, labels that train has]; for an SVM, the sigmoid or softmax of twice its margins."""
     with one_thread():
         if model.kind != "linear_svm":
             return fitted.predict_proba(found)

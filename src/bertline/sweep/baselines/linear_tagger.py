@@ -1,4 +1,4 @@
-"""Linear taggers over any features of words: dev chooses the penalty, and how readily a tag is given."""
+"""Linear taggers over any features of words: dev chooses the penalty and the threshold for predicting entities."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from bertline.tasks.stored_rows import TaggedRows
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LinearTagger:
-    """A linear model of words, and what dev chooses about it."""
+    """A linear model of words, and the settings from which dev chooses."""
 
     name: str
     """See `Baseline`."""
     title: str
     """See `Baseline`."""
     features: Callable[[Sequence[TaggedRows]], Sequence[Features]]
-    """From train, dev and the tests, in this order, to those of all their words, [W, F] each."""
+    """Maps train, dev and the tests, in this order, to the features of all their words, [W, F] each."""
     models: Sequence[LinearModel]
-    """To choose from; of equals the first."""
+    """Models to choose from; among equals, the first."""
     thresholds: Sequence[float]
-    """What may be taken from the margin of O: above 0, more entities are given. Of equals the one nearest to 0."""
+    """Values to subtract from the margin of O: above 0, more entities are predicted. Among equals, the one nearest to
+    0."""
 
 
 def tagged_by(
@@ -38,10 +39,10 @@ def tagged_by(
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],
 ) -> list[Baseline]:
-    """Each word by itself, with the model and the threshold that do best on dev.
+    """Tag each word independently, with the model and the threshold that score best on dev.
 
     Returns:
-        One baseline; an empty list where all words of train have one tag.
+        One baseline; an empty list if all words of train have the same tag.
     """
     numbers = {label: number for number, label in enumerate(kind.labels)}
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
@@ -67,13 +68,14 @@ def tagged_by(
 
 
 def first_words(rows: TaggedRows, most: int) -> TaggedRows:
-    """Whole sentences from the first on, of at most so many words together; at least one sentence."""
+    """Return the first whole sentences that have at most `most` words together; at least one sentence."""
     reached = np.cumsum([len(words) for words in rows.words])
     return rows.first(max(1, int(np.searchsorted(reached, most, side="right"))))
 
 
 def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> TagPredictions:
-    """From margins of all words, [W, L]; the first label is O. How sure a baseline is, nobody asks."""
+    """Return predictions from the margins of all words, [W, L]; the first label is O. The confidence, which is not used
+    for baselines, is always 1."""
     shifted = margins.copy()
     shifted[:, 0] -= threshold
     ends = np.cumsum([len(words) for words in rows.words])

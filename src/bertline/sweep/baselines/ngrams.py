@@ -1,4 +1,4 @@
-"""TF-IDF features of passages and pairs: n-grams of words and of characters, which the linear baselines read."""
+"""TF-IDF features of passages and pairs for the linear baselines: n-grams of words and of characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TITLES: dict[Unit, str] = {
     "char": "character n-grams, linear model",
     "word_and_char": "word and character n-grams, linear model",
 }
-# \w+ keeps words of one letter; identifiers are cut at underscores and dots, as the encoder's tokenizer does.
+# Words of one letter are kept; identifiers are split at underscores and dots, as by the encoder's tokenizer.
 WORD = r"[^\W_]+"
 _CHARACTERS = (2, 5)
 MOST_FEATURES = 500_000
@@ -29,12 +29,12 @@ more."""
 
 
 class NgramFeatures:
-    """TF-IDF of n-grams, fitted on train; of a pair, each text has its own.
+    """TF-IDF of n-grams, fitted on train; the two texts of a pair have separate features.
 
     Args:
         train: The rows to fit on.
-        unit: `word`: one and two words; `char`: 2 to 5 characters inside words, their edges included;
-            `word_and_char`: both, each of length 1.
+        unit: `word`: n-grams of one and two words; `char`: n-grams of 2 to 5 characters inside words, including their
+            edges; `word_and_char`: both, each with norm 1.
     """
 
     def __init__(self, train: TextsRows, unit: Unit) -> None:
@@ -42,7 +42,7 @@ class NgramFeatures:
         self._by_column = [[_fitted(texts, kind) for kind in kinds] for texts in columns(train)]
 
     def __call__(self, rows: TextsRows) -> csr_matrix:
-        """[N, n-grams]; the columns of the second texts after those of the first."""
+        """Return features [N, n-grams]; the columns of the second texts follow those of the first."""
         return hstack(
             [
                 vectorizer.transform(texts)
@@ -53,12 +53,12 @@ class NgramFeatures:
 
 
 def columns(rows: TextsRows) -> list[list[str]]:
-    """The texts of passages; of pairs the first ones, then the second ones."""
+    """Return the texts of passages as one list; of pairs, the first texts and the second texts."""
     return [rows.texts] if rows.text_pairs is None else [rows.texts, rows.text_pairs]
 
 
 def num_rows_read(rows: TextsRows, unit: Unit) -> int:
-    """How many of the first rows of train a model of n-grams is fitted on."""
+    """Return how many of the first rows of train an n-gram model is fitted on."""
     budget = MOST_CHARACTERS["word" if unit == "word" else "char"]
     for number, texts in enumerate(zip(*columns(rows), strict=True)):
         budget -= sum(map(len, texts))
@@ -68,7 +68,7 @@ def num_rows_read(rows: TextsRows, unit: Unit) -> int:
 
 
 def word_vectorizer(texts: Sequence[str], *, longest: int) -> TfidfVectorizer:
-    """TF-IDF of up to `longest` words in a row, fitted on texts."""
+    """Fit TF-IDF of n-grams of up to `longest` words on texts."""
     vectorizer = TfidfVectorizer(
         ngram_range=(1, longest), sublinear_tf=True, token_pattern=WORD, max_features=MOST_FEATURES
     )
@@ -88,6 +88,6 @@ def _fitted_or_characters(vectorizer: TfidfVectorizer, texts: Sequence[str]) -> 
     try:
         return vectorizer.fit(texts)
     except ValueError:
-        # No letter and no digit in any text (marks, emoji, nothing at all): then the characters are the words.
+        # No text has a letter or a digit (only punctuation or emoji, or nothing): use characters instead of words.
         characters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True)
         return characters.fit([f"{text} " for text in texts])

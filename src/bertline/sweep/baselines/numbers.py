@@ -1,4 +1,4 @@
-"""Baselines of regression: always the mean of train, and ridge regression on n-grams and on what a pair shares."""
+"""Baselines for regression: the mean of train, and ridge regression on n-grams and on what a pair shares."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import NumberRows
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Strengths of the penalty among which dev chooses."""
+"""Strengths of the penalty from which dev chooses."""
 _MOST_PAIRS = 100_000
 _TITLES: dict[Unit, str] = {
     "word": "word n-grams, ridge regression",
@@ -28,7 +28,7 @@ _TITLES: dict[Unit, str] = {
 
 
 def mean_baseline(train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
-    """The mean of train, for every row."""
+    """Predict the mean of train for every row."""
     mean = float(train.numbers.mean())
     return Baseline(
         name="mean",
@@ -40,14 +40,14 @@ def mean_baseline(train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, 
 def ngram_ridge(
     kind: Regression, unit: Unit, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]
 ) -> Baseline:
-    """Ridge regression on n-grams."""
+    """Fit ridge regression on n-grams."""
     read = train.first(num_rows_read(train, unit))
     features = NgramFeatures(read, unit)
     return ridge(kind, f"{unit}_ngrams", _TITLES[unit], read, dev, tests, {"": features})
 
 
 def pair_ridge(kind: Regression, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
-    """Ridge regression on what two texts share, alone or together with the words of each."""
+    """Fit ridge regression on what two texts share, alone or together with the words of each."""
     read = train.first(_MOST_PAIRS)
     words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*_pair(read)), *_pair(read))
 
@@ -71,7 +71,7 @@ def ridge(
     tests: Mapping[SplitName, NumberRows],
     features: Mapping[str, Callable[[NumberRows], Features]],
 ) -> Baseline:
-    """Ridge regression with the features and the penalty that dev chooses."""
+    """Fit ridge regression with the features and the penalty that dev chooses."""
     models, of_dev = {}, {}
     for kind_of_features, compute in features.items():
         found, of_dev[kind_of_features] = compute(train), compute(dev)

@@ -1,4 +1,4 @@
-"""What the two texts of a pair have in common, as numbers: what a bag of each text's own words cannot know."""
+"""Features of what the two texts of a pair have in common, which separate bags of words cannot express."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-# camelCase and PascalCase are cut as snake_case is: `read_csv`, `readCsv` and `CSVReader` all share a word with "csv".
+# camelCase and PascalCase are split like snake_case: `read_csv`, `readCsv` and `CSVReader` all share a word with "csv".
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[^\W\d_A-Z]+|\d+")
 _CHARACTERS = (3, 4)
-_MOST_TEXTS = 40_000  # document frequencies need no more
+_MOST_TEXTS = 40_000  # enough for document frequencies
 _BUCKETS = 2**20
 NUM_FEATURES = 26
 
 
 def parts_of(text: str) -> list[str]:
-    """Lower-cased words, identifiers cut into theirs.
+    """Return the lower-cased words of a text, with identifiers split into words.
 
     >>> parts_of("pd.read_csv(filepathOrBuffer), HTMLParser 2")
     ['pd', 'read', 'csv', 'filepath', 'or', 'buffer', 'html', 'parser', '2']
@@ -29,13 +29,13 @@ def parts_of(text: str) -> list[str]:
 
 
 class PairOverlap:
-    """Numbers that say how much two texts share, of words and of runs of 3 and 4 characters.
+    """Features of how much two texts share, of words and of character n-grams of length 3 and 4.
 
-    For each unit: the shared share of both texts together (Jaccard), of the first and of the second (containment), each
-    counted and weighed by inverse document frequency; the cosine of the TF-IDF vectors; how much is shared, and the
-    rarest shared unit's weight; how long each text is. (The logarithms of both lengths have their ratio in them.)
-    Document frequencies are those of train, and a unit that train does not have counts as the rarest, so that it is
-    seen when two texts share it.
+    For each unit: the shared fraction of both texts together (Jaccard), of the first and of the second (containment),
+    each counted and weighted by inverse document frequency; the cosine of the TF-IDF vectors; how much is shared, and
+    the weight of the rarest shared unit; the logarithm of each text's length (a linear model can form their ratio from
+    the two). Document frequencies are those of train. A unit that train does not have counts as the rarest, so it is
+    taken into account if two texts share it.
 
     Args:
         first: First texts of train.
@@ -47,12 +47,12 @@ class PairOverlap:
         self._units = [_Unit(texts, analyzer=parts_of), _Unit(texts, analyzer="char_wb", ngram_range=_CHARACTERS)]
 
     def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
-        """[N, NUM_FEATURES] of N pairs; each column on its own scale."""
+        """Return the features of N pairs, [N, NUM_FEATURES]; each column has its own scale."""
         return np.concatenate([_shared(unit(first), unit(second), unit.idf) for unit in self._units], axis=1)
 
 
 class _Unit:
-    """TF-IDF vectors over hashed units, [N, 2^20], of length 1 or 0: what train does not have has a column too."""
+    """TF-IDF vectors over hashed units, [N, 2^20], with norm 1 or 0: units that train does not have get columns too."""
 
     def __init__(self, texts: Sequence[str], **analysis: Any) -> None:
         self._counts = HashingVectorizer(n_features=_BUCKETS, alternate_sign=False, norm=None, **analysis)
@@ -67,7 +67,7 @@ class _Unit:
 
 
 def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[N, NUM_FEATURES / 2] from TF-IDF vectors [N, V], whose rows have length 1 or 0."""
+    """Return [N, NUM_FEATURES / 2] from TF-IDF vectors [N, V], whose rows have norm 1 or 0."""
     in_first, in_second = first.sign(), second.sign()
     both = in_first.multiply(in_second).tocsr()
     weighed = both.multiply(idf).tocsr()
@@ -99,15 +99,15 @@ def _sums(matrix: csr_matrix) -> NDArray[np.float64]:
 
 
 def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
-    """0 where there is no whole."""
+    """Return the ratio; 0 where both are 0."""
     return part / np.where(whole > 0, whole, 1.0)
 
 
 class Standardised:
-    """Columns with mean 0 and deviation 1 on train; one that is the same in every row of train becomes 0.
+    """Features standardised to mean 0 and standard deviation 1 on train; a feature that is constant on train becomes 0.
 
     Args:
-        compute: From first and second texts to [N, F].
+        compute: Maps first and second texts to features [N, F].
         first: First texts of train.
         second: Second texts of train.
     """
@@ -125,5 +125,5 @@ class Standardised:
         self._scale = np.where(deviation > 1e-9, 1 / np.maximum(deviation, 1e-9), 0.0)
 
     def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
-        """[N, F]."""
+        """Return standardised features, [N, F]."""
         return (self._compute(first, second) - self._mean) * self._scale

@@ -1,4 +1,4 @@
-"""Baselines of retrieval and of re-ranking: BM25 tuned on dev, and what a query and a candidate share."""
+"""Baselines for retrieval and re-ranking: BM25 tuned on dev, and what a query and a candidate share."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bertline.tasks.stored_rows import CandidateRows, QueryRows
 _K1S = (0.3, 0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
 _BS = (0.25, 0.5, 0.75, 1.0)
 MOST_DOCUMENTS = 100_000
-"""An index is built for each setting that is tried: of larger collections, of so many documents."""
+"""Number of documents on which settings are tried if the collection is larger, as each setting needs an index."""
 MOST_PAIRS = 100_000
-"""Candidates of train that are read, with all those of a query, from the first on."""
+"""Maximum number of candidates that are read from the first rows of train, always all candidates of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class _Bm25Settings:
 
 
 def tuned_bm25(kind: Retrieval, dev: QueryRows, tests: Mapping[SplitName, QueryRows]) -> Baseline:
-    """BM25 over the collection: what counts as a word, then k1, then b are chosen on dev, one after the other."""
+    """Tune BM25 over the collection on dev: first what counts as a word, then k1, then b."""
     texts, tried = kind.collection.texts_read(), _tried(kind, dev)
 
     def on_dev(settings: _Bm25Settings) -> Found:
@@ -62,23 +62,24 @@ def _index(texts: list[str], settings: _Bm25Settings) -> Bm25:
 
 
 def _tried(kind: Retrieval, dev: QueryRows) -> NDArray[np.int64]:
-    """The documents that settings are tried on: all, or of very many the first ones and what dev judges."""
+    """Return the documents on which settings are tried: all, or in a large collection the first ones and those that dev
+    judges."""
     wanted = {document for documents in dev.document_ids for document in documents}
     ids = enumerate(kind.collection.ids)
     return np.array([number for number, each in ids if number < MOST_DOCUMENTS or each in wanted], dtype=np.int64)
 
 
 def first_stage(kind: Reranking, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]) -> Baseline:
-    """The order of the first stage, which is BM25's."""
+    """Return the baseline that keeps the order of the first stage, which is BM25's."""
     return Baseline(name="bm25", title="BM25", predictions=predictions_of(kind.first_stage, dev, tests))
 
 
 def candidate_overlap(
     kind: Reranking, train: CandidateRows, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]
 ) -> list[Baseline]:
-    """What query and candidate share, and how high the first stage put it, under logistic regression.
+    """Fit logistic regression on what query and candidate share and on the first stage's score and rank.
 
-    None where train has only right candidates, or only wrong ones.
+    The list is empty if all candidates of train are relevant, or none is.
     """
     ends = np.cumsum([len(candidates) for candidates in train.candidates])
     read = train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
@@ -113,7 +114,7 @@ def _pairs(rows: CandidateRows) -> tuple[list[str], list[str]]:
 
 
 def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
-    """[candidates, 2]: the first stage's score as a share of the query's best one, and the logarithm of the rank."""
+    """Return [candidates, 2]: the score of the first stage relative to the largest, and -log(1 + rank), rank from 0."""
     columns = [np.zeros((0, 2))]
     for of_query in rows.first_scores:
         scores = np.array(of_query, dtype=np.float64)
@@ -124,12 +125,12 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
 
 
 def bm25_of(kind: Retrieval, settings: Mapping[str, Any]) -> Bm25:
-    """BM25 over the collection with what dev chose."""
+    """Return BM25 over the collection with the settings that dev chose."""
     return Bm25(kind.collection.texts_read(), k1=settings["k1"], b=settings["b"], analysis=settings["terms"])
 
 
 def found_by(bm25: Bm25, rows: QueryRows) -> Found:
-    """The ranking of each query, as far as documents share a term with it."""
+    """Return the ranking for each query, of documents that share a term with it."""
     width = min(DEPTH, bm25.num_texts)
     documents: NDArray[np.int64] = np.full((len(rows), width), -1, dtype=np.int64)
     scores: NDArray[np.float32] = np.full((len(rows), width), -np.inf, dtype=np.float32)

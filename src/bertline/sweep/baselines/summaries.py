@@ -1,4 +1,4 @@
-"""Baseline of summarisation: the document's first sentences, which are hard to beat on news."""
+"""Baseline for summarisation: the document's first sentences, which are hard to beat on news."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from bertline.tasks.stored_rows import SummaryRows
 
 
 def summary_baselines(dev: SummaryRows, tests: Mapping[SplitName, SummaryRows]) -> list[Baseline]:
-    """As many sentences as the task's summaries have (`num_sentences`)."""
+    """Return the baseline that scores sentences by position, of which the task selects the first `num_sentences`."""
     return [
         Baseline(
             name="first_sentences",
             title="first sentences of the document",
             predictions={
-                # The earlier, the higher the score, between 1 and 0.
+                # Earlier sentences have higher scores, from 1 towards 0.
                 split: [np.linspace(1, 0, len(sentences), endpoint=False) for sentences in rows.sentences]
                 for split, rows in {"dev": dev, **tests}.items()
             },

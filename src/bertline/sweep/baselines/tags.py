@@ -1,4 +1,4 @@
-"""Baseline of token classification: each word's most frequent tag in train."""
+"""Baseline for token classification: each word's most frequent tag in train."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from bertline.tasks.stored_rows import TaggedRows
 def tagging_baselines(
     kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
 ) -> list[Baseline]:
-    """The tag that each word, spelt just so, has most often in train; O for words that train does not have.
+    """Return the baseline that predicts the tag that each word, in this spelling, has most often in train.
 
-    Of tags that are equally frequent, the one that comes first in the task's labels is taken.
+    Words that train does not have get O. Among equally frequent tags, the first in the task's labels is taken.
     """
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     numbers = {label: number for number, label in enumerate(kind.labels)}

@@ -1,4 +1,4 @@
-"""Baselines of classification: the most frequent label, n-grams under linear models, and for pairs what they share."""
+"""Baselines for classification: the most frequent label, and linear models on n-grams and on what a pair shares."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 
 MOST_PAIRS = 100_000
-"""Pairs of train that are read, from the first on."""
+"""Maximum number of pairs that are read, the first ones of train."""
 _PAIR_STRENGTHS = (0.1, 1.0)
 
 Kind = TypeVar("Kind", Classification, MultiLabel)
@@ -36,7 +36,7 @@ Rows = TypeVar("Rows", TextRows, MultiLabelRows)
 
 
 def majority(kind: Kind, train: Rows, dev: Rows, tests: Mapping[SplitName, Rows]) -> Baseline:
-    """Each label's share in train, for every row."""
+    """Predict each label's share in train for every row."""
     shares = kind.label_counts(train) / max(len(train), 1)  # type: ignore[arg-type]
     return Baseline(
         name="majority",
@@ -48,7 +48,7 @@ def majority(kind: Kind, train: Rows, dev: Rows, tests: Mapping[SplitName, Rows]
 
 
 def ngram_baseline(kind: Kind, unit: Unit, train: Rows, dev: Rows, tests: Mapping[SplitName, Rows]) -> Baseline:
-    """N-grams of words, of characters or of both under the linear model that dev chooses."""
+    """Fit the linear model that dev chooses on n-grams of words, of characters or of both."""
     read = train.first(num_rows_read(train, unit))
     features = NgramFeatures(read, unit)
     models = SVMS + NAIVE_BAYES if isinstance(kind, Classification) else SVMS
@@ -64,7 +64,7 @@ def ngram_baseline(kind: Kind, unit: Unit, train: Rows, dev: Rows, tests: Mappin
 
 
 def pair_baseline(kind: Kind, train: Rows, dev: Rows, tests: Mapping[SplitName, Rows]) -> Baseline:
-    """What two texts share, alone or with the words of each, under logistic regression; dev chooses."""
+    """Fit logistic regression on what two texts share, alone or with the words of each, as dev chooses."""
     read = train.first(MOST_PAIRS)
     words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*_pair(read)), *_pair(read))
 

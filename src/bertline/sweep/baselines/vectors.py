@@ -1,4 +1,4 @@
-"""Baselines that read an encoder's vectors without training it: linear models over them, and their cosines."""
+"""Baselines on the vectors of an encoder that is not trained: linear models, and ranking by cosine."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ _TITLES: dict[Name, tuple[str, str, str]] = {
     "static_embeddings": ("weights", "static embeddings", "static embeddings, cosine"),
 }
 MOST_ROWS: dict[Name, int] = {"frozen_encoder": 20_000, "static_embeddings": 20_000}
-"""Rows of train that are read, from the first on; the encoder has to read each of them."""
+"""Maximum number of rows that are read, the first ones of train; the encoder has to read each of them."""
 MOST_WORDS = 100_000
-"""Of tagged rows that are read, in whole sentences from the first on."""
+"""Maximum number of words of tagged rows that are read, in whole sentences from the first on."""
 _THRESHOLDS = tuple(step / 4 for step in range(-2, 19))
-"""Of tagging: logistic regression over few features is readily sure of O."""
+"""Thresholds for tagging: logistic regression over few features is easily too confident of O."""
 _MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
 
 
 def linear_baseline(
     name: Name, encoder: FrozenEncoder, kind: Any, train: Any, dev: Any, tests: Mapping[SplitName, Any]
 ) -> Baseline:
-    """Logistic or ridge regression over vectors of texts; of a pair, of both, their difference and their product."""
+    """Fit logistic or ridge regression on vectors of texts; for a pair, on both, their absolute difference and their
+    product."""
     read = train.first(MOST_ROWS[name])
     what, title, _ = _TITLES[name]
     features = {
@@ -74,7 +75,7 @@ def tagging_baseline(
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],
 ) -> list[Baseline]:
-    """Logistic regression over each word's vector; a static one knows no context, so its neighbours' are added."""
+    """Fit logistic regression on each word's vector; static vectors have no context, so the neighbours' are added."""
 
     def vectors(rows: TaggedRows) -> Vectors:
         if name == "frozen_encoder":
@@ -107,7 +108,7 @@ def search_baseline(
     dev: QueryRows,
     tests: Mapping[SplitName, Any],
 ) -> Baseline:
-    """Documents by the cosine of their vectors with the query's, both less the mean of the documents'."""
+    """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
     texts = kind.collection.texts_read()
 
     def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
@@ -136,7 +137,7 @@ def candidates_baseline(
     dev: CandidateRows,
     tests: Mapping[SplitName, CandidateRows],
 ) -> Baseline:
-    """Candidates by the cosine of their vectors with the query's."""
+    """Rank candidates by the cosine of their vectors with the query's."""
 
     def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
         return [
@@ -162,7 +163,7 @@ def _choices(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, TextVe
 
 
 class _Standardised:
-    """Features of rows, each column with mean 0 and deviation 1 on train."""
+    """Features of rows, each column with mean 0 and standard deviation 1 on train."""
 
     def __init__(self, features: Callable[[Any], Vectors], train: Any) -> None:
         self._features = features
@@ -174,7 +175,7 @@ class _Standardised:
 
 
 def _mean_and_scale(features: Vectors) -> tuple[Vectors, Vectors]:
-    """What turns columns [N, F] into ones of mean 0 and deviation 1; a constant column becomes 0."""
+    """Return the mean and the scale that standardise columns [N, F]; a constant column becomes 0."""
     deviation = features.std(axis=0)
     return features.mean(axis=0), np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
 
@@ -191,11 +192,11 @@ def _of_texts(vectors: TextVectors) -> Callable[[TextsRows], Vectors]:
 
 
 def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:
-    """[T, 3 D]: the vector before, the own and the one after; 0 beyond the ends of a row.
+    """Return [T, 3 D]: the vectors of the previous word, the word itself and the next one; 0 beyond the ends of a row.
 
     Args:
-        vectors: [T, D], rows one after the other.
-        lengths: Words of each row.
+        vectors: Vectors of words [T, D], one row after the other.
+        lengths: Number of words of each row.
     """
     row_of = np.repeat(np.arange(len(lengths)), lengths)
     same_row = (row_of[1:] == row_of[:-1])[:, None]

@@ -1,4 +1,4 @@
-"""Baseline of token classification: a linear tagger over a window of words, with a threshold that dev chooses."""
+"""Baseline for token classification: a linear tagger over a window of words, with a threshold that dev chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 
 MOST_WORDS = 400_000
-"""Words of train that are read, in whole sentences from the first on."""
+"""Maximum number of words of train that are read, in whole sentences from the first on."""
 _MODELS = tuple(LinearModel("linear_svm", c) for c in (0.01, 0.03, 0.1, 0.3))
 _THRESHOLDS = tuple(step / 20 for step in range(-12, 25))
 _BUCKETS = 2**20
@@ -28,7 +28,7 @@ _LONGEST_AFFIX = 4
 def window_tagger(
     kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
 ) -> list[Baseline]:
-    """The word, its affixes and shape, its neighbours and facts of the sentence under a linear SVM."""
+    """Fit a linear SVM on the word, its affixes and shape, its neighbours and properties of the sentence."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
 
     def features(several: Sequence[TaggedRows]) -> list[csr_matrix]:
@@ -47,7 +47,7 @@ def window_tagger(
 
 
 def word_features(words: Sequence[str]) -> Iterator[list[str]]:
-    """What a linear tagger may know of each word of a sentence, as names of yes-or-no features.
+    """Yield the names of the binary features of each word of a sentence.
 
     >>> next(word_features(["n_jobs", "is"]))[:8]
     ['always', 'word=n_jobs', 'lower=n_jobs', 'shape=x_x', '-2=<-1>', '-1=<-1>', '+1=is', '+2=<1>']
@@ -89,7 +89,8 @@ def word_features(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def shape_of(word: str) -> str:
-    """Runs of characters of a class, a mark each: X upper case, x other letters, 0 digits, others as they are.
+    """Return the shape of a word, one mark per run of characters of a class: X upper case, x other letters, 0 digits,
+    other characters as they are. The shape of a single character ends with a dot.
 
     >>> shape_of("DataFrame2"), shape_of("n_jobs"), shape_of("x")
     ('XxXx0', 'x_x', 'x.')

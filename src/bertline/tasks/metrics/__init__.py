@@ -1,1 +1,1 @@
-"""Scores by the formulas of their reference implementations, in NumPy; one module for each family."""
+"""Metrics with the formulas of their reference implementations, in NumPy; one module per family."""

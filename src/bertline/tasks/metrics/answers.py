@@ -1,4 +1,4 @@
-"""Scores of extracted answers, by the rules of SQuAD's official evaluation script, version 2.0.
+"""Metrics of extracted answers, with the rules of SQuAD's official evaluation script, version 2.0.
 
 References:
     Rajpurkar et al. 2016, arXiv 1606.05250, section 5 (exact match and F1); Rajpurkar et al. 2018, arXiv 1806.03822,
@@ -20,7 +20,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalised(answer: str) -> str:
-    """Small letters, no ASCII punctuation, no English articles, single spaces.
+    """Lower-case an answer, remove ASCII punctuation and English articles, and collapse white space.
 
     Example:
         >>> normalised("The  Denver-Broncos!")
@@ -30,11 +30,11 @@ def normalised(answer: str) -> str:
 
 
 def answer_scores(predicted: str, gold: Sequence[str]) -> tuple[float, float]:
-    """F1 over words and exact match of one answer, each the best over all right ones.
+    """Return word F1 and exact match of one answer, each the maximum over the gold answers.
 
     Args:
-        predicted: Empty for "there is no answer".
-        gold: None where there is no answer: then only saying so is right.
+        predicted: Predicted answer; empty predicts that there is no answer.
+        gold: Gold answers; empty if there is no answer, and then only an empty prediction is right.
 
     Example:
         >>> answer_scores("the Broncos", ["Denver Broncos", "Broncos"])
@@ -58,28 +58,28 @@ def _f1(found: str, right: str) -> float:
 def best_no_answer_threshold(
     scores: NDArray[np.floating], has_answer: NDArray[np.bool_], no_answer_scores: NDArray[np.floating]
 ) -> float:
-    """The threshold above which a no-answer score means "no answer", so that the mean score is highest.
+    """Find the no-answer threshold with the highest mean score. A no-answer score above it predicts "no answer".
 
     Args:
-        scores: [N] of the answers that are given where one is given, by `answer_scores`.
+        scores: [N] scores of the best non-empty answers, from `answer_scores`.
         has_answer: [N] whether the question has an answer.
-        no_answer_scores: [N] higher the surer the model is that there is none.
+        no_answer_scores: [N] no-answer scores; higher means more confident that there is no answer.
 
     Returns:
-        One of the `no_answer_scores` (the smallest among equally good ones), or, where it is best never to answer, a
-        number below all of them.
+        One of the `no_answer_scores` (the smallest of equally good ones), or, if never answering is best, a number
+        below all of them.
 
     Notes:
-        The official script's search, with three of its slips mended: it can count on answering some of the questions
-        with equal no-answer scores and not the others; where never answering is best it gives 0, which is right for
-        probabilities only; and where there is no answer it takes one of which normalising leaves nothing for wrong,
-        though it scores it as right.
+        This is the search of the official script with three errors fixed: the script may answer only some of the
+        questions with equal no-answer scores; if never answering is best it returns 0, which is right only for
+        probabilities; and for a question without answer it treats an answer that is empty after normalisation as wrong,
+        although it scores it as right.
 
     Example:
         >>> best_no_answer_threshold(np.array([1.0, 0.0]), np.array([True, False]), np.array([-2.0, 3.0]))
         -2.0
     """
-    # Answering one more question gains the answer's score and loses the point of a question that has none.
+    # Answering one more question gains the answer's score, and loses one point if the question has no answer.
     values, places = np.unique(no_answer_scores, return_inverse=True)
     gains = np.bincount(places, weights=scores - ~has_answer, minlength=len(values)).cumsum()
     best = int(gains.argmax())

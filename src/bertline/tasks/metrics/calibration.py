@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say."""
+"""Calibration of predicted probabilities."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ NUM_BINS = 15
 def expected_calibration_error(
     probabilities: NDArray[np.floating], happened: NDArray[np.bool_], *, num_bins: int = NUM_BINS
 ) -> float:
-    """The mean distance between a probability and how often what it was given to happened, over bins of equal width.
+    """Compute the expected calibration error over bins of equal width.
 
     Args:
-        probabilities: [N] in [0, 1]; of a classifier, that of the label it gives.
-        happened: [N]; of a classifier, whether that label is right.
-        num_bins: Bins of the probability; 0 to 1/M, above 1/M to 2/M, and so on.
+        probabilities: [N] in [0, 1]; for a classifier, the probability of the predicted label.
+        happened: [N] whether the event happened; for a classifier, whether the predicted label is right.
+        num_bins: Number M of bins: [0, 1/M], (1/M, 2/M], and so on.
 
     Returns:
-        sum over bins of |bin| / N * |share that happened - mean probability|; 0.0 of no rows.
+        Sum over bins of |bin| / N * |fraction that happened - mean probability|; 0.0 without rows.
 
     References:
         Guo et al. 2017, On Calibration of Modern Neural Networks (arXiv 1706.04599), section 2, equation 3 (after

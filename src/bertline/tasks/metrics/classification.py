@@ -1,7 +1,7 @@
-"""Scores of a classifier, by the formulas that scikit-learn uses (held to it by tests), in NumPy.
+"""Classification metrics with the formulas of scikit-learn (tests compare both), in NumPy.
 
-Where a score is not defined it is 0.0: all scores of no rows, F1 of a label that is neither gold nor predicted,
-Matthews correlation where gold or predictions have one label only.
+An undefined score is 0.0: every score without rows, F1 of a label that is neither gold nor predicted, Matthews
+correlation if gold or predictions have only one label.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 
 def scores_of(matrix: NDArray[np.integer]) -> dict[str, float]:
-    """Every score of a confusion matrix by name; `f1` is that of the second of exactly two labels.
+    """Return every score of a confusion matrix by name; `f1` is the F1 of the second of exactly two labels.
 
     Example:
         >>> scores_of(confusion_matrix(np.array([0, 1, 1, 0]), np.array([0, 1, 0, 0]), 2))["accuracy"]
         0.75
     """
     scores = {"accuracy": accuracy(matrix), "macro_f1": macro_f1(matrix), "matthews": matthews(matrix)}
-    # Of one label a row, the micro average of F1 is the accuracy.
+    # With one label per row, micro-averaged F1 equals accuracy.
     scores["micro_f1"] = scores["accuracy"]
     if len(matrix) == 2:
         used = matrix[1].sum() + matrix[:, 1].sum()
@@ -29,7 +29,7 @@ def scores_of(matrix: NDArray[np.integer]) -> dict[str, float]:
 
 
 def confusion_matrix(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> NDArray[np.integer]:
-    """Counts of rows, [gold label, predicted label].
+    """Count rows by [gold label, predicted label].
 
     Example:
         >>> confusion_matrix(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
@@ -40,14 +40,14 @@ def confusion_matrix(gold: NDArray[np.integer], predicted: NDArray[np.integer], 
 
 
 def accuracy(matrix: NDArray[np.integer]) -> float:
-    """Share of rows on the diagonal."""
+    """Return the fraction of rows on the diagonal."""
     return float(np.trace(matrix) / max(matrix.sum(), 1))
 
 
 def macro_f1(matrix: NDArray[np.integer]) -> float:
-    """Mean of the labels' F1, over the labels that are gold or predicted at least once.
+    """Return the mean F1 over the labels that are gold or predicted at least once.
 
-    A label that nobody uses has no F1 and takes no part, as in scikit-learn's default.
+    Other labels have no F1 and are excluded, as in scikit-learn's default.
     """
     hits = np.diag(matrix)
     used = matrix.sum(axis=0) + matrix.sum(axis=1)
@@ -56,7 +56,7 @@ def macro_f1(matrix: NDArray[np.integer]) -> float:
 
 
 def matthews(matrix: NDArray[np.integer]) -> float:
-    """Matthews correlation for any number of labels; 0 where gold or predictions have one label only.
+    """Return the Matthews correlation for any number of labels; 0 if gold or predictions have only one label.
 
     References:
         Gorodkin, "Comparing two K-category assignments by a K-category correlation coefficient", 2004, equation 8.
@@ -69,15 +69,15 @@ def matthews(matrix: NDArray[np.integer]) -> float:
 
 
 def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) -> dict[str, float]:
-    """Scores of rows with any number of labels each.
+    """Return the scores of rows with any number of labels each.
 
-    `accuracy` is the share of rows whose labels are all right; `micro_f1` counts every (row, label) alike; `macro_f1`
-    is the mean over all labels, in which one that nobody has or gives counts 0 (scikit-learn's default for several
-    labels, other than for one).
+    `accuracy` is the fraction of rows whose labels are all right (subset accuracy). `micro_f1` pools all (row, label)
+    decisions. `macro_f1` is the mean over all labels; a label that is neither gold nor predicted counts 0
+    (scikit-learn's default for multi-label input, unlike single-label input).
 
     Args:
-        gold: [N, L] of 0 and 1.
-        given: [N, L] of 0 and 1.
+        gold: [N, L] gold labels, 0 or 1.
+        given: [N, L] predicted labels, 0 or 1.
 
     Example:
         >>> multi_label_scores(np.array([[1, 1], [0, 1]]), np.array([[1, 0], [0, 1]]))["accuracy"]
@@ -96,7 +96,7 @@ def multi_label_scores(gold: NDArray[np.integer], given: NDArray[np.integer]) ->
 def scores_by_label(
     gold: NDArray[np.integer], given: NDArray[np.integer], labels: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """F1, precision, recall and the number of rows with the label, from [N, L] of 0 and 1.
+    """Return F1, precision, recall and number of gold rows of each label, from [N, L] arrays of 0 and 1.
 
     Example:
         >>> scores_by_label(np.array([[1], [1]]), np.array([[1], [0]]), ["a"])["a"]["recall"]

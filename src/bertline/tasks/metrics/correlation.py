@@ -1,6 +1,6 @@
-"""Correlations of predicted with gold numbers, by the formulas that scipy uses (held to it by tests), in NumPy.
+"""Correlations of predicted and gold numbers with the formulas of SciPy (tests compare both), in NumPy.
 
-Where a correlation is not defined it is 0.0: fewer than two rows, or all gold or all predicted numbers the same.
+An undefined correlation is 0.0: with fewer than two rows, or if all gold or all predicted numbers are equal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def pearson(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
-    """Pearson's linear correlation, -1 to 1.
+    """Return Pearson's linear correlation, -1 to 1.
 
     Example:
         >>> round(pearson(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])), 6)
@@ -23,7 +23,7 @@ def pearson(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> floa
 
 
 def spearman(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
-    """Spearman's correlation of ranks, -1 to 1; equal numbers share the mean of their ranks.
+    """Return Spearman's rank correlation, -1 to 1; equal numbers share the mean of their ranks.
 
     Example:
         >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([0.0, 10.0, 11.0])), 6)
@@ -33,7 +33,7 @@ def spearman(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> flo
 
 
 def ranks(numbers: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Ranks from 1; equal numbers share the mean of theirs.
+    """Return ranks from 1; equal numbers share the mean of their ranks.
 
     Example:
         >>> ranks(np.array([0.5, 0.1, 0.5])).tolist()
@@ -49,7 +49,8 @@ def _constant(numbers: NDArray[np.floating]) -> bool:
 
 
 def _unit(numbers: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Centred, of length 1. Divided by the largest first: squares of very small or large numbers would be lost."""
+    """Center numbers and scale them to length 1; dividing by the maximum first avoids under- and overflow of
+    squares."""
     centred = numbers.astype(np.float64) - np.mean(numbers, dtype=np.float64)
     largest = np.abs(centred).max()
     centred = centred / largest if largest > 0 else centred

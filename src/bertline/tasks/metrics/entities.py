@@ -1,7 +1,7 @@
-"""Scores of tagged words, entity by entity, as seqeval counts them by default (held to it by a test).
+"""Entity-level metrics of tagged words, as in the default mode of seqeval (a test compares both).
 
-An entity is right if its type, its first and its last word are; scores are micro averages over all entities. That is
-also how the CoNLL-2000 script `conlleval` counts.
+An entity is correct if its type, first word and last word are correct; scores are micro averages over all entities. The
+CoNLL-2000 script `conlleval` counts in the same way.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _ENTITY_COLUMNS = 3
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """The entities of one sentence: type, first word, last word.
+    """Return the entities of one sentence as (type, first word, last word).
 
-    Tags in a broken order are read leniently: an I- that continues no entity of its type begins one. Only IOB tags
-    are known; tags of other schemes are turned into IOB2 first (`bertline.tasks.tags`).
+    Tags in a broken order are read leniently: an I- that continues no entity of its type begins one. Tags must be IOB;
+    tags of other schemes are converted to IOB2 first (`bertline.tasks.tags`).
 
     References:
         seqeval 1.2.2, `metrics/sequence_labeling.py`, `get_entities`.
@@ -45,9 +45,9 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 
 def row_statistics(gold: Sequence[str], predicted: Sequence[str], types: Sequence[str]) -> NDArray[np.float64]:
-    """One sentence's share in the scores: words, right words, then for each type hits, predicted and gold entities.
+    """Return the counts of one sentence: words, right words, then for each type hits, predicted and gold entities.
 
-    Shares of several sentences are added up, and `scores_of` makes the scores from the sum.
+    `scores_of` sums the counts over sentences.
 
     Example:
         >>> row_statistics(["B-PER", "O", "B-LOC"], ["B-PER", "O", "O"], ["LOC", "PER"]).tolist()
@@ -65,10 +65,10 @@ def row_statistics(gold: Sequence[str], predicted: Sequence[str], types: Sequenc
 
 
 def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
-    """`entity_f1`, `precision`, `recall` over all entities, and `accuracy` over words.
+    """Return `entity_f1`, `precision` and `recall` over all entities, and `accuracy` over words.
 
     Args:
-        statistics: [N, 2 + 3 types], a `row_statistics` a row. A score with nothing to count is 0.
+        statistics: [N, 2 + 3 types], `row_statistics` of each sentence. A score with an empty denominator is 0.
 
     Example:
         >>> scores_of(np.array([[3.0, 2.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0]]))["recall"]
@@ -85,7 +85,7 @@ def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
 
 
 def by_type(statistics: NDArray[np.float64], types: Sequence[str]) -> dict[str, dict[str, float]]:
-    """`precision`, `recall`, `f1` and `support` (gold entities) of each type."""
+    """Return `precision`, `recall`, `f1` and `support` (number of gold entities) of each type."""
     table = statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).tolist()
     return {
         kind: {

@@ -1,4 +1,4 @@
-"""How well blanks are filled: shares of right guesses, and the pseudo-perplexity."""
+"""Metrics of masked token prediction: top-1 and top-k accuracy, and pseudo-perplexity."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 STATISTICS = ("log_prob_sum", "tokens", "top1_hits", "topk_hits")
-"""The columns of a row's statistics."""
+"""Columns of a row's statistics."""
 
 
 def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
-    """Scores of any rows from their statistics, [N, 4]; each counts tokens, not rows.
+    """Return the scores of any rows from their statistics, [N, 4]. Scores are averages over tokens, not rows.
 
-    `negative_log_perplexity` is the mean log probability (in nats) of each true piece where it alone is masked.
-    Without a token to score all are 0.
+    `negative_log_perplexity` is the mean log probability (in nats) of the true token when only this token is masked.
+    Without a token to score, all scores are 0.
 
     References:
         Salazar et al., Masked Language Model Scoring (arXiv 1910.14659), section 2.1 and equation 3.
@@ -34,7 +34,7 @@ def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
 
 
 def pseudo_perplexity(statistics: NDArray[np.float64]) -> float:
-    """The exponential of the negative mean log probability: lower is better, 1 is perfect.
+    """Return the exponential of the negative mean log probability: lower is better, 1 is perfect.
 
     >>> round(pseudo_perplexity(np.array([[-4.0 * math.log(8), 4, 0, 0]])), 6)
     8.0

@@ -1,4 +1,4 @@
-"""Names of scores as people write them."""
+"""Display names of metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CUT_METRICS = {"ndcg": "nDCG", "mrr": "MRR", "recall": "recall", "precision": "
 
 
 def metric_name(key: str) -> str:
-    """A score's name as people write it.
+    """Return the display name of a metric.
 
     Example:
         >>> metric_name("macro_f1"), metric_name("ndcg@10"), metric_name("recall@100"), metric_name("accuracy")

@@ -1,7 +1,7 @@
-"""Scores of rankings as trec_eval gives them (https://github.com/usnistgov/trec_eval).
+"""Ranking metrics as in trec_eval (https://github.com/usnistgov/trec_eval).
 
-Documents are ordered by score; of equal scores the document whose id is greater as a text comes first. A document is
-relevant where its relevance is above 0; one that nobody judged is not. Scores are compared as 32-bit numbers.
+Documents are ordered by score in fp32; ties are ordered by id as a string, greatest first. A document is relevant if
+its relevance is above 0. Unjudged documents are not relevant.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 def trec_order(ids: Sequence[str], scores: Sequence[float] | NDArray[np.floating]) -> NDArray[np.int64]:
-    """Places of the documents in the order in which trec_eval ranks them.
+    """Return the indices of the documents in trec_eval's order.
 
     >>> trec_order(["a", "b", "c"], [1.0, 1.0, 2.0]).tolist()
     [2, 1, 0]
@@ -21,18 +21,18 @@ def trec_order(ids: Sequence[str], scores: Sequence[float] | NDArray[np.floating
     values = np.asarray(scores, dtype=np.float32)
     if not len(values):
         return np.zeros(0, dtype=np.int64)
-    # Stable sorts, the less important key first.
+    # Two stable sorts, by id first and then by score.
     by_id = np.array(sorted(range(len(ids)), key=ids.__getitem__, reverse=True), dtype=np.int64)
     return by_id[np.argsort(-values[by_id], kind="stable")]
 
 
 def ndcg(ranked: Sequence[int], judged: Sequence[int], k: int) -> float:
-    """Discounted gain of the first k over that of the best order (`ndcg_cut_k`): sum of relevance / log2(rank + 1).
+    """Return nDCG at k (trec_eval's `ndcg_cut_k`), with DCG = sum of relevance / log2(rank + 1).
 
     Args:
-        ranked: Relevance of each document found, the first one first; 0 where nobody judged it.
-        judged: Relevance of each judged document, found or not.
-        k: At least 1.
+        ranked: Relevance of each retrieved document in rank order; 0 for unjudged documents.
+        judged: Relevance of each judged document, retrieved or not.
+        k: Cutoff, at least 1.
 
     >>> round(ndcg([0, 2], [2, 1, -1], 10), 4)
     0.4796
@@ -42,7 +42,7 @@ def ndcg(ranked: Sequence[int], judged: Sequence[int], k: int) -> float:
 
 
 def reciprocal_rank(ranked: Sequence[int], k: int | None = None) -> float:
-    """1 over the rank of the first relevant document among the first k (`recip_rank`; None: among all); 0 for none.
+    """Return 1 / rank of the first relevant document of the top k (`recip_rank`; None means all); 0 if there is none.
 
     >>> reciprocal_rank([0, 1, 1]), reciprocal_rank([0, 1], k=1)
     (0.5, 0.0)
@@ -51,7 +51,7 @@ def reciprocal_rank(ranked: Sequence[int], k: int | None = None) -> float:
 
 
 def recall(ranked: Sequence[int], num_relevant: int, k: int) -> float:
-    """Share of the relevant documents that are among the first k (`recall_k`).
+    """Return the fraction of the relevant documents that are in the top k (`recall_k`).
 
     >>> recall([1, 0, 1], num_relevant=4, k=2)
     0.25
@@ -60,7 +60,7 @@ def recall(ranked: Sequence[int], num_relevant: int, k: int) -> float:
 
 
 def average_precision(ranked: Sequence[int], num_relevant: int) -> float:
-    """Mean of the precision at each relevant document; one that was not found counts 0 (`map`).
+    """Return the mean precision at each relevant document (`map`); documents that were not retrieved count 0.
 
     >>> average_precision([1, 0, 1], num_relevant=3)
     0.5555555555555555
@@ -73,7 +73,7 @@ def average_precision(ranked: Sequence[int], num_relevant: int) -> float:
 
 
 def num_relevant(judged: Sequence[int]) -> int:
-    """How many of the judged documents are relevant."""
+    """Return the number of relevant documents."""
     return sum(relevance > 0 for relevance in judged)
 
 

@@ -1,4 +1,4 @@
-"""ROUGE of a summary, as the package rouge-score counts it without stemming (held to it by a test).
+"""ROUGE of a summary, as in the package rouge-score without stemming (a test compares both).
 
 References:
     Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", sections 2 (ROUGE-N) and 3.1 (ROUGE-L).
@@ -16,9 +16,9 @@ _WORD = re.compile(r"[a-z0-9]+")
 
 
 def words_of(text: str) -> list[str]:
-    """Runs of the letters a to z and of digits, in small letters.
+    """Split a text into lower-cased runs of the letters a to z and digits.
 
-    ROUGE knows nothing else: text in other scripts has no words, and a letter with an accent separates two.
+    ROUGE ignores all other characters: text in other scripts has no words, and an accented letter separates words.
 
     Example:
         >>> words_of("Don't panic: 42!")
@@ -28,7 +28,7 @@ def words_of(text: str) -> list[str]:
 
 
 def rouge(summary: str, gold: str) -> dict[str, float]:
-    """F1 of single words, of word pairs and of the longest common subsequence, each in [0, 1].
+    """Return F1 of unigrams, bigrams and the longest common subsequence, each in [0, 1].
 
     Example:
         >>> rouge("the cat sat", "the cat lay")["rouge2"]
@@ -43,12 +43,12 @@ def rouge(summary: str, gold: str) -> dict[str, float]:
 
 
 def ngrams(words: Words, n: int) -> Counter[tuple[str, ...]]:
-    """Counts of every run of n words."""
+    """Count the n-grams of words."""
     return Counter(zip(*(words[start:] for start in range(n)), strict=False))
 
 
 def overlap_f1(found: Counter[tuple[str, ...]], right: Counter[tuple[str, ...]]) -> float:
-    """ROUGE-N's F1 of n-gram counts: a repeated n-gram counts as often as both sides have it."""
+    """Return ROUGE-N F1 of n-gram counts; a repeated n-gram counts as often as both sides have it."""
     return _f1((found & right).total(), found.total(), right.total())
 
 
@@ -57,7 +57,7 @@ def _f1(common: int, num_found: int, num_right: int) -> float:
 
 
 def _longest_common(one: Words, other: Words) -> int:
-    """Length of the longest common subsequence, a whole row of the usual table at once as the bits of a number.
+    """Return the length of the longest common subsequence, with each row of the usual table as the bits of an integer.
 
     References:
         Hyyrö 2004, "Bit-parallel LCS-length computation revisited", section 3.
