@@ -34,6 +34,7 @@ from bertline.line.status import (
     read_status,
     write_status,
 )
+from bertline.training.compiler_start import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
 
 
@@ -133,6 +134,7 @@ def _work(frozen: dict[str, Any], config: LineConfig, folder: Path) -> dict[str,
     match frozen["stage"]:
         # Imported where it is used, so that one stage does not load the code of the other.
         case "pretrain":
+            start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
             from bertline.line.pretrain_job import work_on_pretraining
 
             return work_on_pretraining(config, inputs, folder)
