@@ -1,4 +1,4 @@
-"""Between Hydra and the library: composed configurations as plain data, errors as plain sentences."""
+"""Between Hydra and the library: composed configurations as plain data, errors as plain messages."""
 
 from __future__ import annotations
 
@@ -18,31 +18,38 @@ from omegaconf.errors import OmegaConfBaseException
 
 from bertline.foundation.errors import BertlineError, ConfigError
 
-# The disk is full, the quota is used up, the file system is read-only.
+# Disk full, quota exceeded, read-only file system.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
-    """The composed configuration without interpolations.
+    """Return the composed configuration as plain data, with interpolations resolved.
 
     Raises:
-        ConfigError: A mandatory value (`???`) was not given, or an interpolation leads nowhere.
+        ConfigError: A mandatory value (`???`) was not given, or an interpolation cannot be resolved.
     """
-    missing = sorted(OmegaConf.missing_keys(composed))
-    if missing:
+    try:
+        missing = sorted(OmegaConf.missing_keys(composed))
+        if not missing:
+            return OmegaConf.to_container(composed, resolve=True)  # type: ignore[return-value]
+    except OmegaConfBaseException as error:
+        problem = f"{error.full_key}: {str(error).splitlines()[0]}"
         raise ConfigError(
-            f"{', '.join(missing)} has no value. Give one, {missing[0]}=VALUE, or keep one for good: "
-            f"python pipelines/configure.py {missing[0]}=VALUE --save"
-        )
-    return OmegaConf.to_container(composed, resolve=True)  # type: ignore[return-value]
+            f"the configuration does not compose: {problem}. Correct the value or the file that it comes from."
+        ) from error
+    raise ConfigError(
+        f"{', '.join(missing)} has no value. Give one, {missing[0]}=VALUE, or keep one for good: "
+        f"python pipelines/configure.py {missing[0]}=VALUE --save"
+    )
 
 
 def loaded(path: Path) -> Any:
-    """The content of a YAML file that people edit, as OmegaConf reads it.
+    """Return the content of a YAML file that people edit, as read by OmegaConf.
 
     Raises:
-        ConfigError: Naming file, line and fault: a tag (`!!python/object`), a tab, a value of another kind.
+        ConfigError: The file contains a tag (`!!python/object`), a tab or a value that OmegaConf cannot hold; the
+            message names file and problem, and the line if it is known.
     """
     try:
         return OmegaConf.load(path)
@@ -51,7 +58,7 @@ def loaded(path: Path) -> Any:
 
 
 def unreadable_yaml(error: Exception, where: str) -> str:
-    """One sentence that says what is wrong in a YAML file, with file and line where they are known."""
+    """Return a message that describes the problem in a YAML file, with file and line if they are known."""
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     place = f"{mark.name}, line {mark.line + 1}" if mark is not None else where
@@ -62,7 +69,7 @@ def unreadable_yaml(error: Exception, where: str) -> str:
 
 
 def _check_chosen_file(arguments: list[str]) -> None:
-    """Read the file that --config-dir and --config-name choose: Hydra would print a traceback where it is not YAML."""
+    """Check the file that --config-dir and --config-name choose: on invalid YAML, Hydra would print a traceback."""
     chosen = dict(itertools.pairwise(arguments))
     if "--config-dir" in chosen and "--config-name" in chosen:
         path = Path(chosen["--config-dir"]) / f"{chosen['--config-name'].removesuffix('.yaml')}.yaml"
@@ -71,11 +78,11 @@ def _check_chosen_file(arguments: list[str]) -> None:
 
 
 def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> Callable[[], None]:
-    """Make a function of a composed configuration a Hydra program whose user errors are sentences, not tracebacks."""
+    """Turn a function of a composed configuration into a Hydra program that prints user errors without tracebacks."""
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
-        os.chdir(CONF.parent)  # artifacts/ and runs/ are the repository's, wherever this was started
+        os.chdir(CONF.parent)  # artifacts/ and runs/ are in the repository, not in the caller's folder
         try:
             run(plain(composed))
         except BertlineError as error:
@@ -102,6 +109,6 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
 
 
 def fail(error: Exception) -> NoReturn:
-    """Print what went wrong, never an empty message, and exit with status 1."""
+    """Print the error, with a message that is never empty, and exit with status 1."""
     print(f"error: {error}" if str(error).strip() else f"error: {type(error).__name__}", file=sys.stderr)
     sys.exit(1)

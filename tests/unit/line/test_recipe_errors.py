@@ -47,6 +47,13 @@ def test_a_bad_tag_in_params_yaml_names_file_and_line(tmp_path: Path, line: str,
     assert "Traceback" not in done.stderr + done.stdout
 
 
+def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configuration() -> None:
+    done = run("pipelines/tokenizer.py", "tokenizer.vocab_size=${examples.no_such_key}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "examples.no_such_key" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
 def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
     (tmp_path / "params.yaml").write_text("task_name: null\ntokenizer: !!python/name:os.system\n")
     code = (
