@@ -106,7 +106,7 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
     ("overrides", "message"),
     [
         (["examples.lengths=[1024]"], r"examples\.lengths\[0\] is 1024.*positions for 512"),
-        (["examples.lengths=[128]"], r"pretrain\.phases\[1\]\.max_length is 64.*\[128\]"),
+        (["examples.lengths=[128]"], r"pretrain\.phases\[0\]\.max_length is 64.*\[128\]"),
         (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
         (["schedule=wsd", "schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
         (

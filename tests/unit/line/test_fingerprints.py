@@ -45,7 +45,7 @@ def test_a_comment_or_a_docstring_changes_no_fingerprint(source: Path) -> None:
 
 
 def test_an_attribute_docstring_changes_no_fingerprint(source: Path) -> None:
-    assert changed(source, "bertline.pretraining.config", '"""Optimizer steps."""', '"""Steps."""') == set()
+    assert changed(source, "bertline.pretraining.config", '"""Number of optimizer steps."""', '"""Steps."""') == set()
 
 
 def test_a_changed_seed_formula_changes_every_stage_that_draws_by_it(source: Path) -> None:

@@ -13,31 +13,15 @@ from pathlib import Path
 
 import pytest
 
+import tiny
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import folder_written_atomically
 from bertline.line import launching, worker
 from bertline.line.launching import run_in_worker
 from bertline.line.status import is_locked, read_status
-from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import Node
 
-RUNTIME = RuntimeConfig(
-    device="cpu",
-    num_devices=1,
-    num_nodes=1,
-    num_workers=0,
-    num_threads=None,
-    micro_batch_size=None,
-    micro_batch_tokens=None,
-    packing="auto",
-    compile="off",
-    attention="auto",
-    launcher="local",
-    sweep_workers=1,
-    runs_folder="runs",
-    progress_every_s=10.0,
-    profile=False,
-)
+RUNTIME = tiny.runtime()
 PREAMBLE = """
 import os, sys, time
 from pathlib import Path
@@ -127,7 +111,7 @@ def test_a_finished_run_whose_result_is_not_what_was_written_works_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], how: str
 ) -> None:
     use(monkeypatch, "import sys; import test_launching as t; sys.exit(t.work(sys.argv[1]))")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent)]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     for _ in range(2):
         assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"loss": 4.0}
         assert (tmp_path / "starts").read_text() == "x"

@@ -20,8 +20,10 @@ from bertline.line.status import read_status
 
 
 def test_the_worker_hands_the_linear_probe_to_pretraining(
-    composed: Callable[..., dict[str, Any]], tmp_path: Path
+    composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    runtimes = []
+    monkeypatch.setattr(worker, "start_compiler", lambda runtime, environment: runtimes.append(runtime))
     language.write_language(tmp_path, num_train=60, num_validation=60)
     config = composed(
         "experiment=smoke",
@@ -37,6 +39,7 @@ def test_the_worker_hands_the_linear_probe_to_pretraining(
     frozen = {"stage": "pretrain", "task_name": None, "inputs": inputs, "config": config}
     (folder / "config.yaml").write_text(yaml.safe_dump(frozen))
     assert worker.main(folder) == 0
+    assert [runtime.device for runtime in runtimes] == ["cpu"]
     rows = read_metrics(folder / "metrics.jsonl")
     assert [row.step for row in rows if "probe/bigram_shift_accuracy" in row.metrics] == [0, 2, 4]
     assert "probe/odd_word_accuracy" in read_status(folder).metrics

@@ -48,7 +48,8 @@ def test_the_first_sentence_chosen_is_the_best_single_one_and_no_other_is_left_t
     singles = [quality([each], summary) for each in sentences]
     alone = chosen_sentences(sentences, summary, most=1)
     if max(singles) > 0:
-        assert alone.index(1) == singles.index(max(singles))
+        # Approximately: sums of equal F1 scores may differ in the last bit.
+        assert singles[alone.index(1)] == pytest.approx(max(singles))
         assert chosen[alone.index(1)] == 1
     else:
         assert not any(chosen)
