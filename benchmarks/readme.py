@@ -1,9 +1,9 @@
-"""The figures of README.md, written from the committed records of runs and benchmarks.
+"""Write the figures of README.md from the committed records of runs and benchmarks.
 
 python benchmarks/readme.py           # rewrites the blocks between `<!-- figures: NAME -->` and `<!-- end -->`
 python benchmarks/readme.py --check   # lists the blocks that differ from the records; a test runs this
 
-Every figure is in such a block, so README never shows a figure that no record has.
+Every figure is in such a block, so README never shows a figure without a record.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TITLES = {
 
 
 def main(arguments: list[str]) -> int:
-    """Rewrite the blocks, or check them; returns the exit status."""
+    """Rewrite the blocks, or check them; return the exit status."""
     text = README.read_text(encoding="utf-8")
     written = rewritten(text)
     if "--check" not in arguments:
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def rewritten(text: str) -> str:
-    """README with every block generated from the records."""
+    """Return README with every block generated from the records."""
     return _BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]]()}\n{found[4]}", text)
 
 
@@ -77,7 +77,7 @@ def _metrics(stage: str) -> dict[str, Any]:
 
 
 def printed() -> str:
-    """The lines that `make repro` prints for the stages, shortened."""
+    """Return the lines that `make repro` prints for the stages, shortened."""
     corpus, pretrain = _metrics("corpus"), _metrics("pretrain")
     lines = [
         f"corpus: artifacts/corpus (train/documents {corpus['train/documents']:,}, "
@@ -91,7 +91,7 @@ def printed() -> str:
 
 
 def scores() -> str:
-    """The default run in a table."""
+    """Return the results of the default run as a table."""
     pretrain = _metrics("pretrain")
     rows = [
         "| measured on held-out modules | this encoder | compared with |",
@@ -116,19 +116,19 @@ def scores() -> str:
 
 
 def _fewer(name: str) -> str:
-    """The number of seeds of an arm that has fewer than the encoder."""
+    """Return the number of seeds of an arm as text if it has fewer than the encoder, else an empty string."""
     fewer = _sweep()["random_weights_seeds"] if name == "random_weights" else None
     return f" ({fewer} seeds)" if fewer and fewer < _sweep()["num_seeds"] else ""
 
 
 def _sweep() -> Mapping[str, Any]:
-    """The section that the sweeps of the committed run were configured by."""
+    """Return the `sweep` section of the committed run."""
     stages = yaml.safe_load((ROOT / "dvc.lock").read_text(encoding="utf-8"))["stages"]
     return next(stage["params"]["params.yaml"]["sweep"] for name, stage in stages.items() if name.startswith("sweep@"))
 
 
 def verdicts() -> str:
-    """One sentence per task: does the encoder beat the strongest simple opponent?"""
+    """Return one sentence per task: whether the encoder beats the strongest simple opponent."""
     if not recorded_tasks():
         return (
             "The committed run stops before the tasks; `make repro` prints their verdicts and adds them to the report."
@@ -137,12 +137,12 @@ def verdicts() -> str:
 
 
 def recorded_tasks() -> dict[str, str]:
-    """The default tasks for which the committed run has scores."""
+    """Return the default tasks for which the committed run has scores."""
     return {task: what for task, what in TASKS.items() if (METRICS / f"sweep@{task}.json").exists()}
 
 
 def sentence(task: str) -> str:
-    """The verdicts of one task, starting with the one against the strongest simple opponent."""
+    """Return the verdicts of one task against the strongest simple opponent."""
     said = [
         _verdict(task, system)
         for system in ("encoder", "combined")
@@ -167,14 +167,14 @@ def _verdict(task: str, system: str) -> str:
 
 
 def _opponent(task: str, system: str, difference: float) -> str:
-    """The opponent that a difference refers to: the one whose score plus the difference is the system's score."""
+    """Return the opponent of a difference: the one whose score plus the difference is the system's score."""
     found = systems(task)
     simple = (name for name in found if name not in ARMS)
     return min(simple, key=lambda name: abs(found[system][0] - found[name][0] - difference))
 
 
 def systems(task: str) -> dict[str, tuple[float, float | None]]:
-    """Name of each arm and opponent to its test score and, over seeds, the standard deviation."""
+    """Return the test score of each arm and opponent by name, with its standard deviation over seeds, if any."""
     metric, found = metric_of(task), {}
     for key, value in _metrics("evaluate").items():
         parts = key.split("/")
@@ -184,7 +184,7 @@ def systems(task: str) -> dict[str, tuple[float, float | None]]:
 
 
 def metric_of(task: str) -> str:
-    """The score that the task's trials are chosen by."""
+    """Return the metric by which the task's trials are chosen."""
     (found,) = {
         key.removeprefix(f"{task}/encoder/").removesuffix("_mean")
         for key in _metrics("evaluate")
@@ -194,7 +194,7 @@ def metric_of(task: str) -> str:
 
 
 def speed() -> str:
-    """Tokens per second compared with the Trainer."""
+    """Return a table of tokens per second compared with the Trainer."""
     tuned = "the Trainer tuned: bf16, SDPA, compiled, fused AdamW, workers"
     rows = [f"| | bertline | the Trainer with its defaults | {tuned} |", "|---|---|---|---|"]
     for model, what in (("tiny", "2 layers of 128"), ("mini", "4 layers of 256")):
@@ -209,7 +209,7 @@ def speed() -> str:
 
 
 def learning() -> str:
-    """Held-out losses compared with the Trainer after equal steps and after equal time."""
+    """Return held-out losses compared with the Trainer, after equal steps and after equal time."""
     found = _read(RESULTS / "learning_amd-epyc_tiny_32.json")
     settings = found["arguments"]
     lines = [
@@ -223,14 +223,14 @@ def learning() -> str:
         "",
         f"With the same optimizer after equal steps the difference is {found['same_optimizer_difference']:+.3f} nats "
         f"(standard error {found['same_optimizer_standard_error']:.3f});",
-        f"after equal time it is {found['equal_time_difference']:+.3f} "
+        f"after equal time, each side with its own optimizer, it is {found['equal_time_difference']:+.3f} "
         f"({found['equal_time_standard_error']:.3f}). Negative: bertline's loss is lower.",
     ]
     return "\n".join(lines)
 
 
 def false_verdicts() -> str:
-    """How often equal arms are called different."""
+    """Return how often equal arms are called different, and real differences found."""
     found = _read(RESULTS / "verdicts.json")
     worst, least = max(found["false_verdicts"]), min(found["found"])
     sentences = (

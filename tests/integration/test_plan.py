@@ -108,7 +108,11 @@ def test_examples_that_are_made_are_counted(repository: Path) -> None:
         "lengths": {"64": {"train": facts}, "16": {"train": {"examples": 6000, "tokens": 90_000}}},
     }
     write_manifest(repository / "artifacts/examples", kind="examples", format_version=1, content=content)
-    text, content = plan(repository, "plan.device=t4")
+    phases = (
+        "pretrain.phases=[{steps: 600, max_length: 16, global_batch_size: 256},"
+        "{steps: 4500, max_length: 64, global_batch_size: 64}]"
+    )
+    text, content = plan(repository, "plan.device=t4", "examples.lengths=[16,64]", phases)
     assert [phase["epochs"] for phase in content["phases"]] == [600 * 256 / 6000, 4500 * 64 / 2000]
     assert content["tokens"] == 600 * 256 * 15 + 4500 * 64 * 60
     assert "counted in artifacts/examples" in text

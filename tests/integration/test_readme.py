@@ -85,9 +85,7 @@ def for_smoke(command: str, line: Path, tmp_path: Path) -> str:
     return command
 
 
-README_PHASES = (
-    "[{steps: 600, max_length: 16, global_batch_size: 256}, {steps: 9000, max_length: 64, global_batch_size: 64}]"
-)
+README_PHASES = "[{steps: 9000, max_length: 64, global_batch_size: 64}]"
 # The smoke preset's phases with four more steps at the end.
 LONGER_PHASES = (
     "[{steps: 30, max_length: 32, global_batch_size: 16}, {steps: 14, max_length: 64, global_batch_size: 8}]"

@@ -1,4 +1,4 @@
-"""Whether a training is well: alarms with advice, from the rows of metrics.jsonl alone."""
+"""Training health: alarms with advice, computed from the rows of metrics.jsonl alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AlarmKind = Literal[
 ]
 _MEDIAN_ROWS = 9
 _FEWEST_ROWS = 3
-"""What a median is taken of before a row is called a spike."""
+"""Spikes are relative to the median of the last `_MEDIAN_ROWS` rows; there are none before `_FEWEST_ROWS` rows."""
 
 _CALMER = (
     "Lower optimizer.lr, lengthen schedule.num_warmup_steps or set optimizer.max_grad_norm=1.0; in bf16, try "
@@ -36,7 +36,8 @@ ADVICE: dict[AlarmKind, str] = {
     "schedule.num_warmup_steps, lower optimizer.max_grad_norm, or let training go back and pass over the examples "
     "(pretrain.health.rewind_on_spike=true).",
     "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the batch, "
-    "begin with short sequences (pretrain.phases, as in experiment=docs_tiny), and see that the text is in order.",
+    "try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), and see "
+    "that the text is in order.",
     "nsp_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy. Else see that "
     "documents have several sentences in their order; where text has no order, set objective.nsp_weight=0.",
     "gradients_vanish": "The weights hardly learn. See objective.nsp_weight, model.initializer_range (0.02 in the "
@@ -46,44 +47,44 @@ ADVICE: dict[AlarmKind, str] = {
     "data_wait": "Raise runtime.num_workers, leave a core to each worker (runtime.num_threads), and keep the examples "
     "on a disk of this machine.",
 }
-"""What to do about each; the keys are those of the configuration."""
+"""Advice for each kind of alarm; the texts name configuration keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alarm:
-    """Something that a person should look at."""
+    """A training problem that needs attention."""
 
     kind: AlarmKind
     step: int
-    """After which it was noticed."""
+    """Number of finished steps when the problem was detected."""
     message: str
     advice: str
 
     @classmethod
     def of(cls, kind: AlarmKind, step: int, message: str) -> Alarm:
-        """With the advice that belongs to its kind."""
+        """Create an alarm with the advice for its kind."""
         return cls(kind=kind, step=step, message=message, advice=ADVICE[kind])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stretch:
-    """The steps of one phase."""
+    """Properties of one training phase."""
 
     first_step: int
-    """0-based."""
+    """First step of the phase, 0-based."""
     unigram_entropy: float
-    """Of the phase's length, in nats."""
+    """Unigram entropy at the sequence length of the phase, in nats."""
 
 
 class HealthMonitor:
-    """Takes the rows of a training in their order and says what is wrong, each thing once until it is over.
+    """Checks the rows of a training run in order and reports each problem once until it is over.
 
     Args:
         config: `pretrain.health`.
-        num_warmup_steps: Of the schedule.
-        nsp_chance: The share of next sentences judged right by always saying the more frequent label (0.5 where both
-            are as frequent, as in the paper, A.2); None where NSP has no weight in the loss.
-        stretch_of: The stretch that a 0-based step belongs to.
+        num_warmup_steps: Number of warm-up steps of the schedule.
+        nsp_chance: NSP accuracy of always predicting the more frequent label (0.5 if both are equally frequent, as in
+            the paper, A.2); None if NSP has no weight in the loss.
+        stretch_of: Function that returns the phase of a 0-based step.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class HealthMonitor:
         self._standing: set[AlarmKind] = set()
 
     def take(self, step: int, metrics: Mapping[str, float]) -> list[Alarm]:
-        """Take the next row of metrics; rows of probes say nothing here. Returns the alarms that are new."""
+        """Check the next row of metrics and return the new alarms. Rows from probes are ignored."""
         if "train/loss" not in metrics:
             return []
         self._enter(self._stretch_of(step - 1))
@@ -120,7 +121,7 @@ class HealthMonitor:
         return [Alarm.of(kind, step, problems[kind]) for kind in new]
 
     def _enter(self, stretch: Stretch) -> None:
-        """Losses at two lengths are two measures: nothing is compared across them."""
+        """Forget the previous rows when a new phase starts: losses at different lengths are not comparable."""
         if stretch != self._stretch:
             self._stretch = stretch
             self._rows.clear()
@@ -140,7 +141,7 @@ class HealthMonitor:
         loss = metrics["train/loss"]
         median = statistics.median(self._losses) if len(self._losses) >= _FEWEST_ROWS else math.inf
         if loss > self._config.spike_factor * median:
-            # The row stays out of the median: a loss that never comes back must not become the measure.
+            # The row stays out of the median: a loss that never recovers must not become the baseline.
             yield "spike", f"the loss rose to {loss:.2f}; the median of the rows before is {median:.2f}"
         else:
             self._losses.append(loss)
@@ -154,7 +155,7 @@ class HealthMonitor:
 
     def _at_chance(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[AlarmKind, str]]:
         patience = self._config.patience_steps
-        assert self._stretch is not None  # `take` has entered it
+        assert self._stretch is not None  # set by `take`
         if step - max(self._num_warmup_steps, self._stretch.first_step) < patience:
             return
         mlm_loss, entropy = self._mean("train/mlm_loss"), self._stretch.unigram_entropy
@@ -173,7 +174,7 @@ class HealthMonitor:
             )
 
     def _data_wait(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[AlarmKind, str]]:
-        assert self._stretch is not None  # `take` has entered it
+        assert self._stretch is not None  # set by `take`
         share = self._mean("perf/data_wait_fraction")
         if step - self._stretch.first_step >= self._config.patience_steps and (
             share > self._config.max_data_wait_fraction
@@ -185,7 +186,7 @@ class HealthMonitor:
 
 
 def nsp_learnt_from(chance: float, margin: float) -> float:
-    """The NSP accuracy that counts as learning: `margin` above an even chance, less where less is left to gain.
+    """Return the NSP accuracy that counts as learning: `margin` above a chance of 0.5, less above a higher chance.
 
     >>> nsp_learnt_from(0.5, 0.02), round(nsp_learnt_from(0.9, 0.02), 6), nsp_learnt_from(1.0, 0.02)
     (0.52, 0.904, 1.0)

@@ -13,7 +13,7 @@ from bertline.pretraining.config import HealthConfig
 from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor, Stretch
 
 CONF = Path(__file__).parents[3] / "conf"
-# The rows of a real run of docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.
+# The rows of a real run of an earlier docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.
 CURVE = Path(__file__).with_name("docs_tiny_curve.csv")
 STRETCHES = (Stretch(first_step=0, unigram_entropy=6.587), Stretch(first_step=600, unigram_entropy=6.498))
 SMALL = HealthConfig(
@@ -184,6 +184,7 @@ def test_the_keys_that_advice_names_exist():
             "model": "tiny",
             "objective": "mlm_nsp",
             "runtime": "default",
+            "examples": "sentence_pairs",
         }.items()
     }
     keys = re.findall(r"\b(\w+)\.([a-z_.]+[a-z_])", " ".join(ADVICE.values()))
