@@ -19,7 +19,7 @@ export DO_NOT_TRACK := 1
 help:            ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-repro: install   ## Run the line: raw text to a tracked, tuned, exported encoder
+repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
 	dvc repro
 
 test: install-dev ## Run the tests
@@ -41,7 +41,7 @@ format: install-dev ## Put the code in its format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-smoke: install   ## Run the whole line on a tiny slice, in a temporary clone
+smoke: install   ## Run the whole pipeline on a tiny slice, in a temporary clone
 	$(BIN)/python tests/smoke.py
 
 install: $(VENV)/.installed          ## Make .venv with the locked versions

@@ -250,7 +250,7 @@ def made_up_data(tokenizer: Tokenizer, num_rows: int) -> tuple[list[str], np.nda
     The label is which of two words occurs at a random position of the text.
     """
     random = np.random.default_rng(SEED)
-    words = [piece for piece in tokenizer.pieces if piece.isalpha() and piece.isascii() and len(piece) > 1]
+    words = [token for token in tokenizer.vocab if token.isalpha() and token.isascii() and len(token) > 1]
     shares = 1 / np.arange(10, len(words) + 10)
     lengths = np.clip(random.lognormal(LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA, num_rows), 3, 200).astype(int)
     labels = random.integers(0, 2, num_rows)

@@ -100,7 +100,7 @@ def train_bertline(settings: SideSettings) -> dict[str, Any]:
         "validate_every_steps": _NEVER,
         "validation_sequences": 1,
         "checkpoint_every_steps": _NEVER,
-        "film_strip": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
+        "mask_predictions": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
         "linear_probe": None,
     }
     job = PretrainJob(

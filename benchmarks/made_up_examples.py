@@ -12,7 +12,7 @@ from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder, t
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import CLS, SEP, SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import CLS, SEP, SPECIAL_TOKENS, Vocabulary
 
 MASK_PROB, SEED = 0.15, 0
 FEWEST_TOKENS = 8
@@ -22,9 +22,9 @@ _NUM_TRAIN, _NUM_VALIDATION = 4096, 8
 
 def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int) -> None:
     """Write `tokenizer/` and `examples/`: `[CLS] A [SEP] B [SEP]` of exactly `seq_len` tokens, split at random."""
-    ordinary = tuple(f"word{number}" for number in range(vocab_size - len(SPECIAL_PIECES)))
-    pieces = (*SPECIAL_PIECES, *ordinary)
-    save_tokenizer(Tokenizer(Vocabulary(pieces=pieces, lowercase=True)), folder / "tokenizer")
+    ordinary = tuple(f"word{number}" for number in range(vocab_size - len(SPECIAL_TOKENS)))
+    tokens = (*SPECIAL_TOKENS, *ordinary)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=True)), folder / "tokenizer")
     counts = {"train": _NUM_TRAIN, "validation": _NUM_VALIDATION}
     for split, count in counts.items():
         writer = ExampleWriter(split_folder(folder / "examples", split, seq_len), count)
@@ -34,7 +34,7 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int) -> No
         "seed": SEED,
         "random_next_prob": 0.5,
         "vocab_size": vocab_size,
-        "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
+        "special_ids": {token: index for index, token in enumerate(SPECIAL_TOKENS)},
         "masking": {
             "kind": "dynamic",
             "mask_prob": MASK_PROB,
@@ -54,10 +54,10 @@ def write_made_up_examples(folder: Path, *, vocab_size: int, seq_len: int) -> No
 
 def _block(count: int, *, vocab_size: int, seq_len: int) -> ExampleBlock:
     random = np.random.default_rng(SEED)
-    rows = random.integers(len(SPECIAL_PIECES), vocab_size, (count, seq_len)).astype(token_id_dtype(vocab_size))
+    rows = random.integers(len(SPECIAL_TOKENS), vocab_size, (count, seq_len)).astype(token_id_dtype(vocab_size))
     firsts = random.integers(3, seq_len - 1, count)  # [CLS] A [SEP], with at least one token in A and in B
-    separator = SPECIAL_PIECES.index(SEP)
-    rows[:, 0], rows[:, -1] = SPECIAL_PIECES.index(CLS), separator
+    separator = SPECIAL_TOKENS.index(SEP)
+    rows[:, 0], rows[:, -1] = SPECIAL_TOKENS.index(CLS), separator
     rows[np.arange(count), firsts - 1] = separator
     return ExampleBlock(
         input_ids=rows.ravel(),

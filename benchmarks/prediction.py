@@ -176,7 +176,7 @@ def texts_of(arguments: argparse.Namespace, tokenizer: Tokenizer) -> list[str]:
         lines = Path(arguments.texts).read_text(encoding="utf-8").splitlines()
         return [line for line in lines if line.strip()][: arguments.rows]
     random = np.random.default_rng(SEED)
-    words = [piece for piece in tokenizer.pieces if piece.isalpha() and piece.isascii() and len(piece) > 1]
+    words = [token for token in tokenizer.vocab if token.isalpha() and token.isascii() and len(token) > 1]
     shares = 1 / np.arange(10, len(words) + 10)
     lengths = np.clip(random.lognormal(LOG_NORMAL_MEAN, LOG_NORMAL_SIGMA, arguments.rows), 1, LONGEST).astype(int)
     return [" ".join(random.choice(words, length, p=shares / shares.sum())) for length in lengths]

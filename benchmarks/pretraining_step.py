@@ -322,7 +322,7 @@ def _describe(name: str, answer: dict[str, float]) -> str:
     if name == "matmul":
         return f"{name:8s} {answer['flops_per_s'] / 1e12:12.3f} TFLOP/s"
     return (
-        f"{name:8s} {answer['tokens_per_s']:12,.0f} tokens/s, {1e3 * answer['step_s']:.1f} ms a step, "
+        f"{name:8s} {answer['tokens_per_s']:12,.0f} tokens/s, {1e3 * answer['step_s']:.1f} ms per step, "
         f"{answer['data_wait_fraction']:.1%} waiting for data, {answer['peak_memory_bytes'] / 2**30:.2f} GiB"
     )
 
@@ -339,7 +339,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch-size", type=int, default=0, help="sequences a step; without it, by device and model")
     parser.add_argument("--peer-accumulation", type=int, default=1, help="parts of a step in plain and tuned")
     parser.add_argument("--dropout", type=float, help="of all sides; without it, what the model's preset says (0.1)")
-    parser.add_argument("--steps", type=int, default=0, help="timed steps a round; without it, by device")
+    parser.add_argument("--steps", type=int, default=0, help="timed steps per round; without it, by device")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--threads", type=int, default=os.cpu_count())

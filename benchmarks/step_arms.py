@@ -210,7 +210,7 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
         "validate_every_steps": _NEVER,
         "validation_sequences": 1,
         "checkpoint_every_steps": _NEVER,
-        "film_strip": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
+        "mask_predictions": {"every_steps": _NEVER, "num_guesses": 1, "sentences": []},
     }
     job = PretrainJob(
         model=build(ModelConfig, settings.model),

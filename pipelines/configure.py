@@ -21,12 +21,12 @@ from omegaconf.errors import OmegaConfBaseException
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
 from bertline.foundation.progress import say
-from bertline.line.choices import choices_at_stake, described, differences, header, lasting_choices
-from bertline.line.config import SECTIONS, LineConfig, how_to_register, line_config
-from bertline.line.fingerprints import code_fingerprint
-from bertline.line.stages import CODE, STAGES
-from bertline.line.status import open_folders
-from bertline.line.user_data import link_user_data
+from bertline.orchestration.choices import choices_at_stake, described, differences, header, lasting_choices
+from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
+from bertline.orchestration.fingerprints import code_fingerprint
+from bertline.orchestration.stages import CODE, STAGES
+from bertline.orchestration.status import open_folders
+from bertline.orchestration.user_data import link_user_data
 from composition import CONF, loaded, plain, unreadable_yaml
 
 PARAMS = Path("params.yaml")
@@ -75,7 +75,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
 
 def write_line(mapping: dict[str, Any]) -> None:
     """Validate, link the user's data, and write params.yaml and the code fingerprints."""
-    config = line_config(mapping)
+    config = pipeline_config(mapping)
     _check_tasks(config)
     link_user_data(config)
     for folder in ("artifacts/tasks", "artifacts/sweep"):  # DVC dependencies even without tasks
@@ -119,7 +119,7 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
 def show(overrides: list[str]) -> None:
     """Check overrides and print what they would change, without writing anything."""
     new = composed(overrides)
-    line_config(new)
+    pipeline_config(new)
     changes = differences(composed([]), new)
     say("\n".join(["valid; it would change", *described(changes)]) if changes else "valid; it changes nothing")
     say("Nothing was written. Add --save to keep it, or use: dvc exp run " + " ".join(f"-S '{o}'" for o in overrides))
@@ -153,7 +153,9 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
         key, value = override.key_or_group, override.value()
         if not (CONF / key).is_dir() and key.split(".")[0] not in SECTIONS:
-            raise ConfigError(f"{override.input_line} is no part of the line; sections: {', '.join(SECTIONS)}.")
+            raise ConfigError(
+                f"{override.input_line} is not a section of the configuration; sections: {', '.join(SECTIONS)}."
+            )
         if (CONF / key).is_dir() or override.package is not None:
             groups[override.get_key_element().lstrip("+")] = str(value)
         else:
@@ -162,7 +164,7 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
     return groups, values
 
 
-def _check_tasks(config: LineConfig) -> None:
+def _check_tasks(config: PipelineConfig) -> None:
     listed = list(loaded(CONF / "tasks.yaml").task_names)
     if sorted(listed) != sorted(config.tasks):
         raise ConfigError(

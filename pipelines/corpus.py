@@ -6,8 +6,8 @@ python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=lin
 from typing import Any
 
 from bertline.corpus.build import build_corpus
-from bertline.line.opened import open_stage
-from bertline.line.unused import leave_out
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.unused import leave_out
 from composition import recipe
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.progress import say
-from bertline.line.config import SECTIONS, line_config
-from bertline.line.encoder_pointers import uses_pretrained, write_encoder_pointers
-from bertline.line.stages import stage_named
+from bertline.orchestration.config import SECTIONS, pipeline_config
+from bertline.orchestration.encoder_pointers import uses_pretrained, write_encoder_pointers
+from bertline.orchestration.stages import stage_named
 from composition import recipe
 
 
 @recipe
 def main(composed: dict[str, Any]) -> None:
     """Write the pointers. Nothing is computed, so no run is tracked."""
-    config = line_config({key: composed[key] for key in SECTIONS})
+    config = pipeline_config({key: composed[key] for key in SECTIONS})
     write_encoder_pointers(config, Path(stage_named("pretrain").output), Path(stage_named("encoders").output))
     others = [name for name, task in config.tasks.items() if not uses_pretrained(task)]
     say(f"encoders: {len(config.tasks) - len(others)} tasks start from the pipeline's own encoder, {len(others)} not")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.build import build_evaluation
-from bertline.line.opened import open_stage
-from bertline.line.summary import line_folders, line_metrics
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.summary import pipeline_folders, pipeline_metrics
 from composition import recipe
 
 
@@ -22,12 +22,12 @@ def evaluated(composed: Mapping[str, Any], places: Mapping[str, Path] | None = N
     """
     with open_stage("evaluate", composed, places=places) as stage:
         num_workers = stage.config.runtime.num_workers
-        line = line_folders(stage.config, places)
-        metrics = build_evaluation(stage.config.evaluate, line, stage.output, num_workers=num_workers)
+        folders = pipeline_folders(stage.config, places)
+        metrics = build_evaluation(stage.config.evaluate, folders, stage.output, num_workers=num_workers)
         # A stage that DVC restored from its cache has no run of its own, so the pipeline's run gets the figures of all.
-        stage.tracker.log_line_metrics(line_metrics(stage.config) if places is None else metrics)
-        stage.tracker.log_line_artifact(stage.output / "report.html", contains_text=True)
-        stage.tracker.log_line_artifact(stage.output / "plots", contains_text=False)
+        stage.tracker.log_pipeline_metrics(pipeline_metrics(stage.config) if places is None else metrics)
+        stage.tracker.log_pipeline_artifact(stage.output / "report.html", contains_text=True)
+        stage.tracker.log_pipeline_artifact(stage.output / "plots", contains_text=False)
         stage.finish(metrics)
         return stage.output
 

@@ -6,8 +6,8 @@ python pipelines/examples.py examples.lengths=[64,128]
 from typing import Any
 
 from bertline.examples.build import build_examples
-from bertline.line.opened import open_stage
-from bertline.line.unused import leave_out
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.unused import leave_out
 from composition import recipe
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bertline.export.build import build_export
-from bertline.line.opened import open_stage
-from bertline.line.provenance import git_commit
-from bertline.line.summary import line_facts, line_folders, standing_of
+from bertline.orchestration.provenance import git_commit
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.summary import pipeline_facts, pipeline_folders, standing_of
 from composition import recipe
 
 
@@ -23,12 +23,12 @@ def exported(composed: Mapping[str, Any], places: Mapping[str, Path] | None = No
     """
     with open_stage("export", composed, places=places) as stage:
         config = stage.config.export
-        folders = line_folders(stage.config, places)
+        folders = pipeline_folders(stage.config, places)
         metrics = build_export(
             config,
             pretrain_folder=folders.pretrain,
             sweep_folders=folders.sweeps,
-            line_facts=line_facts(stage.config),
+            pipeline_facts=pipeline_facts(stage.config),
             out=stage.output,
         )
         stage.finish(metrics)

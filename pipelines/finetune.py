@@ -32,10 +32,10 @@ from bertline.evaluation.facts import spread_of
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import say
-from bertline.line.given_files import GivenFiles, given_files
-from bertline.line.given_task import TaskOptions, placed, task_name_of, task_of_files
-from bertline.line.stages import stage_named
 from bertline.modeling.huggingface import read_config
+from bertline.orchestration.given_files import GivenFiles, given_files
+from bertline.orchestration.given_task import TaskOptions, placed, task_name_of, task_of_files
+from bertline.orchestration.stages import stage_named
 from composition import CONF, recipe
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need

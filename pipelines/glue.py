@@ -17,11 +17,11 @@ from caller import of_caller
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, write_atomically, write_json
 from bertline.foundation.progress import say
-from bertline.line.glue_sets import FoundSet, found_sets, task_of
-from bertline.line.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
-from bertline.line.opened import open_stage
-from bertline.line.stages import stage_named
-from bertline.line.status import read_status
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.stages import stage_named
+from bertline.orchestration.status import read_status
+from bertline.sweep.glue_sets import FoundSet, found_sets, task_of
+from bertline.sweep.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
 from bertline.sweep.job import resolved_encoder
 from bertline.tasks.build import build_task
 from composition import recipe
@@ -45,7 +45,7 @@ def main(composed: dict[str, Any]) -> None:
     say(f"{table}\n{folder / 'table.md'}")
     failed = [one.found.glue_set.title for one in outcomes if one.problem]
     if failed:
-        raise BertlineError(f"failed: {', '.join(failed)}. Mend it and run the same command again; the rest is kept.")
+        raise BertlineError(f"failed: {', '.join(failed)}. Fix it and run the same command again; the rest is kept.")
 
 
 def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
@@ -64,7 +64,7 @@ def encoder_of(composed: dict[str, Any]) -> tuple[str | None, Path]:
 def title_of(start: str | None) -> str:
     """Return the header of the encoder's column: a hub name, or the last two parts of a path."""
     if start is None:
-        return "the line's encoder"
+        return "the encoder of the pipeline"
     return "/".join(Path(start).parts[-2:])
 
 

@@ -22,9 +22,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping, validate
-from bertline.line.config import SECTIONS, LineConfig, line_config
-from bertline.line.stages import ARTIFACTS, METRICS
 from bertline.modeling.config import ModelConfig
+from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
+from bertline.orchestration.stages import ARTIFACTS, METRICS
 from bertline.planning.budget import as_override, best_use, overrides_for
 from bertline.planning.config import THIS_MACHINE, PlanConfig
 from bertline.planning.forecast import Place, Training, forecast, phases_reached
@@ -42,7 +42,7 @@ SIZE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "interme
 def main(composed: dict[str, Any]) -> None:
     """Print the plan and write it to runs/plan/FINGERPRINT/plan.json."""
     asked = validate(PlanConfig, composed["plan"], where="plan")
-    config = line_config(without_decay_steps(composed, asked))
+    config = pipeline_config(without_decay_steps(composed, asked))
     place, training = place_and_training(config, asked)
     if asked.hours is None:
         found = forecast(training, place)
@@ -70,7 +70,7 @@ def decay_steps_of(composed: dict[str, Any]) -> int | None:
     return steps if isinstance(steps, int) and steps >= 0 else None
 
 
-def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Training]:
+def place_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[Place, Training]:
     """Return the hardware, rates and text (as far as it is known), and the training to plan."""
     if config.corpus.kind == "none" or config.tokenizer.kind == "none":
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
@@ -105,11 +105,11 @@ def place_and_training(config: LineConfig, asked: PlanConfig) -> tuple[Place, Tr
 
 
 def plan_of_hours(
-    composed: dict[str, Any], config: LineConfig, training: Training, place: Place, asked: PlanConfig
+    composed: dict[str, Any], config: PipelineConfig, training: Training, place: Place, asked: PlanConfig
 ) -> tuple[str, dict[str, Any]]:
     """Return text and data of the best use of the hours, with its overrides, which are validated first."""
     if config.pretrain.extends is not None:
-        raise ConfigError("plan.hours plans a new run, but pretrain.extends names one to go on from. Leave it null.")
+        raise ConfigError("plan.hours plans a new run, but pretrain.extends names one to resume from. Leave it null.")
     group = HydraConfig.get().runtime.choices["model"]
     continues = config.pretrain.start_from is not None  # then the checkpoint determines the size
     sizes = {group: config.model} if continues else sizes_of(composed["model"], group)
@@ -127,7 +127,7 @@ def plan_of_hours(
     given = [one for one in HydraConfig.get().overrides.task if not one.startswith("plan.")]
     replaced = {one.partition("=")[0] for one in overrides}
     overrides = [*(one for one in given if one.partition("=")[0].lstrip("+") not in replaced), *overrides]
-    line_config({key: plain(compose("config", overrides=overrides))[key] for key in SECTIONS})
+    pipeline_config({key: plain(compose("config", overrides=overrides))[key] for key in SECTIONS})
     command = ["python pipelines/configure.py " + " ".join(map(shlex.quote, overrides)) + " --save", "dvc repro"]
     content = {
         "candidates": [candidate_as_data(one) for one in use.candidates],

@@ -19,7 +19,7 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.foundation.validation import validate
 from bertline.inference.predict import DocumentsFile, FileColumns, Predicting, predict_file
-from bertline.line.stages import stage_named
+from bertline.orchestration.stages import stage_named
 from bertline.tasks.table_files import TableLayout
 from composition import recipe
 

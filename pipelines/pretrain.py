@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.progress import warn
-from bertline.line.opened import OpenedStage, open_stage
+from bertline.orchestration.stage_run import StageRun, open_stage
 from composition import recipe
 
 
@@ -22,20 +22,20 @@ def pretrained(composed: Mapping[str, Any]) -> Path:
         if not stage.config.pretrains:
             stage.finish(checkpoint_taken(stage))
             return stage.output
-        # The film strip contains sentences of the configuration, which are the user's own text (see tracking.log_text).
-        stage.record.follow_artifact(stage.folder / "film_strip.txt", contains_text=True)
+        # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
+        stage.record.follow_artifact(stage.folder / "mask_predictions.txt", contains_text=True)
         stage.record.follow_artifact(stage.folder / "health.jsonl", contains_text=False)
         operations = stage.folder / "profile/top_operations.txt"
         stage.record.follow_artifact(operations, contains_text=False)
         metrics = stage.work()
-        stage.record.log_artifact(stage.folder / "film_strip.jsonl", contains_text=True)
+        stage.record.log_artifact(stage.folder / "mask_predictions.jsonl", contains_text=True)
         if stage.config.runtime.profile and not operations.exists():
             warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")
         stage.finish(metrics)
         return stage.output
 
 
-def checkpoint_taken(stage: OpenedStage) -> dict[str, float | int]:
+def checkpoint_taken(stage: StageRun) -> dict[str, float | int]:
     """Write the configured checkpoint as the encoder; return its headline figures."""
     # Imported here, because they load torch, which a recipe does not need if a worker does the work.
     from bertline.pretraining.checkpoint import take_checkpoint

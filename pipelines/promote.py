@@ -8,14 +8,14 @@ from typing import Any
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
-from bertline.line.config import SECTIONS, line_config
+from bertline.orchestration.config import SECTIONS, pipeline_config
 from bertline.tracking.promotion import promote
 from composition import recipe
 
 
 def main(asked: dict[str, Any]) -> None:
     """Move the alias, and print the version before and after."""
-    config = line_config({key: asked[key] for key in SECTIONS})
+    config = pipeline_config({key: asked[key] for key in SECTIONS})
     task = asked["task_name"]
     if task != "encoder" and task not in config.tasks:
         raise ConfigError(f"task_name is {task!r}; expected encoder or one of {', '.join(config.tasks)}")

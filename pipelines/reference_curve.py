@@ -10,7 +10,7 @@ from caller import of_caller
 
 from bertline.evaluation.reference import reference_of_run, write_reference
 from bertline.foundation.progress import say
-from bertline.line.provenance import git_commit
+from bertline.orchestration.provenance import git_commit
 from composition import recipe
 
 CURVES = Path("src/bertline/evaluation/reference_curves")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.line.opened import open_stage
+from bertline.orchestration.stage_run import open_stage
 from composition import recipe
 
 

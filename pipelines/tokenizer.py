@@ -5,8 +5,8 @@ python pipelines/tokenizer.py tokenizer.vocab_size=4096
 
 from typing import Any
 
-from bertline.line.opened import open_stage
-from bertline.line.unused import leave_out
+from bertline.orchestration.stage_run import open_stage
+from bertline.orchestration.unused import leave_out
 from bertline.tokenization.build import build_tokenizer
 from composition import recipe
 

@@ -14,7 +14,7 @@ import bertline
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.progress import say
 from bertline.inference.blanks import filled
-from bertline.line.status import is_locked
+from bertline.orchestration.status import is_locked
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
-from bertline.line.config import SECTIONS, line_config
+from bertline.orchestration.config import SECTIONS, pipeline_config
 from composition import CONF, plain
 
 
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> None:
     """Replace this process by the MLflow server, or print where the runs are."""
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed: dict[str, Any] = plain(compose("config"))
-    tracking = line_config({key: composed[key] for key in SECTIONS}).tracking
+    tracking = pipeline_config({key: composed[key] for key in SECTIONS}).tracking
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}; open that address")
         return

@@ -12,8 +12,8 @@ import yaml
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import write_json
-from bertline.line.stages import VERSIONS
-from bertline.line.versions import versions_by_stage
+from bertline.orchestration.stages import VERSIONS
+from bertline.orchestration.versions import versions_by_stage
 
 
 def main() -> None:

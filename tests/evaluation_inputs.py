@@ -43,7 +43,7 @@ KINDS = {
     "sums": "summarisation",
     "blanks": "fill_mask",
 }
-"""Task to kind. `match` has pairs, `topics` several labels a row and an extra test."""
+"""Task to kind. `match` has pairs, `topics` several labels per row and an extra test."""
 METRICS = {
     "classification": ("accuracy", "macro_f1"),
     "regression": ("spearman", "pearson"),
@@ -63,7 +63,7 @@ _BASELINES: dict[str, dict[str, tuple[str, float]]] = {
     "retrieval": {"bm25": ("BM25", 0.35)},
     "reranking": {"first_stage": ("order they came in", 0.2), "bm25": ("BM25", 0.35)},
     "summarisation": {"first_sentences": ("first sentences", 0.4)},
-    "fill_mask": {"unigram": ("most frequent piece", -6.2)},
+    "fill_mask": {"unigram": ("most frequent token", -6.2)},
 }
 _TEXTS = [" ".join(WORDS[(row + n) % len(WORDS)] for n in range(6)) for row in range(NUM_ROWS)]
 _IDS = [str(row) for row in range(NUM_ROWS)]
@@ -139,13 +139,13 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
     """A sweep's result.json; not `full`: one seed, no other arm, no label efficiency, no errors."""
     kind = KINDS[name]
     base = -2.5 if kind == "fill_mask" else 0.42
-    arms = {"encoder": _arm(name, "pretrained encoder", "line", base, full=full)}
+    arms = {"encoder": _arm(name, "pretrained encoder", "pipeline", base, full=full)}
     if full:
         arms["random_weights"] = _arm(name, "the same from random weights", "random", base - 0.14, full=True)
         arms["reference_encoder"] = _arm(name, _REFERENCE, _REFERENCE, base + 0.01, full=True)
         arms["random_weights"]["num_degenerate"] = 2
         if kind == "retrieval":
-            combined = _arm(name, "encoder and BM25 combined", "line", base + 0.05, full=True)
+            combined = _arm(name, "encoder and BM25 combined", "pipeline", base + 0.05, full=True)
             arms["combined"] = {**combined, "trials": [], "candidates": [], "settings": {"k": 20, "weight": 0.25}}
     baselines = {
         key: {
@@ -192,7 +192,7 @@ def make_result(name: str, *, full: bool = True) -> dict[str, Any]:
         "num_seeds": 5 if full else 1,
         "rows": {"train": 1000, "dev": 300, **dict.fromkeys(test_splits(name), 300)},
         "test_splits": test_splits(name),
-        "start": "line",
+        "start": "pipeline",
         "arms": arms,
         "baselines": baselines,
         "comparisons": comparisons,

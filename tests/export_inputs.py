@@ -61,7 +61,7 @@ def result(**changes: Any) -> dict[str, Any]:
         "labels": ["no match", "match"],
         "rows": {"train": 8000, "dev": 900, "test": 1800},
         "test_splits": ["test"],
-        "start": "line",
+        "start": "pipeline",
         "arms": {
             "encoder": arm("this encoder, fine-tuned", 0.621),
             "random_weights": arm("the same from random weights", 0.532, num_degenerate=2),

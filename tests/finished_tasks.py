@@ -50,7 +50,7 @@ from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 
 MAX_LENGTH = 24
-PIECES = (*tiny.WORDS, ".", ",", "?", "-")
+TOKENS = (*tiny.WORDS, ".", ",", "?", "-")
 _BASE = tiny.task_fields(max_length=MAX_LENGTH)
 _TEXT_PAIRS = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=2, num_test_rows=2)
 _FILES = {"train_file": None, "dev_file": None, "test_file": None}
@@ -85,7 +85,7 @@ def finish(name: str, folder: Path) -> Finished:
     spread = 0.12 if name == "linear" else 0.4
     seed = 12 if name == "windows" else 11
     tiny.write_encoder(
-        encoder, heads=True, words=PIECES, initializer_range=spread, max_position_embeddings=MAX_LENGTH, seed=seed
+        encoder, heads=True, words=TOKENS, initializer_range=spread, max_position_embeddings=MAX_LENGTH, seed=seed
     )
     kind = task_kind(config, labels)
     model = kind.new_model(encoder, HeadSettings(dropout_prob=0.1, seed=5, attention="plain"))

@@ -28,7 +28,7 @@ def model(size: str, **changes: Any) -> ModelConfig:
 
 
 def training(size: str, *phases: tuple[int, int, int], **changes: Any) -> Training:
-    """`training("base", (900, 128, 256), packing="on")`: bf16, 30,522 pieces; steps, length and batch of each phase."""
+    """`training("base", (900, 128, 256), packing="on")`: bf16, 30,522 tokens; steps, length and batch of each phase."""
     of_runtime = {key: value for key, value in changes.items() if key not in Training.__slots__}
     fields = {
         "model": model(size),

@@ -21,12 +21,12 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-PIECES = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
+TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")
 
 
 def write_inputs(
@@ -37,13 +37,13 @@ def write_inputs(
     num_train: int = 50,
     num_validation: int = 12,
 ) -> None:
-    """Write `tokenizer/` and `examples/`: sequences in which each piece follows from the last.
+    """Write `tokenizer/` and `examples/`: sequences in which each token follows from the last.
 
     Those of `full_lengths` have all that length, the others different ones.
     """
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder / "tokenizer")
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder / "tokenizer")
     counts = {"train": num_train, "validation": num_validation}
-    manifest = examples_manifest(len(PIECES), shard_sequences=32)
+    manifest = examples_manifest(len(TOKENS), shard_sequences=32)
     for length in lengths:
         manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
         for split, count in counts.items():
@@ -59,7 +59,7 @@ def examples_manifest(vocab_size: int, *, shard_sequences: int) -> dict[str, Any
         "seed": 7,
         "random_next_prob": 0.5,
         "vocab_size": vocab_size,
-        "special_ids": {piece: index for index, piece in enumerate(SPECIAL_PIECES)},
+        "special_ids": {token: index for index, token in enumerate(SPECIAL_TOKENS)},
         "masking": {
             "kind": "dynamic",
             "mask_prob": 0.15,
@@ -110,7 +110,7 @@ def _write_examples(folder: Path, count: int, length: int, shortest: int) -> int
     lengths = generator.integers(shortest, length + 1, size=count)
     rows, firsts = [], []
     for size in lengths:
-        body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(PIECES) - 5) + 5
+        body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(TOKENS) - 5) + 5
         cut = int(generator.integers(1, size - 3))
         rows.append([2, *body[:cut], 3, *body[cut:], 3])
         firsts.append(cut + 2)
@@ -154,7 +154,7 @@ def _sections() -> dict[str, dict[str, Any]]:
             "validation_sequences": 100,
             "checkpoint_every_steps": 8,
             "keep_checkpoints": 3,
-            "film_strip": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
+            "mask_predictions": {"every_steps": 15, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
             "linear_probe": None,
             "health": {
                 "patience_steps": 1000,

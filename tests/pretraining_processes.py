@@ -24,7 +24,7 @@ import torch
 
 import pretraining_inputs
 from bertline.pretraining import callbacks
-from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
@@ -108,7 +108,7 @@ MOMENTS = {
     "rename": (os, "rename"),  # of folders
     "unlink": (os, "unlink"),  # of old checkpoints
     "validation": (ValidationProbe, "probe"),
-    "film strip": (FilmStripProbe, "_guesses"),
+    "mask predictions": (MaskPredictionProbe, "_guesses"),
     "gradients": (PretrainingModule, "_clip"),
 }
 """The calls in front of which a process dies."""

@@ -10,14 +10,14 @@ from bertline.examples.store import ExampleBlock, ExampleWriter, split_folder
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from pretraining_inputs import examples_manifest
 
 LENGTH = 32
 NUM_WORDS = 30
-PIECES = (*SPECIAL_PIECES, ".", ",", "##s", *(f"word{number}" for number in range(NUM_WORDS)))
-TOKENIZER = Tokenizer(Vocabulary(pieces=PIECES, lowercase=True))
-FIRST_WORD = PIECES.index("word0")
+TOKENS = (*SPECIAL_TOKENS, ".", ",", "##s", *(f"word{number}" for number in range(NUM_WORDS)))
+TOKENIZER = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
+FIRST_WORD = TOKENS.index("word0")
 
 
 def sentence(rng: np.random.Generator, words: range = range(NUM_WORDS)) -> list[int]:
@@ -25,7 +25,7 @@ def sentence(rng: np.random.Generator, words: range = range(NUM_WORDS)) -> list[
     first, size = int(rng.integers(3)), int(rng.integers(5, 9))
     kinds = [[word for word in words if word % 3 == kind] for kind in range(3)]
     chosen = [rng.choice(kinds[(first + place) % 3]) for place in range(size)]
-    return [*(FIRST_WORD + int(word) for word in chosen), PIECES.index(".")]
+    return [*(FIRST_WORD + int(word) for word in chosen), TOKENS.index(".")]
 
 
 def pair(rng: np.random.Generator, words: range = range(NUM_WORDS)) -> tuple[list[int], list[int]]:
@@ -42,8 +42,8 @@ def write_language(folder: Path, *, num_train: int = 600, num_validation: int = 
 
 
 def write_examples(folder: Path, splits: dict[str, list[tuple[list[int], list[int]]]]) -> None:
-    """An examples artifact of pairs of segments, each a list of piece ids."""
-    manifest = examples_manifest(len(PIECES), shard_sequences=64)
+    """An examples artifact of pairs of segments, each a list of token ids."""
+    manifest = examples_manifest(len(TOKENS), shard_sequences=64)
     manifest["lengths"][str(LENGTH)] = {"unigram_entropy": 3.0}
     for split, pairs in splits.items():
         rows = [[2, *a, 3, *b, 3] for a, b in pairs]

@@ -1,4 +1,4 @@
-"""The whole line on a tiny slice, in a temporary clone of the working tree: `make smoke`."""
+"""The whole pipeline on a tiny slice, in a temporary clone of the working tree: `make smoke`."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def listed(command: list[str]) -> list[str]:
 
 
 def main() -> None:
-    """Run the line and say what came out."""
+    """Run the pipeline and say what came out."""
     with tempfile.TemporaryDirectory(prefix="bertline-smoke-") as temporary:
         started = time.monotonic()
         folder = clone(Path(temporary) / "bertline")
         run(["dvc", "repro"], folder)
-        print(f"smoke: the whole line in {time.monotonic() - started:.0f} s")
+        print(f"smoke: the whole pipeline in {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

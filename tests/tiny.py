@@ -111,12 +111,12 @@ def machine(**changes: Any) -> Machine:
 
 
 def write_vocabulary(folder: Path, words: tuple[str, ...] = WORDS) -> int:
-    """Tokenizer files of the special pieces and whole words; returns how many pieces there are."""
+    """Tokenizer files of the special tokens and whole words; returns how many tokens there are."""
     folder.mkdir(parents=True, exist_ok=True)
-    pieces = (*SPECIAL, *words)
-    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    tokens = (*SPECIAL, *words)
+    (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
     write_json(folder / "tokenizer_config.json", {"do_lower_case": True})
-    return len(pieces)
+    return len(tokens)
 
 
 def write_encoder(

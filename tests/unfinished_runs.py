@@ -12,9 +12,9 @@ import yaml
 
 import probing_inputs as language
 from bertline.foundation.metrics_log import read_metrics
-from bertline.line import worker
-from bertline.line.opened import OpenedStage, open_stage
-from bertline.line.status import read_status
+from bertline.orchestration import worker
+from bertline.orchestration.stage_run import StageRun, open_stage
+from bertline.orchestration.status import read_status
 from bertline.pretraining.validation import ValidationProbe
 
 STEPS = 60
@@ -51,7 +51,7 @@ def train(mapping: dict[str, Any], *, stop_at: int | None = None) -> Path:
     return stage.folder
 
 
-def opening(mapping: dict[str, Any]) -> OpenedStage:
+def opening(mapping: dict[str, Any]) -> StageRun:
     """Open the stage and do nothing."""
     with open_stage("pretrain", mapping) as stage:
         return stage

@@ -27,7 +27,7 @@ def test_the_librarys_trainer_is_not_deterministic_so_bertline_has_its_own() -> 
 
 
 def test_transformers_lowercases_a_cased_tokenizer_unless_its_config_says_not_to(tmp_path: Path) -> None:
-    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL, "Café", "café", "cafe"])}
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, "Café", "café", "cafe"])}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -41,8 +41,8 @@ def test_transformers_lowercases_a_cased_tokenizer_unless_its_config_says_not_to
     assert BertTokenizerFast.from_pretrained(tmp_path).tokenize("Café") == ["Café"]
 
 
-def test_wordpiece_takes_the_longest_piece_first_and_gives_up_on_the_whole_word() -> None:
-    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL, "em", "##bed", "##be", "##d"])}
+def test_wordpiece_takes_the_longest_token_first_and_gives_up_on_the_whole_word() -> None:
+    vocabulary = {token: number for number, token in enumerate([*SPECIAL, "em", "##bed", "##be", "##d"])}
     model = models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
     tokenizer = Tokenizer(model)
     assert tokenizer.encode("embed").tokens == ["em", "##bed"]

@@ -55,7 +55,7 @@ def made() -> dict[str, Any]:
         store = ExampleStore.open(folder / "examples", "train", 24)
         batch = masked_batch(store, range(6), epoch=1, seed=0, policy=masking_policy(store.manifest))
         return {
-            "pieces": list(Tokenizer.load(folder / "tokenizer").pieces),
+            "tokens": list(Tokenizer.load(folder / "tokenizer").vocab),
             "examples": figures["length_24/train_examples"],
             "unigram_entropy": round(figures["length_24/unigram_entropy"], 9),
             "input_ids": [store[index].input_ids.tolist() for index in range(6)],

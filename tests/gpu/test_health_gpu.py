@@ -26,7 +26,7 @@ def no_waiting():
 
 
 @pytest.mark.parametrize("spoil", [math.nan, math.inf])
-def test_a_bad_step_is_passed_over_without_waiting_for_the_device(no_waiting, spoil):
+def test_a_bad_step_is_skipped_without_waiting_for_the_device(no_waiting, spoil):
     model = nn.Linear(64, 64, device="cuda")
     optimizer = build_optimizer(model, CONFIG)
     gradients = [torch.randn_like(weight) for weight in model.parameters()]

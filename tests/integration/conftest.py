@@ -1,4 +1,4 @@
-"""One finished line on a tiny slice, made once for all tests that need it."""
+"""One finished pipeline on a tiny slice, made once for all tests that need it."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one process make the finished line while the others run what does not need it; what does comes last."""
-    needs_line = [item for item in items if "smoke_line" in getattr(item, "fixturenames", ())]
-    of_line = set(needs_line)
-    others = [item for item in items if item not in of_line]
-    maker, waiting = needs_line[:1], needs_line[1:]
+    """Let one process make the finished pipeline while the others run what does not need it; what does comes last."""
+    needs_pipeline = [item for item in items if "smoke_pipeline" in getattr(item, "fixturenames", ())]
+    of_pipeline = set(needs_pipeline)
+    others = [item for item in items if item not in of_pipeline]
+    maker, waiting = needs_pipeline[:1], needs_pipeline[1:]
     # The sections of the README take longest: begun before the others, none is left at the end for one process alone.
     waiting.sort(key=lambda item: "test_readme" not in item.nodeid)
     items[:] = [*maker, *others, *waiting]
 
 
 @pytest.fixture(scope="session")
-def smoke_line(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a clone in which `dvc repro` has run the smoke preset. Read only: take `line` to change things."""
+def smoke_pipeline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a clone in which `dvc repro` has run the smoke preset. Read only (see `pipeline`)."""
     base = tmp_path_factory.getbasetemp()
-    # Workers of pytest-xdist have a folder each below a common one: the first to come makes the line for all.
+    # Workers of pytest-xdist have a folder each below a common one: the first to come makes the pipeline for all.
     shared = base.parent if base.name.startswith("popen-") else base
-    folder = shared / "smoke-line"
-    with (shared / "smoke-line.lock").open("w") as lock:
+    folder = shared / "smoke-pipeline"
+    with (shared / "smoke-pipeline.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (shared / "smoke-line.done").exists():
+        if not (shared / "smoke-pipeline.done").exists():
             shutil.rmtree(folder, ignore_errors=True)
             smoke.clone(folder)
             smoke.run(["dvc", "repro"], folder)
-            (shared / "smoke-line.done").touch()
+            (shared / "smoke-pipeline.done").touch()
     return folder
 
 
 @pytest.fixture
-def line(smoke_line: Path, tmp_path: Path) -> Path:
-    """A copy of the finished line that a test may change."""
-    return shutil.copytree(smoke_line, tmp_path / "line", symlinks=True)
+def pipeline(smoke_pipeline: Path, tmp_path: Path) -> Path:
+    """A copy of the finished pipeline that a test may change."""
+    return shutil.copytree(smoke_pipeline, tmp_path / "pipeline", symlinks=True)
 
 
 @pytest.fixture

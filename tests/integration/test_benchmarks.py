@@ -157,7 +157,7 @@ def test_learning_trains_both_sides_to_one_measure_and_is_resumed(bare, tmp_path
     (seed,) = figures["seeds"]
     names = ("loss_ours", "loss_ours_same_optimizer", "loss_peer_equal_steps", "loss_peer_equal_time")
     assert {name: figures[name] for name in names} == pytest.approx({name: seed[name] for name in names}, abs=1e-3)
-    # The made-up pieces follow from one another: both sides learn that, far below the loss of a uniform guess.
+    # The made-up tokens follow from one another: both sides learn that, far below the loss of a uniform guess.
     uniform = math.log(61)
     assert figures["loss_ours"] < uniform - 0.2
     assert figures["loss_ours_same_optimizer"] < uniform - 0.2

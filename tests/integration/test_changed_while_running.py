@@ -14,14 +14,14 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from bertline.foundation.files import write_json
-from bertline.line.config import SECTIONS
-from bertline.line.fingerprints import code_fingerprint
-from bertline.line.stages import CODE, stage_named
+from bertline.orchestration.config import SECTIONS
+from bertline.orchestration.fingerprints import code_fingerprint
+from bertline.orchestration.stages import CODE, stage_named
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGE = """
 import pathlib, time, yaml
-from bertline.line.opened import open_stage
+from bertline.orchestration.stage_run import open_stage
 with open_stage("tokenizer", yaml.safe_load(open("params.yaml"))) as stage:
     stage.output.mkdir(parents=True)
     (stage.output / "vocab.txt").write_text(str(stage.config.tokenizer.vocab_size))

@@ -1,4 +1,4 @@
-"""The notebooks: run from top to bottom on a finished line; stored without outputs; no logic of their own."""
+"""The notebooks: run from top to bottom on a finished pipeline; stored without outputs; no logic of their own."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 @by_name
 def test_it_runs_on_a_finished_line_and_draws_pictures(
-    path: Path, smoke_line: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, smoke_pipeline: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BERTLINE_LINE", str(smoke_line))
+    monkeypatch.setenv("BERTLINE_PIPELINE", str(smoke_pipeline))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(path.parent))
     pictures = [

@@ -10,12 +10,12 @@ import torch
 
 import pretraining_failures as failures
 import pretraining_processes as processes
-from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.divergence import TrainingDivergedError, read_health
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.plan import PassedOver
+from bertline.pretraining.plan import SkippedSequences
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
-from bertline.pretraining.watch import TrainingDivergedError, read_health
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
 from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
@@ -37,7 +37,7 @@ CHANGES = {
     # Where rows are written, so that a failure is noticed by its row; one test below is about the other case.
     "pretrain__checkpoint_every_steps": 20,
     "pretrain__validate_every_steps": 60,
-    "pretrain__film_strip": {"every_steps": 60, "num_guesses": 1, "sentences": ["the [MASK] sat."]},
+    "pretrain__mask_predictions": {"every_steps": 60, "num_guesses": 1, "sentences": ["the [MASK] sat."]},
 }
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_learns_raises_no_alarm(make_job, capsys):
 
 
 def test_weights_that_do_not_move_sit_at_chance(make_job, capsys):
-    """The loss of weights at random is the logarithm of the number of pieces: 4.1; frequency alone gives 4.0."""
+    """The loss of weights at random is the logarithm of the number of tokens: 4.1; frequency alone gives 4.0."""
     job = make_job(optimizer__lr=1e-12)
     figures = run_pretraining(job)
     assert sorted(kinds(job)) == ["nsp_at_chance", "unigram_entropy"]
@@ -174,7 +174,7 @@ def rewinds(job) -> list[dict]:
     return [row for row in read_health(job.health_path) if "rewound_to" in row]
 
 
-def test_examples_on_which_training_fails_are_passed_over(make_job, patch, capsys):
+def test_examples_on_which_training_fails_are_skipped(make_job, patch, capsys):
     """Bitwise as a run that was told from the start to pass over them."""
     with pytest.MonkeyPatch.context() as within:
         failures.poison(POISONED, patch=within.setattr)
@@ -182,14 +182,14 @@ def test_examples_on_which_training_fails_are_passed_over(make_job, patch, capsy
         run_pretraining(job)
     (event,) = rewinds(job)
     jump = {"step": 40, "max_length": 16, "sequences": 20 * 8}
-    assert (event["kind"], event["step"], event["rewound_to"], event["passed_over"]) == ("non_finite", 60, 40, [jump])
-    assert "goes back to step 40 and passes over 160 sequences (1 of at most 3 times)" in capsys.readouterr().err
+    assert (event["kind"], event["step"], event["rewound_to"], event["skipped"]) == ("non_finite", 60, 40, [jump])
+    assert "rolls back to step 40 and skips 160 sequences (1 of at most 3 times)" in capsys.readouterr().err
     keys = [(step, key) for step, metrics in curve(job) for key in metrics]
     assert len(set(keys)) == len(keys)
     assert newest_state(job)["place"]["consumed"] == 8 * 140
 
     expected = make_job("expected")
-    patch("bertline.pretraining.run.passed_over_in", lambda rewinds: [PassedOver(**jump)])
+    patch("bertline.pretraining.run.skipped_in", lambda rewinds: [SkippedSequences(**jump)])
     run_pretraining(expected)
     assert_same_end(job, expected)
 
@@ -201,7 +201,7 @@ def test_a_failure_that_a_checkpoint_would_save_is_noticed_there(make_job, patch
     run_pretraining(job)
     (event,) = rewinds(job)
     assert (event["step"], event["rewound_to"]) == (48, 40)
-    assert event["passed_over"] == [{"step": 40, "max_length": 16, "sequences": 20 * 8}]
+    assert event["skipped"] == [{"step": 40, "max_length": 16, "sequences": 20 * 8}]
 
 
 def test_it_goes_back_to_the_start_where_there_is_no_checkpoint_yet(make_job, patch):
@@ -224,14 +224,14 @@ def test_it_goes_back_across_phases(make_job, patch):
     job = make_job(pretrain__phases=phases)
     run_pretraining(job)
     (event,) = rewinds(job)
-    assert event["passed_over"] == [
+    assert event["skipped"] == [
         {"step": 40, "max_length": 16, "sequences": 80},
         {"step": 40, "max_length": 24, "sequences": 40},
     ]
     assert newest_state(job)["place"] == {"phase": 1, "consumed": 4 * 60}
 
 
-def test_a_second_place_that_fails_is_passed_over_too(make_job, patch):
+def test_a_second_place_that_fails_is_skipped_too(make_job, patch):
     failures.poison(POISONED, (8 * 110, 8 * 115), patch=patch)
     job = make_job()
     run_pretraining(job)
@@ -253,7 +253,7 @@ def test_a_spike_is_gone_back_from_where_that_is_asked_for(make_job, patch, rewi
     assert (max(losses) > 1.3 * losses[0]) is not rewind
 
 
-def test_spikes_do_not_end_a_training_that_may_go_back_no_more(make_job, patch):
+def test_spikes_do_not_end_a_training_that_may_roll_back_no_more(make_job, patch):
     failures.corrupt_weights(70, patch=patch)
     health = {"patience_steps": 1000, "rewind_on_spike": True, "max_rewinds": 0}
     job = make_job(objective__nsp_weight=0.0, health=health)
@@ -307,14 +307,14 @@ class KilledError(Exception):
 @pytest.mark.parametrize(("every_steps", "moments"), [(20, (47,)), (20, (42, 58, 66)), (7, (62,)), (7, (42, 58, 66))])
 def test_killed_at_any_moment_around_a_rewind_it_ends_as_if_left_alone(make_job, patch, moments, every_steps):
     failures.poison(POISONED, patch=patch)
-    film_strip = {"every_steps": 1, "num_guesses": 1, "sentences": ["the [MASK] sat."]}
-    changes = {"pretrain__film_strip": film_strip, "pretrain__checkpoint_every_steps": every_steps}
+    mask_predictions = {"every_steps": 1, "num_guesses": 1, "sentences": ["the [MASK] sat."]}
+    changes = {"pretrain__mask_predictions": mask_predictions, "pretrain__checkpoint_every_steps": every_steps}
     alone = make_job("alone", **changes)
     run_pretraining(alone)
     assert len(rewinds(alone)) == 1
 
     waiting = list(moments)
-    look = FilmStripProbe.probe
+    look = MaskPredictionProbe.probe
 
     def dying(probe, step):
         if waiting and step >= waiting[0]:
@@ -322,7 +322,7 @@ def test_killed_at_any_moment_around_a_rewind_it_ends_as_if_left_alone(make_job,
             raise KilledError
         return look(probe, step)
 
-    patch(FilmStripProbe, "probe", dying)
+    patch(MaskPredictionProbe, "probe", dying)
     killed = make_job("killed", **changes)
     for _ in moments:
         with pytest.raises(KilledError):
@@ -356,7 +356,7 @@ def test_a_signal_that_comes_as_training_fails_stops_it_and_the_next_start_goes_
 
 
 @pytest.mark.slow
-def test_two_processes_go_back_together(inputs, tmp_path):
+def test_two_processes_roll_back_together(inputs, tmp_path):
     """Only one of them sees the examples that fail; both give up the same steps, and both their bound holds."""
     changes = {**CHANGES, "pretrain__health": HEALTH}
     alone, together = tmp_path / "alone", tmp_path / "together"

@@ -9,7 +9,7 @@ import torch
 
 import pretraining_processes as processes
 from bertline.modeling.huggingface import load_pretraining_model
-from bertline.pretraining.film_strip import read_film_strip
+from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
 
@@ -22,7 +22,7 @@ CHANGES = {
     ],
     "pretrain__checkpoint_every_steps": 4,
     "pretrain__validate_every_steps": 6,
-    "pretrain__film_strip": {"every_steps": 9, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
+    "pretrain__mask_predictions": {"every_steps": 9, "num_guesses": 3, "sentences": ["the [MASK] sat."]},
     "runtime__micro_batch_size": 3,
 }
 AT_MOMENTS = [
@@ -35,7 +35,7 @@ AT_MOMENTS = [
     ("save", 2),
     ("validation", 1),
     ("validation", 2),
-    ("film strip", 1),
+    ("mask predictions", 1),
 ]
 
 
@@ -74,13 +74,13 @@ def assert_bitwise_same(left, right, where="") -> None:
 
 
 def assert_ended_as(alone, job) -> None:
-    """The same weights, optimizer, place, best step, curve, film strip, and nothing left lying about."""
+    """The same weights, optimizer, place, best step, curve, mask predictions, and nothing left lying about."""
     expected, found = newest_state(alone), newest_state(job)
     for name in ("step", "model", "optimizer", "place", "interval", "best"):
         assert_bitwise_same(expected[name], found[name], name)
     assert expected["totals"]["tokens"] == found["totals"]["tokens"]
     assert curve(job) == curve(alone)
-    assert read_film_strip(job.film_strip_path) == read_film_strip(alone.film_strip_path)
+    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(alone.mask_predictions_path)
     results = [load_pretraining_model(folder).state_dict() for folder in (alone.result_folder, job.result_folder)]
     assert_bitwise_same(*results)
     assert names_in(job.run_folder) == names_in(alone.run_folder)
@@ -130,7 +130,7 @@ def test_killed_in_both_phases_a_compiled_run_ends_as_if_left_alone(inputs, tmp_
         ],
         "pretrain__checkpoint_every_steps": 4,
         "pretrain__validate_every_steps": 10,
-        "pretrain__film_strip": {"every_steps": 10, "num_guesses": 1, "sentences": ["the [MASK] sat."]},
+        "pretrain__mask_predictions": {"every_steps": 10, "num_guesses": 1, "sentences": ["the [MASK] sat."]},
         "runtime__compile": "on",
         "runtime__packing": "on",
         "runtime__micro_batch_tokens": 48,
@@ -193,4 +193,4 @@ def test_processes_that_do_not_see_the_same_checkpoints_stop_with_advice(inputs,
     assert [rank.exitcode for rank in ranks] == [1, 1]
     for rank, folder in enumerate((job.run_folder, tmp_path / "own")):
         printed = processes.output_of(folder).read_text()
-        assert f"the 2 processes go on from different steps, this one (rank {rank})" in printed
+        assert f"the 2 processes resume from different steps, this one (rank {rank})" in printed

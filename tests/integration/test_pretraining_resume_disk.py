@@ -9,7 +9,7 @@ import torch
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.metrics_log import read_metrics
-from bertline.pretraining.film_strip import read_film_strip
+from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import pretrain_job, write_inputs
@@ -40,7 +40,7 @@ def assert_ended_as(alone, job):
     for name, tensor in expected["model"].items():
         assert torch.equal(tensor, found["model"][name]), name
     assert curve(job) == curve(alone)
-    assert read_film_strip(job.film_strip_path) == read_film_strip(alone.film_strip_path)
+    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(alone.mask_predictions_path)
 
 
 def curve(job) -> list:
@@ -104,7 +104,7 @@ def flip_a_byte(path):
 
 
 @pytest.mark.parametrize("damage", [tear, flip_a_byte])
-def test_from_a_damaged_checkpoint_it_goes_on_with_the_one_before_and_ends_the_same(
+def test_from_a_damaged_checkpoint_it_resumes_from_the_one_before_and_ends_the_same(
     inputs, alone, tmp_path, capsys, damage
 ):
     job = pretrain_job(inputs, tmp_path / "damaged")
@@ -125,6 +125,6 @@ def test_where_every_checkpoint_is_damaged_the_records_of_the_run_are_left_alone
     rows = curve(job)
     for path in job.checkpoints_folder.glob("*.pt"):
         tear(path)
-    with pytest.raises(ArtifactError, match=r"none of them is whole.*delete that folder to begin anew"):
+    with pytest.raises(ArtifactError, match=r"none of them is whole.*delete that folder to start from scratch"):
         run_pretraining(job)
     assert curve(job) == rows

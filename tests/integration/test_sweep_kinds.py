@@ -35,7 +35,7 @@ def job_of(name, folder, **sweep):
     tiny.write_encoder(
         folder / "encoder",
         heads=True,
-        words=finished_tasks.PIECES,
+        words=finished_tasks.TOKENS,
         initializer_range=0.1,
         max_position_embeddings=finished_tasks.MAX_LENGTH,
     )

@@ -57,7 +57,7 @@ def without_times(seeds):
 
 
 @pytest.mark.slow
-def test_a_killed_sweep_goes_on_and_loses_and_repeats_nothing(tmp_path):
+def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path):
     inputs.write_inputs(tmp_path)
     kill_after(tmp_path, 3, num_workers=1)  # among the trials
     kill_after(tmp_path, 14, num_workers=2)  # among the repetitions

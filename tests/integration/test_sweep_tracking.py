@@ -71,7 +71,7 @@ def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_pat
         system_metrics_every_s=1.0,
     )
     with (
-        open_tracker(config, line_key="line", tags={}, params={}) as tracker,
+        open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker,
         tracker.stage("sweep@halves", key="key", params={}, tags={}, inputs={}) as record,
     ):
         record.follow_events(job.run_folder / "events.jsonl")

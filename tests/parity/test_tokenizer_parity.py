@@ -12,13 +12,13 @@ from transformers import AutoTokenizer, BertTokenizerFast
 
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.tokenization.wordpiece import train_wordpiece
 from bertline.tokenization.words import count_words
 
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZéÉ0123456789.,!?'-[]()世界ßσς"
-PIECES = (
-    *SPECIAL_PIECES,
+TOKENS = (
+    *SPECIAL_TOKENS,
     *_CHARACTERS,
     *(f"##{character}" for character in _CHARACTERS if character.isalnum()),
     *("cafe", "Café", "the", "The", "##ing", "un", "##aff", "##able", "mask", "##lo", "hel"),
@@ -43,7 +43,7 @@ TEXTS = [
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tokenizer")
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=request.param)), folder)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=request.param)), folder)
     return folder
 
 
@@ -101,7 +101,7 @@ def test_decoded_text_is_equal(ours: Tokenizer, theirs: BertTokenizerFast) -> No
 
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_folder_that_transformers_wrote_loads_with_the_same_ids(tmp_path: Path, lowercase: bool) -> None:
-    vocab = {piece: index for index, piece in enumerate(PIECES)}
+    vocab = {token: index for index, token in enumerate(TOKENS)}
     theirs = BertTokenizerFast(vocab=vocab, do_lower_case=lowercase)
     theirs.save_pretrained(tmp_path)
     ours = Tokenizer.load(tmp_path)
@@ -118,9 +118,9 @@ WIKIPEDIA = Path(__file__).parents[3] / "shared/data/corpora/wikipedia"
 def test_ids_are_equal_on_wikipedia_with_a_vocabulary_trained_on_it(tmp_path: Path, lowercase: bool) -> None:
     with gzip.open(min(WIKIPEDIA.glob("*.gz")), "rt", encoding="utf-8") as file:
         lines = [line.rstrip("\n") for line in file][:3000]
-    counts = count_words(lines, Vocabulary(pieces=(), lowercase=lowercase), num_workers=1)
-    pieces = train_wordpiece(counts, vocab_size=4000, min_frequency=2, max_alphabet=300)
-    save_tokenizer(Tokenizer(Vocabulary(pieces=pieces, lowercase=lowercase)), tmp_path)
+    counts = count_words(lines, Vocabulary(tokens=(), lowercase=lowercase), num_workers=1)
+    tokens = train_wordpiece(counts, vocab_size=4000, min_frequency=2, max_alphabet=300)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=lowercase)), tmp_path)
     theirs = AutoTokenizer.from_pretrained(tmp_path)(lines, add_special_tokens=False)["input_ids"]
     ours = Tokenizer.load(tmp_path).encode_batch(lines)
     assert ours == theirs

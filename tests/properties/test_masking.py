@@ -26,7 +26,7 @@ policies = st.builds(
     special_ids=st.just(SPECIAL),
 )
 segments = st.lists(
-    st.integers(1, VOCAB_SIZE - 1).filter(lambda piece: piece != 2 and piece != 3), min_size=1, max_size=12
+    st.integers(1, VOCAB_SIZE - 1).filter(lambda token: token != 2 and token != 3), min_size=1, max_size=12
 )
 sequences = st.tuples(segments, segments).map(lambda pair: [2, *pair[0], 3, *pair[1], 3])
 seeds = st.integers(0, 2**63)
@@ -39,11 +39,11 @@ def example_of(sequence: list[int]) -> Example:
 
 @settings(max_examples=200, deadline=None)
 @given(sequences, policies, seeds, epochs, st.integers(0, 2**40))
-def test_targets_are_ordinary_pieces_in_the_right_number(
+def test_targets_are_ordinary_tokens_in_the_right_number(
     sequence: list[int], policy: MaskingPolicy, seed: int, epoch: int, example_id: int
 ) -> None:
     result = mask_example(example_of(sequence), seed=seed, epoch=epoch, example_id=example_id, policy=policy)
-    num_maskable = sum(piece not in SPECIAL for piece in sequence)
+    num_maskable = sum(token not in SPECIAL for token in sequence)
     share = policy.mask_prob * num_maskable
     positions = result.masked_positions.tolist()
     fewest = min(1, num_maskable)

@@ -73,13 +73,13 @@ def test_every_sequence_stands_once_and_whole_in_one_row(batch, rows):
 
 @settings(max_examples=60, deadline=None)
 @given(batch=batches(), rows=st.sampled_from([None, 1, 2, 5]))
-def test_boundaries_part_rows_into_pieces_that_fit_a_row(batch, rows):
+def test_boundaries_part_rows_into_spans_that_fit_a_row(batch, rows):
     for packed in packed_batches(batch, pad_id=PAD_ID, max_targets=3, rows_per_batch=rows):
         boundaries = packed["boundaries"]
         assert boundaries.dtype == np.int32
         assert boundaries[0] == 0 and boundaries[-1] == packed["input_ids"].size
-        pieces = np.diff(boundaries)
-        assert pieces.min() >= 0 and pieces.max() <= WIDTH
+        spans = np.diff(boundaries)
+        assert spans.min() >= 0 and spans.max() <= WIDTH
         flat = packed["sequence_ids"].reshape(-1)
         assert all(len(set(flat[start:end])) == 1 for start, end in itertools.pairwise(boundaries) if end > start)
 

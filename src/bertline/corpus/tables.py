@@ -111,7 +111,7 @@ def _read_jsonl(
             row = json.loads(line.text)
         except (ValueError, RecursionError) as error:
             raise DataError(
-                f"{file.path}:{line.number}: not valid JSON ({error}). A JSONL file has one object a line; found "
+                f"{file.path}:{line.number}: not valid JSON ({error}). A JSONL file has one object per line; found "
                 f"{line.text[:60]!r}."
             ) from error
         if not isinstance(row, dict):

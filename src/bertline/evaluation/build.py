@@ -11,10 +11,11 @@ from typing import Any
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
 from bertline.evaluation.facts import Facts, TaskFacts, read_facts, spread_of
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.formatting import escape
+from bertline.evaluation.html import figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
-from bertline.evaluation.overview_section import line_picture, summary
-from bertline.evaluation.parts import figure, folded, section, table
+from bertline.evaluation.overview_section import pipeline_picture, summary
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
 from bertline.evaluation.svg import chart_css, standalone
 from bertline.evaluation.tables import row_correctness, write_tables
@@ -22,7 +23,6 @@ from bertline.evaluation.task_charts import task_charts
 from bertline.evaluation.task_rows import rows_of
 from bertline.evaluation.task_section import task_section
 from bertline.evaluation.vector_space import vector_space_chart
-from bertline.evaluation.wording import escape
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 
@@ -32,7 +32,7 @@ _MARGIN_KEY = "below_unigram_entropy"
 
 
 def build_evaluation(
-    config: EvaluateConfig, line: LineFolders, out: Path, *, num_workers: int = 1
+    config: EvaluateConfig, line: PipelineFolders, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
@@ -69,7 +69,7 @@ def build_evaluation(
     return headline
 
 
-def task_overlaps(facts: Facts, line: LineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
+def task_overlaps(facts: Facts, line: PipelineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
     """Measure the overlap of all test splits of all tasks with the corpus, which is read only once."""
     places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
     texts = {
@@ -131,7 +131,7 @@ def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
     return {key: int(comparison["better"]) for key, comparison in found.items() if "better" in comparison}
 
 
-def _vectors(facts: Facts, line: LineFolders, num_points: int) -> dict[str, str]:
+def _vectors(facts: Facts, line: PipelineFolders, num_points: int) -> dict[str, str]:
     found = {}
     for task in facts.tasks:
         chart = vector_space_chart(task, line, num_points=num_points)
@@ -142,14 +142,14 @@ def _vectors(facts: Facts, line: LineFolders, num_points: int) -> dict[str, str]
 
 def _page(
     facts: Facts,
-    line: LineFolders,
+    line: PipelineFolders,
     charts: dict[str, str],
     vectors: dict[str, str],
     overlaps: Overlaps,
     config: EvaluateConfig,
 ) -> str:
     sections = [
-        line_picture(facts),
+        pipeline_picture(facts),
         "" if facts.taken_from else pretraining_section(facts, charts),
         *(
             task_section(task, charts, overlaps[task.name], row_correctness(line.sweeps[task.name], task))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bertline.evaluation.formatting import score
 from bertline.evaluation.svg import WIDTH, Scale, dot, drawing, half_width, legend, line, padded, path, text, tick_label
-from bertline.evaluation.wording import score
 
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 190
 _BELOW = 36

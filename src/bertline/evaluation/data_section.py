@@ -8,9 +8,9 @@ from bertline.corpus.document import Document
 from bertline.corpus.storage import read_documents
 from bertline.evaluation.charts import bar_chart
 from bertline.evaluation.facts import Facts
-from bertline.evaluation.folders import LineFolders
-from bertline.evaluation.parts import figure, paragraph, pieces, section, side_by_side, table
-from bertline.evaluation.wording import count, escape, percent
+from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.formatting import count, escape, percent
+from bertline.evaluation.html import figure, paragraph, section, shown_tokens, side_by_side, table
 from bertline.foundation.seeds import unit_interval
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -36,7 +36,7 @@ def data_charts(facts: Facts) -> dict[str, str]:
     }
 
 
-def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_documents: int) -> str:
+def data_section(facts: Facts, line: PipelineFolders, charts: dict[str, str], num_documents: int) -> str:
     """Return the section with corpus, samples and vocabulary."""
     counts = facts.corpus["counts"]
     rows = [
@@ -56,13 +56,13 @@ def data_section(facts: Facts, line: LineFolders, charts: dict[str, str], num_do
         "What it read",
         table(["", "documents", "sentences", "words", "characters"], rows),
         side_by_side(*dropped, _vocabulary(facts)),
-        "<h3>Held-out documents, and their pieces</h3>" if samples else "",
-        paragraph("Pieces that continue a word are joined to it and shaded.") if samples else "",
+        "<h3>Held-out documents, and their tokens</h3>" if samples else "",
+        paragraph("Tokens that continue a word are joined to it and shaded.") if samples else "",
         samples,
     )
 
 
-def sample_documents(line: LineFolders, number: int) -> list[Document]:
+def sample_documents(line: PipelineFolders, number: int) -> list[Document]:
     """Return some held-out documents, chosen by a hash of their id so that the choice is deterministic."""
     if line.corpus is None:
         return []
@@ -73,7 +73,7 @@ def sample_documents(line: LineFolders, number: int) -> list[Document]:
 
 def _document(document: Document, tokenizer: Tokenizer) -> str:
     lines = "".join(
-        pieces(tokenizer.tokens(tokenizer.encode(sentence))) for sentence in document.sentences[:_SENTENCES]
+        shown_tokens(tokenizer.tokens(tokenizer.encode(sentence))) for sentence in document.sentences[:_SENTENCES]
     )
     more = len(document.sentences) - _SENTENCES
     rest = f'<p class="soft">and {count(more)} more sentences</p>' if more > 0 else ""
@@ -84,9 +84,9 @@ def _vocabulary(facts: Facts) -> str:
     quality = facts.tokenizer["quality"]
     case = "lower-cased" if facts.tokenizer["lowercase"] else "cased"
     said = (
-        f"The vocabulary has {count(facts.tokenizer['vocab_size'])} {case} pieces. A word of held-out text takes "
-        f"{quality['pieces_per_word']:.2f} of them; {percent(quality['whole_word_rate'])} of words are a piece of "
+        f"The vocabulary has {count(facts.tokenizer['vocab_size'])} {case} tokens. A word of held-out text takes "
+        f"{quality['tokens_per_word']:.2f} of them; {percent(quality['whole_word_rate'])} of words are a single token "
         f"their own, {percent(quality['unknown_rate'])} cannot be written with them."
     )
     rows = [[word, split] for word, split in list(quality.get("sample", {}).items())[:12]]
-    return f"<div><h3>The vocabulary</h3>{paragraph(said)}{table(['word', 'pieces'], rows) if rows else ''}</div>"
+    return f"<div><h3>The vocabulary</h3>{paragraph(said)}{table(['word', 'tokens'], rows) if rows else ''}</div>"

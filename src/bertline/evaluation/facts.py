@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
@@ -75,7 +75,7 @@ class Facts:
     training: dict[str, Any]
     """Headline figures of pretraining."""
     rows: list[MetricsRow]
-    film_strip: list[dict[str, Any]]
+    mask_predictions: list[dict[str, Any]]
     alarms: list[dict[str, Any]]
     """Alarms of pretraining."""
     tasks: list[TaskFacts]
@@ -92,7 +92,7 @@ class Facts:
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]
 
 
-def read_facts(line: LineFolders, title: str) -> Facts:
+def read_facts(line: PipelineFolders, title: str) -> Facts:
     """Read the artifacts of a pipeline.
 
     Raises:
@@ -108,7 +108,7 @@ def read_facts(line: LineFolders, title: str) -> Facts:
         examples=_manifest_of(line.examples, "examples"),
         training=pretrain["metrics"],
         rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
-        film_strip=_read_rows(line.pretrain / "film_strip.jsonl"),
+        mask_predictions=_read_rows(line.pretrain / "mask_predictions.jsonl"),
         alarms=_read_rows(line.pretrain / "health.jsonl"),
         tasks=[
             TaskFacts(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
+from bertline.evaluation.formatting import count, duration, escape, listing, metric_name, number_of, percent, score
+from bertline.evaluation.html import paragraph, section, table, tiles
 from bertline.evaluation.overlap import Overlap, Overlaps
-from bertline.evaluation.parts import paragraph, section, table, tiles
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
-from bertline.evaluation.wording import count, duration, escape, listing, metric_name, number_of, percent, score
 
 _FEW_TASKS = 3
 """Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""
@@ -25,7 +25,7 @@ def summary(facts: Facts, overlaps: Overlaps) -> str:
     return said + tiles(_tiles(facts, overlaps, few)) + ("" if few else _task_table(facts, overlaps))
 
 
-def line_picture(facts: Facts) -> str:
+def pipeline_picture(facts: Facts) -> str:
     """Return a diagram of the stages in order, each with its headline figures; tasks are stacked."""
     cards = [_card(name, entries) for name, entries in _stages(facts)]
     stages = [_task_stages(task) for task in facts.tasks]
@@ -34,7 +34,7 @@ def line_picture(facts: Facts) -> str:
     tasks = [f"<div>{_ARROW.join(_card(*stage) for stage in of_task)}</div>" for of_task in stages]
     branch = [f'<div class="branch">{"".join(tasks)}</div>'] if tasks else []
     ends = [_card("evaluate", ["this report"]), _card("export", ["Hugging Face", "folders"])]
-    return section("line", "The line", f'<div class="line">{_ARROW.join([*cards, *branch, *ends])}</div>')
+    return section("pipeline", "The pipeline", f'<div class="pipeline">{_ARROW.join([*cards, *branch, *ends])}</div>')
 
 
 def _taken(facts: Facts) -> str:
@@ -75,7 +75,7 @@ def _how_good(facts: Facts) -> str:
     side = "below" if below >= 0 else "above"
     return (
         f"On held-out text it fills {percent(training['val/mlm_accuracy'])} of the blanks with exactly the right "
-        f"piece. Its loss of {training['val/mlm_loss']:.2f} nats is {abs(below):.2f} {side} the "
+        f"token. Its loss of {training['val/mlm_loss']:.2f} nats is {abs(below):.2f} {side} the "
         f"{training['unigram_entropy']:.2f} of guessing by frequency alone, and it tells the next sentence from a "
         f"random one in {percent(training['val/nsp_accuracy'])} of cases "
         f"(chance: {percent(facts.nsp_chance)})."
@@ -145,7 +145,7 @@ def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
         ("corpus", [f"{count(train['documents'])} documents", f"{count(held_out.get('documents', 0))} held out"]),
         (
             "tokenizer",
-            [f"{count(facts.tokenizer['vocab_size'])} pieces", f"{quality['pieces_per_word']:.2f} pieces a word"],
+            [f"{count(facts.tokenizer['vocab_size'])} tokens", f"{quality['tokens_per_word']:.2f} tokens per word"],
         ),
         ("examples", [f"length {listing(list(lengths))}", f"{facts.examples['dupe_factor']} × each document"]),
         (

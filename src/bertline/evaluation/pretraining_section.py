@@ -1,5 +1,5 @@
-"""Pretraining section of the report: curves with the unigram baseline and a reference run, probes, and the film
-strip."""
+"""Pretraining section of the report: curves with the unigram baseline and a reference run, probes, and mask
+predictions."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.facts import Facts
-from bertline.evaluation.parts import figure, paragraph, section, side_by_side, table
+from bertline.evaluation.formatting import count, duration, escape, listing, percent
+from bertline.evaluation.html import figure, paragraph, section, side_by_side, table
 from bertline.evaluation.reference import ReferenceCurve, reference_for
-from bertline.evaluation.wording import count, duration, escape, listing, percent
 
 _FRAMES = 9
-"""Maximum number of film strip frames shown per sentence."""
+"""Maximum number of mask predictions frames shown per sentence."""
 _GUESSES = 5
 _LOSS = "val/mlm_loss"
 _SHIFT, _ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
@@ -62,11 +62,11 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
 
 
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
-    """Return the section with curves, speed, alarms and film strip."""
+    """Return the section with curves, speed, alarms and mask predictions."""
     captions = {
         "mlm_loss": "The loss of filling blanks. Below the dashed line the model uses the words around a blank, not "
         "only how frequent each word is.",
-        "accuracy": "The share of blanks filled with exactly the right piece, and of sentence pairs judged right.",
+        "accuracy": "The share of blanks filled with exactly the right token, and of sentence pairs judged right.",
         "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
         "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
         "frequent. The first point is the encoder before training.",
@@ -74,10 +74,10 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
     figures = [figure(charts[name], caption) for name, caption in captions.items() if name in charts]
     training = facts.training
     speed = (
-        f"It took {duration(training['train_time_s'])} at {count(training['perf/tokens_per_s'])} tokens a second, "
+        f"It took {duration(training['train_time_s'])} at {count(training['perf/tokens_per_s'])} tokens per second, "
         f"{percent(training['perf/data_wait_fraction'])} of it waiting for data."
     )
-    below = (paragraph(speed), _reference(facts), _alarms(facts), _film_strip(facts))
+    below = (paragraph(speed), _reference(facts), _alarms(facts), _mask_predictions(facts))
     return section("pretraining", "Learning to read", side_by_side(*figures), *below)
 
 
@@ -123,20 +123,20 @@ def _what_happened(alarm: dict[str, Any]) -> str:
     if "rewound_to" not in alarm:
         return str(alarm["message"])
     target = "its start" if alarm["rewound_to"] is None else f"step {alarm['rewound_to']:,}"
-    sequences = sum(jump["sequences"] for jump in alarm["passed_over"])
-    return f"{alarm['message']}; training went back to {target} and passed over {sequences:,} sequences"
+    sequences = sum(jump["sequences"] for jump in alarm["skipped"])
+    return f"{alarm['message']}; training rolled back to {target} and skipped {sequences:,} sequences"
 
 
-def _film_strip(facts: Facts) -> str:
+def _mask_predictions(facts: Facts) -> str:
     """Return the predictions for the first [MASK] of each sentence at steps spread over training."""
     sentences: dict[str, list[dict[str, Any]]] = {}
-    for row in facts.film_strip:
+    for row in facts.mask_predictions:
         sentences.setdefault(row["sentence"], []).append(row)
     if not sentences:
         return ""
     strips = "".join(_strip(sentence, rows) for sentence, rows in sentences.items())
     intro = "What the model would put into a few blanks as it learns. The stronger the colour, the surer it is."
-    return f"<h3>The film strip</h3>{paragraph(intro)}<div class='strips'>{strips}</div>"
+    return f"<h3>The mask predictions</h3>{paragraph(intro)}<div class='strips'>{strips}</div>"
 
 
 def _strip(sentence: str, rows: list[dict[str, Any]]) -> str:

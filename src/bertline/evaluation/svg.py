@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from bertline.evaluation.wording import escape
+from bertline.evaluation.formatting import escape
 
 WIDTH = 440
 _CHARACTER_WIDTH = 7.2

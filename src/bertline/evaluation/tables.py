@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from bertline.evaluation.facts import Facts, TaskFacts
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
 
 
-def write_tables(facts: Facts, line: LineFolders, folder: Path) -> None:
+def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
     """Write `curves/*.csv` and `confusion/TASK.csv`. Without tasks, task tables have only a header."""
     losses = [] if facts.taken_from else _losses(facts)
     _write(folder / "curves" / "mlm_loss.csv", ["step", "train", "validation", "unigram"], losses)

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertline.evaluation.charts import Row, Series, dot_chart, line_chart, scatter_chart
 from bertline.evaluation.facts import TaskFacts, spread_of
-from bertline.evaluation.wording import metric_name
+from bertline.evaluation.formatting import metric_name
 
 _ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "reference_encoder": "c4"}
 _BASELINE_COLOURS = ("c2", "c5", "c6")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.parts import paragraph, table
-from bertline.evaluation.wording import count, escape, metric_name, score, signed
+from bertline.evaluation.formatting import count, escape, metric_name, score, signed
+from bertline.evaluation.html import paragraph, table
 
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.wording import escape, shortened
+from bertline.evaluation.formatting import escape, shortened
 
 _ERRORS = 8
 _CHARACTERS = 420
@@ -115,7 +115,7 @@ def _summary(error: dict[str, Any]) -> str:
 
 def _blank(error: dict[str, Any]) -> str:
     pairs = zip(str(error["gold"]).split(), str(error["predicted"]).split(), strict=False)
-    wrong = [f"{guess} for {piece}" for piece, guess in pairs if guess != piece]
+    wrong = [f"{guess} for {token}" for token, guess in pairs if guess != token]
     more = f" and {len(wrong) - _BLANKS} more" if len(wrong) > _BLANKS else ""
     return _quote(_inputs(error), f"filled in {', '.join(wrong[:_BLANKS])}{more} {_sureness(error)}")
 

@@ -6,9 +6,7 @@ import math
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts, spread_of
-from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.parts import folded, paragraph, table
-from bertline.evaluation.wording import (
+from bertline.evaluation.formatting import (
     count,
     escape,
     listing,
@@ -19,6 +17,8 @@ from bertline.evaluation.wording import (
     signed,
     with_diverged,
 )
+from bertline.evaluation.html import folded, paragraph, table
+from bertline.evaluation.overlap import Overlap
 from bertline.foundation.verdicts import NOISE_UNKNOWN
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
@@ -38,7 +38,7 @@ def scores_sentence(task: TaskFacts) -> str:
     repeated = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed, so its spread is not known"
     if num_diverged := encoder.get("num_diverged"):
         repeated += f"; {num_diverged} more diverged and {'has' if num_diverged == 1 else 'have'} no score"
-    who = "it reaches" if task.result["start"] == "line" else f"{titles['encoder']} reaches"
+    who = "it reaches" if task.result["start"] == "pipeline" else f"{titles['encoder']} reaches"
     said = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
     perplexity = f", a perplexity of {_perplexity(encoder['test_mean'])}" if _is_perplexity(task) else ""
     return f"{said}{perplexity}, against {listing(against)}." if against else f"{said}{perplexity}."

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from bertline.evaluation.charts import scatter_chart
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.folders import LineFolders
-from bertline.evaluation.wording import percent
+from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.formatting import percent
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.storage import read_rows
 from bertline.tasks.stored_rows import TextRows
@@ -22,7 +22,7 @@ _COLOURS = 16
 """Number of classes g0, g1, ... in `chart.css`."""
 
 
-def vector_space_chart(task: TaskFacts, line: LineFolders, *, num_points: int) -> str | None:
+def vector_space_chart(task: TaskFacts, line: PipelineFolders, *, num_points: int) -> str | None:
     """Plot test passages of a task by label; None unless the task has single passages with one of a few labels each."""
     labels, config = task.result["labels"], line.params["tasks"][task.name]
     if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _COLOURS:

@@ -15,7 +15,7 @@ from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import Generation, blocks_of_documents, generate_block
 from bertline.examples.masking import masking_policy
 from bertline.examples.readable import write_readable
-from bertline.examples.statistics import piece_counts, target_counts, unigram_entropy
+from bertline.examples.statistics import target_counts, token_counts, unigram_entropy
 from bertline.examples.store import FORMAT_VERSION, KIND, ExampleStore, ExampleWriter, split_folder
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
@@ -24,7 +24,7 @@ from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, warn
 from bertline.foundation.validation import to_mapping
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS
 
 _SPLITS: tuple[Split, ...] = ("train", "validation")
 _MUCH_TRUNCATED = 0.5
@@ -59,7 +59,7 @@ def build_examples(
             "short_sequence_prob": config.short_sequence_prob,
             "shard_sequences": config.shard_sequences,
             "vocab_size": tokenizer.vocab_size,
-            "special_ids": {piece: tokenizer.pieces.index(piece) for piece in SPECIAL_PIECES},
+            "special_ids": {token: tokenizer.vocab.index(token) for token in SPECIAL_TOKENS},
             "corpus": corpus_counts,
             "lengths": {},
             "versions": versions_of("numpy", "tokenizers"),
@@ -132,7 +132,7 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
     readable = folder / f"readable-{length:04d}.txt"
     write_readable(readable, train, tokenizer, seed=manifest["seed"], policy=policy)
     return unigram_entropy(
-        piece_counts(train, policy.vocab_size),
+        token_counts(train, policy.vocab_size),
         target_counts(validation, seed=manifest["seed"], policy=policy),
         policy.special_ids,
     )

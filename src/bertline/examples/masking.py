@@ -150,8 +150,8 @@ def mask_rows(
         policy: The masking policy.
         num_columns: P, maximum number of targets per row (`max_targets`).
     """
-    maskable_pieces, ordinary_pieces = _piece_tables(policy)
-    maskable = maskable_pieces[input_ids]
+    maskable_tokens, ordinary_tokens = _token_tables(policy)
+    maskable = maskable_tokens[input_ids]
     keys = _example_keys(example_ids, seed=seed, epoch=0 if policy.static else epoch)
     num_targets = _num_targets(keys, maskable.sum(axis=1), policy.mask_prob)
     positions = _lowest_positions(keys, maskable, num_targets, num_columns)
@@ -162,11 +162,11 @@ def mask_rows(
     counters = positions.astype(np.uint64) * np.uint64(_OUTPUTS_PER_POSITION)
     action = _unit_interval(_output(keys[:, None], counters + np.uint64(1)))
     # The high 32 bits scaled to the table size: the modulo would favour low ids slightly.
-    drawn = (_output(keys[:, None], counters + np.uint64(2)) >> np.uint64(32)) * np.uint64(len(ordinary_pieces))
-    random_pieces = ordinary_pieces[(drawn >> np.uint64(32)).astype(np.int64)]
+    drawn = (_output(keys[:, None], counters + np.uint64(2)) >> np.uint64(32)) * np.uint64(len(ordinary_tokens))
+    random_tokens = ordinary_tokens[(drawn >> np.uint64(32)).astype(np.int64)]
     show_mask = action < policy.replace_with_mask_prob
     show_random = ~show_mask & (action < policy.replace_with_mask_prob + policy.replace_with_random_prob)
-    shown = np.where(show_mask, policy.mask_id, np.where(show_random, random_pieces, labels))
+    shown = np.where(show_mask, policy.mask_id, np.where(show_random, random_tokens, labels))
 
     masked = input_ids.copy()
     rows, columns = np.nonzero(used)
@@ -200,7 +200,7 @@ def _lowest_positions(keys: Array, maskable: Array, num_targets: Array, num_colu
 
 
 @lru_cache(maxsize=8)
-def _piece_tables(policy: MaskingPolicy) -> tuple[Array, Array]:
+def _token_tables(policy: MaskingPolicy) -> tuple[Array, Array]:
     """Return [vocab_size] whether each token may be a target, and the ids of tokens that may."""
     maskable = np.ones(policy.vocab_size, dtype=bool)
     maskable[list(policy.special_ids)] = False

@@ -16,7 +16,7 @@ NUM_READABLE = 20
 _LEGEND = """\
 {count} of {total:,} training examples of at most {length} tokens, drawn at random, with their masks of epoch 0.
   <word=[MASK]>   a target: the model sees [MASK] and must say word
-  <word=other>    a target: the model sees another, random piece and must say word
+  <word=other>    a target: the model sees another, random token and must say word
   <word=>         a target: the model sees word itself and must say word
   ##s             goes on inside a word
 """

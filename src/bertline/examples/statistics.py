@@ -36,7 +36,7 @@ def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, s
     return float((targets[seen] * surprise).sum() / targets.sum())
 
 
-def piece_counts(store: ExampleStore, vocab_size: int) -> Array:
+def token_counts(store: ExampleStore, vocab_size: int) -> Array:
     """Return [vocab_size] the count of each token in the examples, including special tokens."""
     counts = np.zeros(vocab_size, dtype=np.int64)
     for ids in store.id_shards():

@@ -39,7 +39,7 @@ def build_export(
     *,
     pretrain_folder: Path,
     sweep_folders: Mapping[str, Path],
-    line_facts: Mapping[str, Any],
+    pipeline_facts: Mapping[str, Any],
     out: Path,
 ) -> dict[str, float | int]:
     """Write `out/encoder` and `out/TASK`: Hugging Face folders with tokenizer, ONNX files and model card, verified.
@@ -50,7 +50,7 @@ def build_export(
         config: Names, licence, formats, tolerances.
         pretrain_folder: Folder of the encoder with its pretraining heads.
         sweep_folders: Folder of the sweep artifact of each task, with the best model in `best/`.
-        line_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage; unknown ones may be missing.
+        pipeline_facts: `params`, `commit`, `metrics` by stage and `manifests` by stage; unknown ones may be missing.
         out: Folder to write; replaced only if all checks pass.
 
     Returns:
@@ -63,7 +63,7 @@ def build_export(
     """
     if ENCODER in sweep_folders:
         raise ConfigError(f"a task is named {ENCODER!r}, which is the folder of the encoder itself. Rename the task.")
-    facts = read_card_facts(config, pretrain_folder, sweep_folders, line_facts)
+    facts = read_card_facts(config, pretrain_folder, sweep_folders, pipeline_facts)
     exported: dict[str, dict[str, Any]] = {}
     with folder_written_atomically(out) as folder:
         if facts.taken_from is None:

@@ -22,7 +22,7 @@ def what_it_is(facts: CardFacts) -> str:
         begin = f"continued from `{facts.hub_start}`" if facts.hub_start else "continued from another checkpoint"
     return (
         f"A BERT encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
-        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} word pieces), {begin} with the masked "
+        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} WordPiece tokens), {begin} with the masked "
         f"language model and next sentence prediction, made by bertline {versions_of('bertline')['bertline']}."
     )
 
@@ -155,7 +155,7 @@ _AGREEMENT = {
     "label": "the share of texts with the same label",
     "labels": "the share of decisions, a label and a text each, that are the same",
     "score": "Spearman's correlation of the scores",
-    "token": "the share of tokens with the same likeliest label or piece",
+    "token": "the share of tokens with the same likeliest label or token id",
     "token_score": "Spearman's correlation of the tokens' scores",
     "span": "the share of texts with the same start and end",
     "vector": "Spearman's correlation of the cosines of every two texts' mean vectors",
@@ -261,8 +261,8 @@ def _setting(params: Mapping[str, Any], name: str) -> Any:
         value = value.get(part) if isinstance(value, Mapping) else None
     if not isinstance(value, Mapping):
         return value
-    # The sentences of the film strip and the bounds of alarms do not describe the model.
-    return {key: item for key, item in value.items() if key not in ("film_strip", "health")}
+    # The sentences of the mask predictions and the bounds of alarms do not describe the model.
+    return {key: item for key, item in value.items() if key not in ("mask_predictions", "health")}
 
 
 def _bullets(sentences: Iterable[str]) -> str:

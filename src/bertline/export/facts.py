@@ -87,7 +87,7 @@ class CardFacts:
 
 
 def read_card_facts(
-    config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], line_facts: Mapping[str, Any]
+    config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], pipeline_facts: Mapping[str, Any]
 ) -> CardFacts:
     """Read the facts from the artifacts.
 
@@ -98,16 +98,16 @@ def read_card_facts(
     pairs = {task: is_pair(tasks[task].kind.config, sweep_folders[task] / "predictions.parquet") for task in tasks}
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
-    training = manifest.get("metrics") or line_facts.get("metrics", {}).get("pretrain", {})
+    training = manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {})
     return CardFacts(
         export=config,
         model=model,
         vocab_size=vocab_size,
         lowercase=Tokenizer.load(pretrain_folder).lowercase,
         num_parameters=count_parameters(pretrain_folder),
-        params=line_facts.get("params") or {},
-        commit=line_facts.get("commit"),
-        corpus=(line_facts.get("manifests") or {}).get("corpus", {}),
+        params=pipeline_facts.get("params") or {},
+        commit=pipeline_facts.get("commit"),
+        corpus=(pipeline_facts.get("manifests") or {}).get("corpus", {}),
         training=training,
         taken_from=manifest.get("taken_from"),
         precision=manifest.get("training", {}).get("resolved", {}).get("precision"),

@@ -164,16 +164,16 @@ def encode_windows(
     first_lengths: list[int] = []
     row_starts: list[int] = []
     cut: list[bool] = []
-    pieces: list[tuple[list[int], list[int]]]
+    chunks: list[tuple[list[int], list[int]]]
     for row, segment in enumerate(first):
         row_starts.append(len(sequences))
         if second is None:
-            pieces, loses = [(piece, []) for piece in _pieces(segment, max_length - 2, overlap)], False
+            chunks, loses = [(chunk, []) for chunk in _chunks(segment, max_length - 2, overlap)], False
         else:
-            pieces = _pieces_of_pair(segment, second[row], max_length - 3, overlap)
+            chunks = _chunks_of_pair(segment, second[row], max_length - 3, overlap)
             loses = _loses_in_windows(len(segment), len(second[row]), max_length - 3)
-        cut += [loses] * len(pieces)
-        for kept, other in pieces:
+        cut += [loses] * len(chunks)
+        for kept, other in chunks:
             tail = [] if second is None else [*other, tokenizer.sep_id]
             sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
             first_lengths.append(len(kept) + 2)
@@ -181,24 +181,24 @@ def encode_windows(
     return Windows(assembled, np.array(row_starts, dtype=np.int64))
 
 
-def _pieces(segment: list[int], room: int, overlap: int) -> list[list[int]]:
+def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
     """Split a segment into windows of at most `room` tokens, neighbours sharing `overlap` tokens.
 
-    >>> _pieces([1, 2, 3, 4, 5, 6], 4, 2), _pieces([1, 2, 3, 4, 5], 4, 1), _pieces([], 4, 1)
+    >>> _chunks([1, 2, 3, 4, 5, 6], 4, 2), _chunks([1, 2, 3, 4, 5], 4, 1), _chunks([], 4, 1)
     ([[1, 2, 3, 4], [3, 4, 5, 6]], [[1, 2, 3, 4], [4, 5]], [[]])
     """
     starts = range(0, max(len(segment) - overlap, 1), room - overlap)
     return [segment[start : start + room] for start in starts]
 
 
-def _pieces_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:
+def _chunks_of_pair(first: list[int], second: list[int], room: int, overlap: int) -> list[tuple[list[int], list[int]]]:
     """Combine windows of the longer segment with the shorter segment; a pair that fits stays whole."""
     if len(first) + len(second) <= room:
         return [(first, second)]
     shorter = min(len(first), len(second), room // 2)
     if len(first) >= len(second):
-        return [(piece, second[:shorter]) for piece in _pieces(first, room - shorter, overlap)]
-    return [(first[:shorter], piece) for piece in _pieces(second, room - shorter, overlap)]
+        return [(chunk, second[:shorter]) for chunk in _chunks(first, room - shorter, overlap)]
+    return [(first[:shorter], chunk) for chunk in _chunks(second, room - shorter, overlap)]
 
 
 def _loses_in_windows(first: int, second: int, room: int) -> bool:

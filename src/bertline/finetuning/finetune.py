@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.dev_evaluation import DevCheck, DevEvaluations
 from bertline.finetuning.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind
-from bertline.finetuning.looks import DevCheck, DevLooks
-from bertline.finetuning.module import FineTuningData, FineTuningModule, LookAtDev, ShowProgress
+from bertline.finetuning.module import EvaluateOnDev, FineTuningData, FineTuningModule, ShowProgress
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.progress import RunProgress
 from bertline.foundation.errors import ConfigError
@@ -89,7 +89,7 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     kind, config = job.kind, job.config
     check_options(kind, config)
     model = _starting_model(job)
-    looks = DevLooks(
+    evaluations = DevEvaluations(
         kind,
         job.dev.rows,
         job.dev.encoded,
@@ -99,14 +99,14 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     )
     if config.num_epochs == 0:
         _check_scores_untrained(kind, model)
-        looks.look(model, step=0, share=1.0, epoch=0, at_epoch_end=True)
+        evaluations.evaluate(model, step=0, share=1.0, epoch=0, at_epoch_end=True)
     else:
-        _train(job, model, looks)
-    found = looks.finish(model)
+        _train(job, model, evaluations)
+    found = evaluations.finish(model)
     return FineTuningResult(
         model=model,
         calibration=found.calibration,
-        checks=tuple(looks.checks),
+        checks=tuple(evaluations.checks),
         dev_scores=found.scores,
         dev_statistics=found.statistics,
     )
@@ -133,7 +133,7 @@ def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, va
             )
 
 
-def _train(job: FineTuningJob, model: nn.Module, looks: DevLooks) -> None:
+def _train(job: FineTuningJob, model: nn.Module, evaluations: DevEvaluations) -> None:
     kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
@@ -143,7 +143,7 @@ def _train(job: FineTuningJob, model: nn.Module, looks: DevLooks) -> None:
     trainer = build_trainer(
         job.machine,
         job.runtime,
-        callbacks=[ShowProgress(progress), LookAtDev(looks, module, job.checks)],
+        callbacks=[ShowProgress(progress), EvaluateOnDev(evaluations, module, job.checks)],
         max_epochs=config.num_epochs,
         root=Path(tempfile.gettempdir()),
     )

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
+from bertline.finetuning.dev_evaluation import DevEvaluations, steps_of_shares
 from bertline.finetuning.kinds.base import LossOptions, TaskKind
-from bertline.finetuning.looks import DevLooks, steps_of_shares
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
-from bertline.finetuning.progress import LossWatch, RunProgress
+from bertline.finetuning.progress import LossMonitor, RunProgress
 from bertline.foundation.seeds import seed_for
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
@@ -67,7 +67,7 @@ class FineTuningModule(pl.LightningModule):
         self.steps_per_epoch = steps_per_epoch
         self.num_steps = steps_per_epoch * config.num_epochs
         self.finished_steps = 0
-        self.watch: LossWatch | None = None
+        self.losses: LossMonitor | None = None
         self.newest: tuple[Tensor, float] | None = None
         """Loss of the latest step and its duration in seconds."""
         schedule = LinearScheduleConfig(kind="linear", num_warmup_steps=round(config.warmup_fraction * self.num_steps))
@@ -79,7 +79,7 @@ class FineTuningModule(pl.LightningModule):
 
     def on_train_start(self) -> None:
         """Start watching the loss."""
-        self.watch = LossWatch(self.device, max_grad_norm=self.config.max_grad_norm)
+        self.losses = LossMonitor(self.device, max_grad_norm=self.config.max_grad_norm)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         """Take one optimizer step."""
@@ -97,27 +97,27 @@ class FineTuningModule(pl.LightningModule):
         grad_norm = clip_gradients(self.model.parameters(), self.config.max_grad_norm)
         optimizer.step()
         self.finished_steps += 1
-        assert self.watch is not None  # made before the first step
-        self.watch.observe(self.finished_steps, lr, loss, grad_norm)
+        assert self.losses is not None  # made before the first step
+        self.losses.observe(self.finished_steps, lr, loss, grad_norm)
         self.newest = (loss.detach(), time.monotonic() - started)
 
     def on_train_epoch_end(self) -> None:
         """Check the remaining losses before the epoch is evaluated."""
-        assert self.watch is not None
-        self.watch.read()
+        assert self.losses is not None
+        self.losses.read()
 
 
-class LookAtDev(pl.Callback):
+class EvaluateOnDev(pl.Callback):
     """Callback that evaluates on dev at epoch ends and at given shares of the schedule, and applies early stopping.
 
     Args:
-        looks: Dev evaluations of the run.
+        evaluations: Dev evaluations of the run.
         module: Module that is trained.
         shares: Fractions of the schedule, ascending, in (0, 1).
     """
 
-    def __init__(self, looks: DevLooks, module: FineTuningModule, shares: Iterable[float]) -> None:
-        self._looks = looks
+    def __init__(self, evaluations: DevEvaluations, module: FineTuningModule, shares: Iterable[float]) -> None:
+        self._evaluations = evaluations
         self._waiting = steps_of_shares(
             list(shares), num_steps=module.num_steps, steps_per_epoch=module.steps_per_epoch
         )
@@ -130,15 +130,15 @@ class LookAtDev(pl.Callback):
         while self._waiting and self._waiting[0][0] <= step:
             _, share = self._waiting.pop(0)
             epoch = step // module.steps_per_epoch
-            self._looks.look(module.model, step=step, share=share, epoch=epoch, at_epoch_end=False)
+            self._evaluations.evaluate(module.model, step=step, share=share, epoch=epoch, at_epoch_end=False)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, module: FineTuningModule) -> None:
         """Evaluate on dev, and stop if the patience is exhausted."""
         step = module.finished_steps
         epoch = step // module.steps_per_epoch
         share = epoch / module.config.num_epochs
-        self._looks.look(module.model, step=step, share=share, epoch=epoch, at_epoch_end=True)
-        trainer.should_stop = self._looks.should_stop
+        self._evaluations.evaluate(module.model, step=step, share=share, epoch=epoch, at_epoch_end=True)
+        trainer.should_stop = self._evaluations.should_stop
 
 
 class ShowProgress(pl.Callback):

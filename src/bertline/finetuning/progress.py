@@ -19,7 +19,7 @@ class DivergedError(BertlineError):
     """The loss or the gradient is no longer finite; the run cannot continue."""
 
 
-class LossWatch:
+class LossMonitor:
     """Ends a run when its loss or gradient norm is no longer finite.
 
     Args:

@@ -92,7 +92,7 @@ def encode_words(
     room = max_length - 2
     if overlap >= room:
         raise ConfigError(
-            f"window_overlap is {overlap}, but a window of max_length {max_length} holds {room} tokens beside "
+            f"window_overlap is {overlap}, but a window of max_length {max_length} holds {room} tokens besides "
             "[CLS] and [SEP]. Make window_overlap smaller than that."
         )
     ids_of = token_ids_of_words(rows, tokenizer)
@@ -100,13 +100,13 @@ def encode_words(
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)
     windows: list[_Window] = []
     for row, words in enumerate(rows.words):
-        pieces = [ids_of[word] for word in words]
-        windows += _windows(pieces, int(row_starts[row]), room, overlap)
+        tokens = [ids_of[word] for word in words]
+        windows += _windows(tokens, int(row_starts[row]), room, overlap)
     all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
     inside, padded = _columns(windows)
     word_labels = np.full(inside.shape, NO_LABEL, dtype=np.int64)
     word_labels[inside] = all_labels[padded["words"][inside]]
-    token_ids = [[tokenizer.cls_id, *window.pieces, tokenizer.sep_id] for window in windows]
+    token_ids = [[tokenizer.cls_id, *window.token_ids, tokenizer.sep_id] for window in windows]
     sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)
     words_of_tokens = _words_of_tokens(sequences, padded["places"], inside)
     if mark is not None:
@@ -156,7 +156,7 @@ def _marks_of_tokens(
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    pieces: list[int]
+    token_ids: list[int]
     words: NDArray[np.int64]
     places: NDArray[np.int64]
     taken: NDArray[np.bool_]
@@ -169,37 +169,37 @@ def token_ids_of_words(rows: TaggedRows, tokenizer: Tokenizer) -> dict[str, list
     return dict(zip(different, tokenizer.encode_literally(different), strict=True))
 
 
-def _windows(word_pieces: list[list[int]], first_word: int, room: int, overlap: int) -> list[_Window]:
+def _windows(word_tokens: list[list[int]], first_word: int, room: int, overlap: int) -> list[_Window]:
     """Split one row into windows, its words numbered from `first_word`; a row without subwords is one empty window."""
-    pieces = [piece for word in word_pieces for piece in word]
-    begins = np.cumsum([0, *(len(word) for word in word_pieces)])[:-1].astype(np.int64)
-    readable = np.array([bool(word) for word in word_pieces], dtype=bool)
-    ends = begins[readable] + np.array([len(word) for word in word_pieces if word], dtype=np.int64)
+    tokens = [token for word in word_tokens for token in word]
+    begins = np.cumsum([0, *(len(word) for word in word_tokens)])[:-1].astype(np.int64)
+    readable = np.array([bool(word) for word in word_tokens], dtype=bool)
+    ends = begins[readable] + np.array([len(word) for word in word_tokens if word], dtype=np.int64)
     begins, words = begins[readable], np.flatnonzero(readable) + first_word
     starts = [0]
-    while starts[-1] + room < len(pieces):
+    while starts[-1] + room < len(tokens):
         starts.append(starts[-1] + room - overlap)
-    context = np.array([_context(begins, ends, start, room, len(pieces)) for start in starts])
+    context = np.array([_context(begins, ends, start, room, len(tokens)) for start in starts])
     best = context.argmax(axis=0)
     windows = []
     for number, start in enumerate(starts):
         here = context[number] >= 0
         windows.append(
-            _Window(pieces[start : start + room], words[here], begins[here] - start + 1, best[here] == number)
+            _Window(tokens[start : start + room], words[here], begins[here] - start + 1, best[here] == number)
         )
     return windows
 
 
 def _context(
-    begins: NDArray[np.int64], ends: NDArray[np.int64], start: int, room: int, num_pieces: int
+    begins: NDArray[np.int64], ends: NDArray[np.int64], start: int, room: int, num_tokens: int
 ) -> NDArray[np.int64]:
     """Return the distance of each word's first subword from the nearer edge of a window; -1 outside the window.
 
-    `num_pieces` + 1 is added for a word entirely inside the window, so that it ranks above any that is not.
+    `num_tokens` + 1 is added for a word entirely inside the window, so that it ranks above any that is not.
     """
-    unlimited = num_pieces
+    unlimited = num_tokens
     end = start + room
     left = begins - start if start else np.full_like(begins, unlimited)
-    right = end - 1 - begins if end < num_pieces else np.full_like(begins, unlimited)
+    right = end - 1 - begins if end < num_tokens else np.full_like(begins, unlimited)
     whole = np.where(ends <= end, unlimited + 1, 0)
     return np.where((begins >= start) & (begins < end), np.minimum(left, right) + whole, -1)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bertline.foundation.errors import DataError
-from bertline.inference.served.base import InputColumn
+from bertline.inference.predictors.base import InputColumn
 from bertline.tasks.bad_rows import BadRow
 from bertline.tasks.json_lines import require_whole_characters
 from bertline.tasks.table_files import Record
@@ -30,7 +30,7 @@ def cell(record: Record, column: InputColumn) -> Any:
         try:
             require_whole_characters(value)
         except BadRow as bad:
-            raise DataError(f"{record.where}: column {column.name!r}: {bad}. Mend or drop the row.") from bad
+            raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
     fits = {"text": isinstance(value, str), "texts": is_list, "text or texts": is_list or isinstance(value, str)}
     if not fits[column.holds]:
@@ -38,10 +38,10 @@ def cell(record: Record, column: InputColumn) -> Any:
             column.holds, "a text or a list of texts"
         )
         raise DataError(
-            f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Mend or drop the row."
+            f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Fix or drop the row."
         )
     if not column.may_be_empty and not "".join(value).strip():
-        raise DataError(f"{record.where}: column {column.name!r} is empty. Mend or drop the row.")
+        raise DataError(f"{record.where}: column {column.name!r} is empty. Fix or drop the row.")
     return value
 
 

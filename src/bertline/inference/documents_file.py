@@ -13,9 +13,9 @@ from bertline.foundation.progress import progress
 from bertline.inference.blocks import RowsDigest, blocks_of
 from bertline.inference.cells import cell
 from bertline.inference.parallel_rows import map_in_threads
+from bertline.inference.predictors.base import InputColumn
+from bertline.inference.predictors.rankings import RetrievalPredictor, SearchedDocuments
 from bertline.inference.row_files import read_rows
-from bertline.inference.served.base import InputColumn
-from bertline.inference.served.rankings import SearchedDocuments, ServedRetrieval
 from bertline.tasks.search_files import one_line
 from bertline.tasks.stored_rows import Documents
 from bertline.tasks.table_files import Record, TableLayout
@@ -38,7 +38,7 @@ class DocumentsFile:
 
 
 def searching(
-    task: ServedRetrieval, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
+    task: RetrievalPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
 ) -> tuple[SearchedDocuments, int]:
     """Read and encode the documents; return a task that searches them, and the number of truncated documents.
 

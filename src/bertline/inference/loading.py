@@ -13,7 +13,7 @@ from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_json
 from bertline.inference.model import LoadedModel
 from bertline.inference.plain import task_of_plain_folder
-from bertline.inference.served.choose import served_task
+from bertline.inference.predictors.choose import predictor_of
 from bertline.modeling.bert import BertModel
 from bertline.modeling.huggingface import architecture_of, load_encoder, load_pretraining_model, read_config
 from bertline.tokenization.resolve import resolve_folder
@@ -52,13 +52,13 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     encoder: Any = model if isinstance(model, BertModel) else model.bert
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
-            f"{folder}: the tokenizer has {tokenizer.vocab_size} pieces, the model {encoder.vocab_size}. "
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, the model {encoder.vocab_size}. "
             "They are not from the same training; copy the folder again."
         )
     model = model.to(chosen).eval()
     if finished is not None:
         max_length = min(max_length, finished.kind.config.max_length)
-    task = None if finished is None else served_task(finished, model, tokenizer)
+    task = None if finished is None else predictor_of(finished, model, tokenizer)
     return LoadedModel(model, tokenizer, max_length=max_length, task=task, name=name_or_folder)
 
 

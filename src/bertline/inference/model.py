@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
-from bertline.inference.served.base import ServedTask, require_texts, row_ids
-from bertline.inference.served.blanks import Guess, fill_blanks, sequence_of
-from bertline.inference.served.rankings import Hit, ServedRetrieval, best_hits
-from bertline.inference.served.texts import Prediction, ServedClassification
+from bertline.inference.predictors.base import TaskPredictor, require_texts, row_ids
+from bertline.inference.predictors.blanks import Guess, fill_blanks, sequence_of
+from bertline.inference.predictors.rankings import Hit, RetrievalPredictor, best_hits
+from bertline.inference.predictors.texts import ClassificationPredictor, Prediction
 from bertline.modeling.bert import BertForPreTraining, BertModel, EncodedInDetail
 from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer
@@ -58,7 +58,7 @@ class LoadedModel:
     """
 
     def __init__(
-        self, model: nn.Module, tokenizer: Tokenizer, *, max_length: int, task: ServedTask | None, name: str
+        self, model: nn.Module, tokenizer: Tokenizer, *, max_length: int, task: TaskPredictor | None, name: str
     ) -> None:
         self.model: Any = model.eval()
         self.encoder: BertModel = model if isinstance(model, BertModel) else self.model.bert
@@ -109,7 +109,7 @@ class LoadedModel:
         Raises:
             DataError: There are no documents.
         """
-        if isinstance(self.task, ServedRetrieval):
+        if isinstance(self.task, RetrievalPredictor):
             return self.task.predict(queries, documents, top_k)
         if not len(documents):
             raise DataError("documents is empty; give at least one to search in.")
@@ -159,7 +159,7 @@ class LoadedModel:
         if how not in get_args(Pooling):
             raise DataError(f"pooling is {how!r}; expected mean or cls.")
         read, max_length = require_texts(texts, "texts"), self.max_length
-        if isinstance(self.task, ServedRetrieval) and role is not None:
+        if isinstance(self.task, RetrievalPredictor) and role is not None:
             prefix = config.query_prefix if role == "query" else config.document_prefix
             read = [prefix + text for text in read]
             max_length = config.query_max_length if role == "query" else max_length
@@ -178,7 +178,7 @@ class LoadedModel:
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> tuple[NDArray[np.float32], int]:
         """Return a classifier's probabilities [n, labels], in text order, and the number of truncated texts."""
-        if not isinstance(self.task, ServedClassification):
+        if not isinstance(self.task, ClassificationPredictor):
             raise self._cannot("classify", "classifier", "artifacts/export/TASK")
         before = self.task.num_cut
         probabilities = self.task.probabilities(texts, text_pairs)

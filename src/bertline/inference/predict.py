@@ -21,9 +21,9 @@ from bertline.inference.documents_file import DocumentsFile, searching
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
+from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor
+from bertline.inference.predictors.rankings import RetrievalPredictor
 from bertline.inference.row_files import PLAIN_LAYOUT, Row, format_of, format_read, read_rows
-from bertline.inference.served.base import FileColumns, InputColumn, ServedTask
-from bertline.inference.served.rankings import ServedRetrieval
 from bertline.modeling.packed_linears import packed_linears
 from bertline.modeling.weight_digest import digest_of_weights
 from bertline.tasks.table_files import Record, TableLayout
@@ -199,7 +199,7 @@ def _task_filling(
             "vectors (task_name=embed)."
         )
     num_documents_truncated = 0
-    if isinstance(task, ServedRetrieval):
+    if isinstance(task, RetrievalPredictor):
         if documents is None:
             raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
         layout = replace(layout, format="auto")
@@ -214,7 +214,7 @@ def _task_filling(
     )
 
 
-def _filler(task: ServedTask) -> Fill:
+def _filler(task: TaskPredictor) -> Fill:
     def fill(*inputs: list[Any]) -> tuple[list[Row], int]:
         before = task.num_cut
         return task.file_outputs(*inputs), task.num_cut - before

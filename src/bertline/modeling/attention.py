@@ -105,7 +105,7 @@ def attend(
             kept = dropout(probabilities, dropout_prob, site=dropout_site, places=dropout_places)
             return Attended(kept.to(value.dtype) @ value)
         case "varlen" if scope.boundaries is not None:
-            return Attended(_attend_within_pieces(query, key, value, scope.boundaries))
+            return Attended(_attend_within_spans(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":
             bias = None if scope.bias is None else scope.bias.to(query.dtype)
             return Attended(F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_prob))
@@ -113,7 +113,7 @@ def attend(
             assert_never(kind)
 
 
-def _attend_within_pieces(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor) -> Tensor:
+def _attend_within_spans(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor) -> Tensor:
     """Run `varlen_attn` on the flattened rows, [B * S, N, D]; no span is longer than a row."""
     from torch.nn.attention.varlen import varlen_attn
 

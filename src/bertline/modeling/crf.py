@@ -190,7 +190,7 @@ def read_crf(crf: LinearChainCrf, folder: Path) -> None:
         scores = load_file(path)
     except (FileNotFoundError, SafetensorError) as error:
         raise ArtifactError(
-            f"{path} is missing or not a whole safetensors file ({error}); a tagger with a CRF needs it beside "
+            f"{path} is missing or not a whole safetensors file ({error}); a tagger with a CRF needs it next to "
             "model.safetensors. Copy the whole folder again."
         ) from error
     require_finite(scores, path)

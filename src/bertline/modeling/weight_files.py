@@ -70,7 +70,7 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
     if with_output and decoder is not None and words is not None and not torch.equal(decoder, words):
         raise ArtifactError(
             f"{folder}: {_DECODER} differs from the word embeddings. bertline ties the two, as BERT does, so it cannot "
-            "go on with this checkpoint's pretraining or fill blanks with it. Its encoder can be fine-tuned."
+            "continue this checkpoint's pretraining or predict masked tokens with it. Its encoder can be fine-tuned."
         )
     return weights
 

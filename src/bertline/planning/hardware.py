@@ -162,4 +162,4 @@ def this_machine(asked: Literal["auto", "fp32", "bf16"], *, num_threads: int | N
 def _load() -> str:
     """Return a note on the processor's load if it makes the measurement unreliable; otherwise an empty string."""
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    return f" beside other work, load {load:.1f} on {cores} cores" if load > cores else ""
+    return f" while other work runs, load {load:.1f} on {cores} cores" if load > cores else ""

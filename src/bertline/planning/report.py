@@ -25,7 +25,7 @@ def forecast_text(found: Forecast, training: Training, place: Place, config: Pla
         "",
         *wrapped(
             "model",
-            f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {training.vocab_size:,} pieces: "
+            f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {training.vocab_size:,} tokens: "
             f"{count(found.parameters)} parameters ({count(found.embedding_parameters)} embeddings, "
             f"{count(found.encoder_parameters)} layers, {count(heads)} heads)",
         ),
@@ -270,7 +270,7 @@ def _remarks(use: BestUse, config: PlanConfig) -> Iterator[str]:
     mask_prob = chosen.training.mask_prob
     yield (
         "> is the size to take by the rule of decoders: the lowest loss by the law of arXiv 2305.16264 (that of arXiv "
-        f"2203.15556, some {DECODER_TOKENS_PER_PARAMETER:g} tokens a parameter, where repeated text is worth less). "
+        f"2203.15556, some {DECODER_TOKENS_PER_PARAMETER:g} tokens per parameter, where repeated text is worth less). "
         f"Here a token counts when it is a target, so these are {decoder_rule(mask_prob):.0f} tokens of text for each "
         f"parameter of the layers. At most {use.max_epochs:.3g} passes over the text (plan.max_epochs); after "
         f"{4 / mask_prob:.3g} every token has been a target four times. Batch and rate by arXiv 2401.02954, section "
@@ -297,7 +297,7 @@ def _encoder_rule(use: BestUse) -> str:
     chosen = f"{use.chosen.size} has {ratios[use.chosen.size]:,.0f}"
     named = f"Within it: {', '.join(within)}." if within else "No size is within it."
     return (
-        f"The rule of encoders (Dervishi et al., EMNLP 2025, abstract): 10 to 100 times the tokens a parameter of "
+        f"The rule of encoders (Dervishi et al., EMNLP 2025, abstract): 10 to 100 times the tokens per parameter of "
         f"decoders, that is {low:,.0f} to {high:,.0f} tokens of text for each. {chosen}. {named} The paper's abstract "
         "gives no more than this range, so it chooses nothing here; it favours a smaller model on more text."
     )

@@ -26,7 +26,7 @@ _BYTES_A_TOKEN = 4.0
 # Gzip and Parquet compress text to about a third of its size.
 _COMPRESSED_SUFFIXES = (".gz", ".parquet")
 _COMPRESSION = 3.0
-_BERT_PIECES = 30_522
+_BERT_VOCAB_SIZE = 30_522
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,7 +150,7 @@ def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[
             return tokenizer.vocab_size
         case ExistingTokenizerConfig():
             path = Path(tokenizer.path).expanduser()
-            return len(read_vocabulary(path, lowercase=True).pieces) if path.exists() else _BERT_PIECES
+            return len(read_vocabulary(path, lowercase=True).tokens) if path.exists() else _BERT_VOCAB_SIZE
         case _:
             assert_never(tokenizer)
 

@@ -15,9 +15,9 @@ from bertline.pretraining.module import PretrainingModule
 class AttentionByLength(pl.Callback):
     """Sets the attention kernel before a step whose sequence length differs from the previous one.
 
-    Code between steps (validation, film strip, probes) runs with the kernel of the previous step: every kernel gives
-    correct results at any width. A compiled graph is specific to one kernel and one width, and is reused when both
-    recur.
+    Code between steps (validation, mask predictions, probes) runs with the kernel of the previous step: every kernel
+    gives correct results at any width. A compiled graph is specific to one kernel and one width, and is reused when
+    both recur.
 
     Args:
         choices: Attention kernel for each row length.

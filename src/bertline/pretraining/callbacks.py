@@ -16,10 +16,10 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.best import BestStep
+from bertline.pretraining.divergence import DivergenceGuard
 from bertline.pretraining.interval import LOG_EVERY_STEPS, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.time_left import TimeLeft
-from bertline.pretraining.watch import HealthWatch
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.distributed import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
@@ -69,7 +69,7 @@ class Totals:
 class RecordMetrics(pl.Callback):
     """Writes a row of metrics every `LOG_EVERY_STEPS` steps and after the last one, and shows progress.
 
-    Ends training without writing the row if the health watch rejects it.
+    Ends training without writing the row if the health guard rejects it.
 
     These metrics cover the steps since the previous row, also across a restart: `perf/tokens_per_s` (real tokens per
     second of training), `perf/mfu` (FLOP/s of the model for real tokens, as a fraction of those of large matrix
@@ -85,13 +85,13 @@ class RecordMetrics(pl.Callback):
         totals: Totals,
         progress: TrainingProgress,
         time_left: TimeLeft,
-        watch: HealthWatch,
+        guard: DivergenceGuard,
         *,
         num_steps: int,
     ) -> None:
         self._log = log
         self._time_left = time_left
-        self._watch = watch
+        self._guard = guard
         self._clock = clock
         self._totals = totals
         self._progress = progress
@@ -106,7 +106,7 @@ class RecordMetrics(pl.Callback):
             with self._clock.paused():
                 rate = matmul_rate_of_process(machine.device, machine.precision)
             self._matmul_rate = machine.ranks.world_size * rate
-        self._totals.row.go_on()
+        self._totals.row.resume()
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
         """Record the learning rate of this step."""
@@ -143,7 +143,7 @@ class RecordMetrics(pl.Callback):
         }
         if left_s is not None:
             metrics["perf/time_left_s"] = left_s
-        if not self._watch.accepts_row(step, metrics, num_steps=int(total["steps"])):
+        if not self._guard.accepts_row(step, metrics, num_steps=int(total["steps"])):
             trainer.should_stop = True
             return
         self._totals.tokens += total["tokens"]
@@ -207,7 +207,7 @@ class SaveAndStop(pl.Callback):
         request: Whether a stop was requested.
         clock: Paused while saving.
         best: Best step so far; the probes have already run.
-        watch: Decides whether the current state may be saved.
+        guard: Decides whether the current state may be saved.
         every_steps: `pretrain.checkpoint_every_steps`.
         num_steps: Number of steps of the whole run.
     """
@@ -218,7 +218,7 @@ class SaveAndStop(pl.Callback):
         request: StopRequest,
         clock: TrainingClock,
         best: BestStep,
-        watch: HealthWatch,
+        guard: DivergenceGuard,
         *,
         every_steps: int,
         num_steps: int,
@@ -227,7 +227,7 @@ class SaveAndStop(pl.Callback):
         self._request = request
         self._clock = clock
         self._best = best
-        self._watch = watch
+        self._guard = guard
         self._every_steps = every_steps
         self._num_steps = num_steps
         self._listening = ExitStack()
@@ -253,7 +253,7 @@ class SaveAndStop(pl.Callback):
             ranks.world_size * step**2,
         ]:
             raise MachineError(
-                f"the {ranks.world_size} processes go on from different steps, this one (rank {ranks.rank}) from "
+                f"the {ranks.world_size} processes resume from different steps, this one (rank {ranks.rank}) from "
                 f"{step:,}. All need the same run folder: put runtime.runs_folder on a file system that every machine "
                 "shares."
             )
@@ -280,7 +280,7 @@ class SaveAndStop(pl.Callback):
         self.stopped = step < self._num_steps and self._agreement.reached(step)
         if self.stopped or step % self._every_steps == 0 or step in (self._best.step, self._num_steps):
             with self._clock.paused():
-                if self._watch.accepts_state(module):
+                if self._guard.accepts_state(module):
                     self._save(module)
                 else:
                     self.stopped, trainer.should_stop = False, True

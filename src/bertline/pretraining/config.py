@@ -35,7 +35,7 @@ class PhaseConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FilmStripConfig:
+class MaskPredictionsConfig:
     """Top predictions for fixed blanks, recorded during training."""
 
     every_steps: int
@@ -50,7 +50,7 @@ class FilmStripConfig:
             )
         for sentence in self.sentences:
             if "[MASK]" not in sentence:
-                raise ValueError(f"each sentence of the film strip needs a [MASK], found {sentence!r}")
+                raise ValueError(f"each sentence of the mask predictions needs a [MASK], found {sentence!r}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +136,7 @@ class PretrainConfig:
     checkpoint_every_steps: int
     keep_checkpoints: int
     """Number of newest checkpoints to keep, in addition to the one with the lowest held-out loss."""
-    film_strip: FilmStripConfig
+    mask_predictions: MaskPredictionsConfig
     linear_probe: LinearProbeConfig | None
     """None: no linear probe."""
     health: HealthConfig

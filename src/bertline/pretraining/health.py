@@ -33,7 +33,7 @@ ADVICE: dict[AlarmKind, str] = {
     "non_finite": _CALMER,
     "skipped_steps": f"Now and then this does no harm. {_CALMER}",
     "spike": "If it does not come back within some hundred steps, lower optimizer.lr, lengthen "
-    "schedule.num_warmup_steps, lower optimizer.max_grad_norm, or let training go back and pass over the examples "
+    "schedule.num_warmup_steps, lower optimizer.max_grad_norm, or let training roll back and skip the examples "
     "(pretrain.health.rewind_on_spike=true).",
     "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the batch, "
     "try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), and see "

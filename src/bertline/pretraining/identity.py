@@ -25,7 +25,7 @@ FREE_KEYS = (
     "pretrain.validation_sequences",
     "pretrain.checkpoint_every_steps",
     "pretrain.keep_checkpoints",
-    "pretrain.film_strip",
+    "pretrain.mask_predictions",
     "pretrain.linear_probe",
     "pretrain.health",
 )
@@ -35,12 +35,12 @@ _EXTENDABLE = ("pretrain.phases", "pretrain.max_steps", "pretrain.extends")
 
 def identity_of(job: PretrainJob, precision: Precision) -> dict[str, Any]:
     """Return everything that the weights depend on as plain data: configuration, inputs and resolved precision."""
-    pieces = "\n".join(Tokenizer.load(job.tokenizer_folder).pieces)
+    tokens = "\n".join(Tokenizer.load(job.tokenizer_folder).vocab)
     sections = ("model", "objective", "optimizer", "schedule", "pretrain")
     identity = {
         **{name: dataclasses.asdict(getattr(job, name)) for name in sections},
         "examples": {"manifest": sha256_of_file(job.examples_folder / MANIFEST_NAME)},
-        "tokenizer": {"pieces": hashlib.sha256(pieces.encode()).hexdigest()},
+        "tokenizer": {"tokens": hashlib.sha256(tokens.encode()).hexdigest()},
         "resolved": {"precision": precision},
     }
     return json.loads(json.dumps(identity))
@@ -64,7 +64,7 @@ def require_same(found: Mapping[str, Any], expected: Mapping[str, Any], *, where
         rule = (
             "A run can be extended by more steps only, all else must be as it was"
             if extending
-            else "A run is resumed only as it was begun; give another run folder to begin anew"
+            else "A run is resumed only as it was started; give another run folder to start from scratch"
         )
         raise ConfigError(
             f"{where} was trained with another configuration:\n"

@@ -40,14 +40,14 @@ class PretrainJob:
         return self.run_folder / "metrics.jsonl"
 
     @property
-    def film_strip_path(self) -> Path:
-        """Path of the film strip: the guesses for the fixed blanks."""
-        return self.run_folder / "film_strip.jsonl"
+    def mask_predictions_path(self) -> Path:
+        """Path of the mask predictions: the guesses for the fixed blanks."""
+        return self.run_folder / "mask_predictions.jsonl"
 
     @property
-    def film_strip_text_path(self) -> Path:
-        """Path of the film strip as readable text."""
-        return self.film_strip_path.with_suffix(".txt")
+    def mask_predictions_text_path(self) -> Path:
+        """Path of the mask predictions as readable text."""
+        return self.mask_predictions_path.with_suffix(".txt")
 
     @property
     def health_path(self) -> Path:
@@ -78,5 +78,5 @@ class PretrainJob:
     def written_atomically(self) -> tuple[Path, ...]:
         """Files and folders of which a kill may leave half-written copies, under temporary names in the same folder."""
         folders = (self.latest_folder, self.best_folder, self.profile_folder, self.result_folder)
-        files = (self.metrics_path, self.film_strip_path, self.film_strip_text_path, self.health_path)
+        files = (self.metrics_path, self.mask_predictions_path, self.mask_predictions_text_path, self.health_path)
         return (*files, *folders)

@@ -69,7 +69,7 @@ class LinearProbe:
         self._kinds = sentences.kinds
         self._is_train = np.arange(len(sentences)) < sentences.num_train
         self._ids = [
-            [tokenizer.cls_id, *(piece for word in sentence for piece in word), tokenizer.sep_id]
+            [tokenizer.cls_id, *(token for word in sentence for token in word), tokenizer.sep_id]
             for sentence in sentences.sentences
         ]
 
@@ -140,7 +140,7 @@ def linear_probes(job: PretrainJob) -> list[MakeProbe]:
     if len(sentences) < _FEWEST_SENTENCES:
         warn(
             f"the held-out text has {len(sentences)} sentences to probe the encoder with, fewer than "
-            f"{_FEWEST_SENTENCES}: training goes on without pretrain.linear_probe."
+            f"{_FEWEST_SENTENCES}: training continues without pretrain.linear_probe."
         )
         return []
 

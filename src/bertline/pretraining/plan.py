@@ -23,7 +23,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PassedOver:
+class SkippedSequences:
     """Examples that are skipped because training failed on them: the order of their length jumps ahead."""
 
     step: int
@@ -38,7 +38,7 @@ class Plan:
     Args:
         phases: Configured phases.
         num_steps: Number of steps of the whole run, at most the sum over all phases.
-        passed_over: Jumps in the order of the examples.
+        skipped: Jumps in the order of the examples.
 
     Example:
         >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
@@ -47,28 +47,28 @@ class Plan:
         Place(phase=1, consumed=48, max_length=64, global_batch_size=32)
     """
 
-    def __init__(self, phases: Sequence[PhaseConfig], num_steps: int, passed_over: Sequence[PassedOver] = ()) -> None:
+    def __init__(self, phases: Sequence[PhaseConfig], num_steps: int, skipped: Sequence[SkippedSequences] = ()) -> None:
         self.phases = tuple(phases)
         self.num_steps = num_steps
-        self.passed_over = tuple(passed_over)
+        self.skipped = tuple(skipped)
 
     @classmethod
     def of(cls, config: PretrainConfig) -> Plan:
         """Return the plan that the pretrain section configures."""
         return cls(config.phases, config.num_steps)
 
-    def passing_over(self, first_step: int, end_step: int) -> list[PassedOver]:
+    def skipping(self, first_step: int, end_step: int) -> list[SkippedSequences]:
         """Return the examples to skip so that step `first_step` takes those planned for `end_step`, and so on.
 
         Both steps are 0-based, `end_step` is exclusive. There is one jump per sequence length.
 
         Example:
             >>> plan = Plan([PhaseConfig(steps=9, max_length=64, global_batch_size=8)], num_steps=9)
-            >>> plan.passing_over(4, 6)
-            [PassedOver(step=4, max_length=64, sequences=16)]
+            >>> plan.skipping(4, 6)
+            [SkippedSequences(step=4, max_length=64, sequences=16)]
         """
         taken = self.sequences(first_step, end_step)
-        return [PassedOver(step=first_step, max_length=length, sequences=count) for length, count in taken.items()]
+        return [SkippedSequences(step=first_step, max_length=length, sequences=num) for length, num in taken.items()]
 
     def sequences(self, first_step: int, end_step: int) -> dict[int, int]:
         """Return the number of sequences of each length in these steps (0-based, end exclusive), in phase order.
@@ -101,7 +101,7 @@ class Plan:
     def place(self, step: int) -> Place:
         """Return the place before `step`, 0-based; past the last step, the place in the last phase."""
         consumed: dict[int, int] = {}
-        for jump in self.passed_over:
+        for jump in self.skipped:
             if jump.step <= step:
                 consumed[jump.max_length] = consumed.get(jump.max_length, 0) + jump.sequences
         for index, phase in enumerate(self.phases):

@@ -102,12 +102,12 @@ class _Words:
     """Properties of words, derived from the vocabulary."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._continues = [piece.startswith(CONTINUATION) and piece != CONTINUATION for piece in tokenizer.pieces]
+        self._continues = [token.startswith(CONTINUATION) and token != CONTINUATION for token in tokenizer.vocab]
         self._plain = [
-            index not in tokenizer.special_ids and any(character.isalnum() for character in piece)
-            for index, piece in enumerate(tokenizer.pieces)
+            index not in tokenizer.special_ids and any(character.isalnum() for character in token)
+            for index, token in enumerate(tokenizer.vocab)
         ]
-        self._ends = frozenset(index for index, piece in enumerate(tokenizer.pieces) if piece in _SENTENCE_ENDS)
+        self._ends = frozenset(index for index, token in enumerate(tokenizer.vocab) if token in _SENTENCE_ENDS)
 
     def is_plain(self, word: Word) -> bool:
         """Return whether this is a word, neither punctuation nor unknown."""
@@ -115,7 +115,7 @@ class _Words:
 
     def of(self, ids: Sequence[int]) -> list[Word]:
         """Group subwords into words."""
-        starts = [index for index, piece in enumerate(ids) if not index or not self._continues[piece]]
+        starts = [index for index, token in enumerate(ids) if not index or not self._continues[token]]
         return [tuple(ids[start:stop]) for start, stop in pairwise([*starts, len(ids)])]
 
     def sentences(self, segment: Sequence[int]) -> Iterator[Sentence]:

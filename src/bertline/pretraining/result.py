@@ -15,9 +15,9 @@ from bertline.foundation.progress import say
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import save_model
 from bertline.pretraining.data import read_examples_manifest
+from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.watch import read_health
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.training.checkpoints import Checkpoint
 
@@ -68,7 +68,7 @@ def write_result(
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
         _write_model(job, model, folder)
-        for path in (job.metrics_path, job.film_strip_path, job.health_path):
+        for path in (job.metrics_path, job.mask_predictions_path, job.health_path):
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
         content = {

@@ -18,9 +18,10 @@ from bertline.pretraining.attention_by_length import AttentionByLength
 from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import RecordMetrics, RunProbes, SaveAndStop, Totals
 from bertline.pretraining.data import MaskedExamples, PretrainingData
-from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.divergence import DivergenceGuard, keep_health, roll_back, skipped_in
 from bertline.pretraining.identity import identity_of, same_measure
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
@@ -29,7 +30,6 @@ from bertline.pretraining.row_layout import layouts_in_words, pretraining_attent
 from bertline.pretraining.start import build_model, find_checkpoint, take_over_records
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.pretraining.validation import ValidationProbe
-from bertline.pretraining.watch import HealthWatch, go_back, keep_health, passed_over_in
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
@@ -51,7 +51,7 @@ def run_pretraining(
 
     Args:
         job: Configuration, inputs and run folder.
-        make_probes: Factories of additional probes; they run after validation and film strip.
+        make_probes: Factories of additional probes; they run after validation and mask predictions.
         callbacks: Additional callbacks, called after bertline's own between two steps, for example by benchmarks.
 
     Returns:
@@ -120,12 +120,12 @@ class _Run:
         )
         self.best = BestStep(self._build_validation(), self.plan)
         handed_in = [make(self.module.model, machine) for make in make_probes]
-        self.probes = [self.best, self._build_film_strip(), *handed_in]
+        self.probes = [self.best, self._build_mask_predictions(), *handed_in]
         state = checkpoint.state if checkpoint else {}
         self.totals = Totals(self.clock, state.get("totals"), Seconds(**state.get("interval_s", {})))
         of_checkpoint = checkpoint.state.get("rewinds", []) if checkpoint else []
         self.rewinds = of_checkpoint if rewinds is None else rewinds
-        self.plan.passed_over = tuple(passed_over_in(self.rewinds))
+        self.plan.skipped = tuple(skipped_in(self.rewinds))
         self._restore(checkpoint)
 
     def train(self) -> list[dict[str, Any]] | None:
@@ -143,13 +143,13 @@ class _Run:
             shown=self.machine.ranks.is_first,
         )
         left = TimeLeft(self.plan, work_of_sequences(self.module.model, data.dataset.examples, data.dataset.layouts))
-        watch, request = HealthWatch(job, self.plan, self.machine, self.rewinds), StopRequest()
+        guard, request = DivergenceGuard(job, self.plan, self.machine, self.rewinds), StopRequest()
         saving = SaveAndStop(
             self._save,
             request,
             self.clock,
             self.best,
-            watch,
+            guard,
             every_steps=job.pretrain.checkpoint_every_steps,
             num_steps=num_steps,
         )
@@ -157,7 +157,7 @@ class _Run:
         callbacks = [
             *profiles,
             AttentionByLength(self.attention),
-            RecordMetrics(self.log, self.clock, self.totals, progress, left, watch, num_steps=num_steps),
+            RecordMetrics(self.log, self.clock, self.totals, progress, left, guard, num_steps=num_steps),
             RunProbes(self.probes, self.log, self.clock, num_steps=num_steps),
             saving,
             *self.callbacks,
@@ -167,15 +167,15 @@ class _Run:
             self.clock.start()
             fit(trainer, self.module, data)
         self.log.close()
-        if watch.failure is not None and not sum_over_ranks([request.made], self.machine.device)[0]:
-            return go_back(job, self.plan, self.checkpoints, self.rewinds, watch.failure, machine=self.machine)
+        if guard.failure is not None and not sum_over_ranks([request.made], self.machine.device)[0]:
+            return roll_back(job, self.plan, self.checkpoints, self.rewinds, guard.failure, machine=self.machine)
         leave_process_group()
-        if watch.failure is not None:
-            raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}; run it again to go on")
+        if guard.failure is not None:
+            raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}; run it again to resume")
         if saving.stopped:
             raise TrainingInterrupted(
                 f"pretraining was stopped and saved after step {self.module.finished_steps:,} of {num_steps:,} in "
-                f"{job.run_folder}; run it again to go on"
+                f"{job.run_folder}; run it again to resume"
             )
         return None
 
@@ -216,10 +216,14 @@ class _Run:
             max_sequences=job.pretrain.validation_sequences,
         )
 
-    def _build_film_strip(self) -> Probe:
+    def _build_mask_predictions(self) -> Probe:
         job = self.job
-        return FilmStripProbe(
-            self.module.model, self.tokenizer, job.pretrain.film_strip, job.film_strip_path, machine=self.machine
+        return MaskPredictionProbe(
+            self.module.model,
+            self.tokenizer,
+            job.pretrain.mask_predictions,
+            job.mask_predictions_path,
+            machine=self.machine,
         )
 
     def _restore(self, checkpoint: Checkpoint | None) -> None:
@@ -252,7 +256,7 @@ class _Run:
         if not self.machine.ranks.is_first:
             return
         # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
-        for path in (self.job.metrics_path, self.job.film_strip_path, self.job.health_path):
+        for path in (self.job.metrics_path, self.job.mask_predictions_path, self.job.health_path):
             sync_to_disk(path)
         self.checkpoints.save(module.finished_steps, self._state(module, interval), best_step=self.best.step)
         write_latest(self.job, module.model)

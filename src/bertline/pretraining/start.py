@@ -37,7 +37,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Ber
     encoded_with = read_examples_manifest(job.examples_folder)["vocab_size"]
     if encoded_with != tokenizer.vocab_size:
         raise ArtifactError(
-            f"{job.examples_folder} was made with a vocabulary of {encoded_with} pieces, {job.tokenizer_folder} has "
+            f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "
             f"{tokenizer.vocab_size}. Run the examples stage again."
         )
     device = attention_device(machine.device, machine.precision)
@@ -68,7 +68,7 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | 
         _require_same_precision(checkpoint, identity, job)
         require_same(checkpoint.state["identity"], identity, where=str(job.run_folder), extending=False)
         if checkpoint.step < job.pretrain.num_steps:
-            say(f"pretraining goes on after step {checkpoint.step:,} of {job.pretrain.num_steps:,}")
+            say(f"pretraining resumes after step {checkpoint.step:,} of {job.pretrain.num_steps:,}")
         return checkpoint
     return None if job.extend_from is None else _extended(job, identity)
 
@@ -78,7 +78,7 @@ def take_over_records(job: PretrainJob, *, is_first_rank: bool) -> None:
     if job.extend_from is None or not is_first_rank or job.checkpoints_folder.exists():
         return
     job.run_folder.mkdir(parents=True, exist_ok=True)
-    for path in (job.metrics_path, job.film_strip_path, job.health_path):
+    for path in (job.metrics_path, job.mask_predictions_path, job.health_path):
         source = job.extend_from / path.name
         if source.exists():
             shutil.copyfile(source, path)
@@ -94,7 +94,9 @@ def _extended(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint:
         )
     checkpoint = CheckpointFolder(folder / "checkpoints", keep=1).load_newest()
     if checkpoint is None:
-        raise ConfigError(f"pretrain.extends names {folder}, but its checkpoints are gone. Train anew (extends: null).")
+        raise ConfigError(
+            f"pretrain.extends names {folder}, but its checkpoints are gone. Train from scratch (extends: null)."
+        )
     _require_same_precision(checkpoint, identity, job)
     require_same(checkpoint.state["identity"], identity, where=str(folder), extending=True)
     plan, num_steps = Plan.of(job.pretrain), checkpoint.step
@@ -119,7 +121,7 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
     if found != expected:
         raise ConfigError(
             f"{checkpoint.path} was trained in {found}; pretrain.precision={job.pretrain.precision} is {expected} on "
-            f"this machine. Go on where {found} is native, or set pretrain.precision={found}."
+            f"this machine. Resume where {found} is native, or set pretrain.precision={found}."
         )
 
 
@@ -134,12 +136,12 @@ def _require_fitting(job: PretrainJob, tokenizer: Tokenizer) -> None:
         if key not in _FREE_MODEL_KEYS and ours[key] != theirs[key]
     ]
     if vocab_size != tokenizer.vocab_size:
-        problems.append(f"the tokenizer has {tokenizer.vocab_size} pieces, the checkpoint {vocab_size}")
+        problems.append(f"the tokenizer has {tokenizer.vocab_size} tokens, the checkpoint {vocab_size}")
     else:
-        pieces = enumerate(zip(tokenizer.pieces, Tokenizer.load(folder).pieces, strict=True))
-        different = next(((index, ours, theirs) for index, (ours, theirs) in pieces if ours != theirs), None)
+        tokens = enumerate(zip(tokenizer.vocab, Tokenizer.load(folder).vocab, strict=True))
+        different = next(((index, ours, theirs) for index, (ours, theirs) in tokens if ours != theirs), None)
         if different:
-            problems.append("piece {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
+            problems.append("token {} is {!r} in the tokenizer and {!r} in the checkpoint".format(*different))
     if problems:
         raise ConfigError(
             f"pretrain.start_from names {folder}, which does not fit:\n"

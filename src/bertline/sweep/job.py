@@ -105,7 +105,7 @@ def _encoder_start(job: SweepJob) -> EncoderStart:
     match job.task.start_from:
         case None:
             title = "pretrained encoder"
-            return EncoderStart(title=title, start="line", folder=job.pretrain_folder, weights="pretrained")
+            return EncoderStart(title=title, start="pipeline", folder=job.pretrain_folder, weights="pretrained")
         case "random":
             title = "encoder from random weights"
             return EncoderStart(title=title, start="random", folder=job.pretrain_folder, weights="random")
@@ -130,4 +130,4 @@ def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:
         case "up_to_small":
             config = read_config(encoder.folder)[0]
             small = config.num_hidden_layers <= _SMALL_LAYERS and config.hidden_size <= _SMALL_WIDTH
-            return small and encoder.start == "line"
+            return small and encoder.start == "pipeline"

@@ -137,7 +137,7 @@ class StudyStore:
             reason = reason.replace(str(self._url.password), "***")
         return MachineError(
             f"the studies at {self.shown} cannot be read or written ({reason}). What had finished is kept: when the "
-            "database can be reached, run the stage again and it goes on."
+            "database can be reached, run the stage again to resume."
         )
 
     def _engine_settings(self) -> dict[str, Any]:

@@ -158,7 +158,7 @@ def _with_known_labels(
             BadRow(
                 "unknown_label",
                 f"tasks.{name}, {split} row {row.id}: the label is {unknown[0]!r}; allowed are "
-                f"{', '.join(map(repr, labels))}. Mend the row or add the label to tasks.{name}.labels. "
+                f"{', '.join(map(repr, labels))}. Fix the row or add the label to tasks.{name}.labels. "
                 "(A split without labels cannot be scored: set its file to null, and it is cut from train.)",
             )
         )

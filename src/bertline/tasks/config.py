@@ -125,7 +125,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
             raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
         if not self.multi_label and getattr(self.source, "label_separator", None) is not None:
             raise ValueError(
-                "source.label_separator is for several labels a row; set multi_label: true or leave it null"
+                "source.label_separator is for several labels per row; set multi_label: true or leave it null"
             )
         if self.shared_tokens == "marked" and not self.reads_pairs:
             raise ValueError(
@@ -167,7 +167,7 @@ class RegressionTaskConfig(BaseTaskConfig):
         if self.head == "cosine" and self.source.text_pair_column is None:
             raise ValueError("head cosine compares two texts; name source.text_pair_column, or take head: linear")
         if getattr(self.source, "label_separator", None) is not None:
-            raise ValueError("source.label_separator is for several labels a row; a regression task has one number")
+            raise ValueError("source.label_separator is for several labels per row; a regression task has one number")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -197,7 +197,7 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
         if not 0 <= self.window_overlap < room:
             raise ValueError(
                 f"window_overlap must be at least 0 and below the {room} tokens that a window of max_length="
-                f"{self.max_length} holds beside [CLS] and [SEP], found {self.window_overlap}"
+                f"{self.max_length} holds besides [CLS] and [SEP], found {self.window_overlap}"
             )
 
 
@@ -223,7 +223,7 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
         room = self.max_length - self.max_question_length - 3  # [CLS] and two [SEP]
         if self.window_overlap >= room:
             raise ValueError(
-                f"window_overlap is {self.window_overlap}, but beside a question of max_question_length="
+                f"window_overlap is {self.window_overlap}, but next to a question of max_question_length="
                 f"{self.max_question_length} a sequence of max_length={self.max_length} has room for {room} tokens of "
                 "context; overlap by less than that"
             )

@@ -139,7 +139,7 @@ class _Reader:
             missing = "word" if not word else "tag"
             raise BadRow(
                 f"empty_{missing}",
-                f"{self._path}:{number} has an empty {missing}: {_shown(line)}. Mend the line, or the column's number.",
+                f"{self._path}:{number} has an empty {missing}: {_shown(line)}. Fix the line, or the column's number.",
             )
         return _Word(number, word, tag)
 
@@ -159,7 +159,7 @@ class _Reader:
             raise BadRow(
                 "too_many_columns" if len(columns) > self._width else "too_few_columns",
                 f"{self._path}:{number} has {len(columns)} column(s) by source.separator {config.separator!r}, the "
-                f"file's first row (line {self._first[0]}) has {self._width}: {_shown(line)}. Mend the line, or set "
+                f"file's first row (line {self._first[0]}) has {self._width}: {_shown(line)}. Fix the line, or set "
                 "the separator (tab, space, whitespace). A word cannot hold it.",
             )
         return columns
@@ -170,7 +170,7 @@ class _Reader:
             if not -width <= index < width:
                 raise DataError(
                     f"{self._path}:{number} has {width} column(s) by source.separator {self._config.separator!r}; "
-                    f"source.{key} is {index}: {_shown(line)}. Mend the line or set the column, or the separator (tab, "
+                    f"source.{key} is {index}: {_shown(line)}. Fix the line or set the column, or the separator (tab, "
                     "space, whitespace). A file without tags cannot be scored: set it to null."
                 )
 
@@ -182,7 +182,7 @@ class _Reader:
         if broken and config.on_broken_tags == "error":
             first = broken[0]
             raise DataError(
-                f"{self._path}:{words[first.index].line}: {first.problem}, which {config.scheme} does not allow. Mend "
+                f"{self._path}:{words[first.index].line}: {first.problem}, which {config.scheme} does not allow. Fix "
                 "the tag, set source.scheme to the file's scheme, or set source.on_broken_tags to repair: an entity "
                 "then begins or ends there, and is counted."
             )
@@ -196,7 +196,7 @@ class _Reader:
         except ValueError as error:
             raise BadRow(
                 "unknown_tag",
-                f"{where}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or mend the tag.",
+                f"{where}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or fix the tag.",
             ) from None
         for kind in types_of([tag]):
             if config.types is not None and kind not in config.types:
@@ -204,7 +204,7 @@ class _Reader:
                 meant = f" Is {close[0]!r} meant?" if close else ""
                 raise BadRow(
                     "unknown_type",
-                    f"{where}: the tag is {word.tag!r}; source.types has {', '.join(config.types)}.{meant} Mend the "
+                    f"{where}: the tag is {word.tag!r}; source.types has {', '.join(config.types)}.{meant} Fix the "
                     "tag, or add the type.",
                 )
 

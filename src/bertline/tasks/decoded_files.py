@@ -73,5 +73,5 @@ def undecodable(path: Path, content: bytes, encoding: str, options: OptionNames)
     except UnicodeDecodeError as error:
         line += content[: error.start].count(b"\n")
     key = options.encoding
-    way_out = f"Set {key} (latin-1, cp1252, utf-16, ...) or mend" if key else "Save the file in that encoding, or mend"
+    way_out = f"Set {key} (latin-1, cp1252, utf-16, ...) or fix" if key else "Save the file in that encoding, or fix"
     return DataError(f"{path}:{line} is not text in {encoding}. {way_out} the file.")

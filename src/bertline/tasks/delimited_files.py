@@ -140,7 +140,7 @@ def _wrong_width(path: Path, line: int, found: int, width: int, delimiting: Deli
     if found > width and delimiting.extra_fields == "ignore":
         return None
     first = "the header" if delimiting.header else "the first row"
-    hint = _quotes_hint(delimiting.options) if delimiting.quoting else "Mend the row."
+    hint = _quotes_hint(delimiting.options) if delimiting.quoting else "Fix the row."
     if found > width and delimiting.options.extra_fields is not None:
         hint += f" {delimiting.options.extra_fields}: ignore reads the first fields alone."
     return BadRow(
@@ -151,8 +151,8 @@ def _wrong_width(path: Path, line: int, found: int, width: int, delimiting: Deli
 
 def _quotes_hint(options: OptionNames) -> str:
     if options.quoting is None:
-        return "A quote that begins a field has to end it, and one inside of such a field is written twice; mend it."
-    return f"If the file has quotes that do not pair up, set {options.quoting} to false; else mend the row."
+        return "A quote that begins a field has to end it, and one inside of such a field is written twice; fix it."
+    return f"If the file has quotes that do not pair up, set {options.quoting} to false; else fix the row."
 
 
 def _check_header(path: Path, line: int, names: list[str | int]) -> None:

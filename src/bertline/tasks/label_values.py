@@ -45,7 +45,7 @@ class OneLabel:
             )
         label = _word(value, self.names, place)
         if not label:
-            raise BadRow("empty_label", f"{place}: the label is empty. Mend or remove the row.")
+            raise BadRow("empty_label", f"{place}: the label is empty. Fix or remove the row.")
         return _matched(label, self.pattern, place)
 
 
@@ -93,7 +93,7 @@ class ANumber:
         """
         cell = "" if value is None or value != value else str(value).strip()
         if not cell:
-            raise BadRow("empty_label", f"{place}: the number is empty. Mend or remove the row.")
+            raise BadRow("empty_label", f"{place}: the number is empty. Fix or remove the row.")
         cell = _matched(cell, self.pattern, place)
         try:
             number = math.nan if isinstance(value, bool) else float(cell)
@@ -102,13 +102,13 @@ class ANumber:
         if math.isnan(number):
             raise BadRow(
                 "not_a_number",
-                f"{place}: {cell!r} is no number. Is source.label_column the right column? Else mend the row.",
+                f"{place}: {cell!r} is no number. Is source.label_column the right column? Else fix the row.",
             )
         if not self.low <= number <= self.high:
             raise BadRow(
                 "number_outside_the_scale",
                 f"{place}: {cell} is not on the scale from {self.low:g} to {self.high:g} (the task's low and high). "
-                "Mend the row or the scale.",
+                "Fix the row or the scale.",
             )
         return number
 
@@ -143,7 +143,7 @@ def _matched(label: str, pattern: re.Pattern[str] | None, place: str) -> str:
     if found is None or not found[1]:
         raise BadRow(
             "label_without_pattern",
-            f"{place}: the label {label!r} does not match source.label_pattern {pattern.pattern!r}. Mend the row or "
+            f"{place}: the label {label!r} does not match source.label_pattern {pattern.pattern!r}. Fix the row or "
             "the pattern.",
         )
     return found[1]

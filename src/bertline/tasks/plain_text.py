@@ -44,7 +44,7 @@ def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) 
             found.append(Passage(record.where, _text(record, config.text_column)))
         except BadRow as bad:
             place = f"{path}:{record.where.rpartition(':')[2]}"
-            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Mend or remove the row."))
+            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Fix or remove the row."))
     return found
 
 

@@ -94,8 +94,8 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
         for split, questions in splits.items()
     }
     rows = {split: _rows_of(questions, bm25, numbers) for split, questions in splits.items()}
-    mend = f"Check {source.label_column!r} (source.label_column), or add others."
-    _check_candidates(name, config, rows["train"], mend)
+    fix = f"Check {source.label_column!r} (source.label_column), or add others."
+    _check_candidates(name, config, rows["train"], fix)
     return BuiltTask(
         splits={**rows},
         labels=(),
@@ -105,14 +105,14 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     )
 
 
-def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, mend: str) -> None:
+def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRows, fix: str) -> None:
     """Check that the smallest requested training set has both relevant and irrelevant candidates."""
     num_queries = fewest_train_rows(config, len(train))
     is_right = [value > 0 for values in train.relevances[:num_queries] for value in values]
     if len(set(is_right)) == 1:
         raise DataError(
             f"tasks.{name}: all {len(is_right)} candidates of the {num_queries} train queries are "
-            f"{'right' if is_right[0] else 'wrong'}; there is no order to learn. {mend}"
+            f"{'right' if is_right[0] else 'wrong'}; there is no order to learn. {fix}"
         )
 
 

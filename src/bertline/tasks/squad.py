@@ -51,7 +51,7 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
         try:
             question, moved = _question(title, context, qa, seen, may_move=may_move)
         except BadRow as bad:
-            bad_rows.found(BadRow(bad.reason, f"{where}: {bad}. Mend it or remove the question."))
+            bad_rows.found(BadRow(bad.reason, f"{where}: {bad}. Fix it or remove the question."))
             continue
         seen.add(question.id)
         found.append(question)

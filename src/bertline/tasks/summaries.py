@@ -39,7 +39,7 @@ def read_summaries(path: Path, config: SummariesSourceConfig, bad_rows: BadRows)
             summary = _summary(_cell(record, config.summary_column), config.summary_column)
         except BadRow as bad:
             place = f"{path}:{record.where.rpartition(':')[2]}"
-            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Mend or remove the row."))
+            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Fix or remove the row."))
             continue
         found.append(Summary(record.where, sentences, summary))
     return found

@@ -171,7 +171,7 @@ def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterato
             try:
                 values = json_object(content)
             except BadRow as bad:
-                bad_rows.found(BadRow(bad.reason, f"{path}:{line}: {bad}. Mend or remove the row."))
+                bad_rows.found(BadRow(bad.reason, f"{path}:{line}: {bad}. Fix or remove the row."))
                 continue
             yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
 

@@ -166,10 +166,8 @@ def _text(record: Record, column: str | int, place: str, option: str) -> str:
     value = _cell(record, column, place, option)
     # Numbers are converted to text. NaN, lists or booleans are mistakes and must not be trained on as text.
     if isinstance(value, bool | list | tuple | dict | bytes) or value != value:
-        raise BadRow(
-            "wrong_type", f"{place}: column {column!r} is {value!r}, which is no text. Mend or remove the row."
-        )
+        raise BadRow("wrong_type", f"{place}: column {column!r} is {value!r}, which is no text. Fix or remove the row.")
     text = "" if value is None else str(value).strip()
     if not text:
-        raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Mend or remove the row.")
+        raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Fix or remove the row.")
     return text

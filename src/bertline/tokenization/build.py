@@ -20,7 +20,7 @@ from bertline.tokenization.quality import quality_report
 from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary, read_vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary
 from bertline.tokenization.wordpiece import train_wordpiece
 from bertline.tokenization.words import count_words
 
@@ -58,24 +58,24 @@ def build_tokenizer(
             "source": config.kind,
             "vocab_size": tokenizer.vocab_size,
             "lowercase": tokenizer.lowercase,
-            "special_ids": {piece: tokenizer.pieces.index(piece) for piece in SPECIAL_PIECES},
+            "special_ids": {token: tokenizer.vocab.index(token) for token in SPECIAL_TOKENS},
             "quality": quality,
             "versions": versions_of("tokenizers"),
             **facts,
         }
         write_manifest(folder, kind="tokenizer", format_version=FORMAT_VERSION, content=content)
-    headline = ("pieces_per_word", "unknown_rate", "whole_word_rate")
+    headline = ("tokens_per_word", "unknown_rate", "whole_word_rate")
     return {"vocab_size": tokenizer.vocab_size, **{name: quality[name] for name in headline}}
 
 
 def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int) -> tuple[Vocabulary, dict[str, Any]]:
     fraction = min(1.0, config.sample_characters / max(1, _counts(corpus_folder, "train")["characters"]))
-    plain = Vocabulary(pieces=(), lowercase=config.lowercase)
+    plain = Vocabulary(tokens=(), lowercase=config.lowercase)
     word_counts = count_words(_sentences(corpus_folder, "train", fraction), plain, num_workers=num_workers)
     if not word_counts:
         raise DataError(f"{corpus_folder} has no words in its train split, so no vocabulary can be trained on it.")
-    say(f"training {config.vocab_size:,} pieces on {len(word_counts):,} distinct words")
-    pieces = train_wordpiece(
+    say(f"training {config.vocab_size:,} tokens on {len(word_counts):,} distinct words")
+    tokens = train_wordpiece(
         word_counts,
         vocab_size=config.vocab_size,
         min_frequency=config.min_frequency,
@@ -86,10 +86,10 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
             "fraction": fraction,
             "words": sum(word_counts.values()),
             "distinct_words": len(word_counts),
-            "characters_known": sum(len(piece) == 1 for piece in pieces),
+            "characters_known": sum(len(token) == 1 for token in tokens),
         }
     }
-    return Vocabulary(pieces=pieces, lowercase=config.lowercase), facts
+    return Vocabulary(tokens=tokens, lowercase=config.lowercase), facts
 
 
 def _existing(config: ExistingTokenizerConfig) -> Vocabulary:

@@ -18,7 +18,7 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
     """Compute quality figures on a text, given as normalised words with counts; words are weighted by their counts.
 
     Returns:
-        `words` and `distinct_words`; `pieces_per_word`, the mean number of tokens per word (1 is ideal; English with a
+        `words` and `distinct_words`; `tokens_per_word`, the mean number of tokens per word (1 is ideal; English with a
         vocabulary of 30,522 has about 1.2); `unknown_rate`, the fraction of words that become [UNK];
         `whole_word_rate`, the fraction of words that are one known token; `unknown_characters`, the most frequent
         characters that occur in no token, with counts; `sample`, words drawn by a hash from those with more than one
@@ -26,15 +26,15 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
     """
     words = sorted(word_counts)
     total = sum(word_counts.values())
-    num_pieces = num_unknown = num_whole = 0
+    num_tokens = num_unknown = num_whole = 0
     unknown_characters: Counter[str] = Counter()
     split: list[tuple[int, str, list[int]]] = []
-    characters = set("".join(tokenizer.pieces))
+    characters = set("".join(tokenizer.vocab))
     for start in range(0, len(words), _BATCH_WORDS):
         batch = words[start : start + _BATCH_WORDS]
         for word, ids in zip(batch, tokenizer.encode_literally(batch), strict=True):
             count = word_counts[word]
-            num_pieces += count * len(ids)
+            num_tokens += count * len(ids)
             if tokenizer.unk_id in ids:
                 num_unknown += count
                 unknown_characters.update({character: count for character in word if character not in characters})
@@ -46,7 +46,7 @@ def quality_report(tokenizer: Tokenizer, word_counts: Mapping[str, int]) -> dict
     return {
         "words": total,
         "distinct_words": len(words),
-        "pieces_per_word": num_pieces / max(1, total),
+        "tokens_per_word": num_tokens / max(1, total),
         "unknown_rate": num_unknown / max(1, total),
         "whole_word_rate": num_whole / max(1, total),
         "unknown_characters": dict(ranked[:_MOST_FREQUENT]),

@@ -26,7 +26,7 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """
     vocabulary = tokenizer.vocabulary
     write_atomically(folder / "tokenizer.json", tokenizer.backend.to_str(pretty=True) + "\n")
-    write_atomically(folder / "vocab.txt", "".join(f"{piece}\n" for piece in vocabulary.pieces))
+    write_atomically(folder / "vocab.txt", "".join(f"{token}\n" for token in vocabulary.tokens))
     write_json(
         folder / "tokenizer_config.json",
         {

@@ -19,7 +19,7 @@ from bertline.tokenization.vocabulary import (
     MAX_WORD_CHARACTERS,
     PAD,
     SEP,
-    SPECIAL_PIECES,
+    SPECIAL_TOKENS,
     UNK,
     Vocabulary,
     read_vocabulary,
@@ -36,13 +36,13 @@ class Tokenizer:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        ids = {piece: index for index, piece in enumerate(vocabulary.pieces)}
+        ids = {token: index for index, token in enumerate(vocabulary.tokens)}
         self.vocabulary = vocabulary
-        self.pieces: tuple[str, ...] = vocabulary.pieces
+        self.vocab: tuple[str, ...] = vocabulary.tokens
         self.lowercase: bool = vocabulary.lowercase
-        self.vocab_size: int = len(self.pieces)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[piece] for piece in SPECIAL_PIECES)
-        self.special_ids: frozenset[int] = frozenset(ids[piece] for piece in SPECIAL_PIECES)
+        self.vocab_size: int = len(self.vocab)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[token] for token in SPECIAL_TOKENS)
+        self.special_ids: frozenset[int] = frozenset(ids[token] for token in SPECIAL_TOKENS)
         self.backend: tokenizers.Tokenizer = _backend(vocabulary, ids)
 
     @classmethod
@@ -82,7 +82,7 @@ class Tokenizer:
         letter of a word belongs to no token.
 
         Example:
-            >>> vocabulary = Vocabulary(pieces=(*SPECIAL_PIECES, "the", "ete"), lowercase=True)
+            >>> vocabulary = Vocabulary(tokens=(*SPECIAL_TOKENS, "the", "ete"), lowercase=True)
             >>> Tokenizer(vocabulary).encode_with_places(["The  Été"])
             [([5, 6], [(0, 3), (5, 8)])]
         """
@@ -95,7 +95,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Return the tokens with these ids; tokens that continue a word start with `##`."""
-        return [self.pieces[index] for index in ids]
+        return [self.vocab[index] for index in ids]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return readable text: subwords joined into words, without special tokens.
@@ -119,7 +119,7 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
         special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
     )
     special = [PAD, UNK, CLS, SEP, MASK]
-    backend.add_special_tokens([tokenizers.AddedToken(piece, special=True, normalized=False) for piece in special])
+    backend.add_special_tokens([tokenizers.AddedToken(token, special=True, normalized=False) for token in special])
     return backend
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from bertline.foundation.errors import DataError
 
 PAD, UNK, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
-SPECIAL_PIECES = (PAD, UNK, CLS, SEP, MASK)
+SPECIAL_TOKENS = (PAD, UNK, CLS, SEP, MASK)
 """Special tokens, in the order of their ids in a trained vocabulary, from 0."""
 
 CONTINUATION = "##"
@@ -28,7 +28,7 @@ _CASED_SHARE = 0.01
 class Vocabulary:
     """The tokens of a vocabulary, and the text normalisation that goes with it."""
 
-    pieces: tuple[str, ...]
+    tokens: tuple[str, ...]
     """Tokens in the order of their ids."""
     lowercase: bool
     strip_accents: bool | None = None
@@ -50,19 +50,19 @@ def read_vocabulary(path: Path, *, lowercase: bool | None = None) -> Vocabulary:
     tokenizer_file, vocab_file = folder / "tokenizer.json", folder / "vocab.txt"
     normalizer: dict[str, Any] = {}
     if path.is_file():
-        pieces = read_vocab_file(path)
+        tokens = read_vocab_file(path)
     elif tokenizer_file.is_file():
-        pieces, normalizer = _read_tokenizer_json(tokenizer_file)
+        tokens, normalizer = _read_tokenizer_json(tokenizer_file)
     elif vocab_file.is_file():
-        pieces = read_vocab_file(vocab_file)
+        tokens = read_vocab_file(vocab_file)
     else:
         raise DataError(f"{folder} has neither tokenizer.json nor vocab.txt, so there is no BERT vocabulary in it.")
     config_file = folder / "tokenizer_config.json"
     config = _read_object(config_file) if config_file.is_file() else {}
-    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not has_capitals(pieces))
+    settings = (lowercase, config.get("do_lower_case"), normalizer.get("lowercase"), not has_capitals(tokens))
     chinese = config.get("tokenize_chinese_chars", normalizer.get("handle_chinese_chars", True))
     return Vocabulary(
-        pieces=pieces,
+        tokens=tokens,
         lowercase=next(bool(setting) for setting in settings if setting is not None),
         strip_accents=config.get("strip_accents", normalizer.get("strip_accents")),
         split_chinese_characters=bool(chinese),
@@ -79,22 +79,22 @@ def read_vocab_file(path: Path) -> tuple[str, ...]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8 text ({error}). Expected a BERT vocab.txt, one piece a line.") from error
+        raise DataError(f"{path} is not UTF-8 ({error}). Expected a BERT vocab.txt, one token per line.") from error
     # Not splitlines(): it also splits at characters such as U+2028, which may be tokens themselves.
     lines = text.removesuffix("\n").split("\n")
-    _check_pieces(lines, path)
+    _check_tokens(lines, path)
     return tuple(lines)
 
 
-def has_capitals(pieces: Sequence[str]) -> bool:
+def has_capitals(tokens: Sequence[str]) -> bool:
     """Return whether a vocabulary is cased: whether enough of its ordinary tokens have capital letters.
 
     Example:
         >>> has_capitals(["[PAD]", "the", "The", "##s"]), has_capitals(["[PAD]", "[unused1]", "the", "##s"])
         (True, False)
     """
-    ordinary = [piece for piece in pieces if not (piece.startswith("[") and piece.endswith("]"))]
-    return sum(piece != piece.lower() for piece in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
+    ordinary = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
+    return sum(token != token.lower() for token in ordinary) >= max(1, _CASED_SHARE * len(ordinary))
 
 
 def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -102,35 +102,35 @@ def _read_tokenizer_json(path: Path) -> tuple[tuple[str, ...], dict[str, Any]]:
     model = content.get("model") or {}
     if model.get("type") != "WordPiece":
         raise DataError(f"{path}: the model is {model.get('type')!r}, expected 'WordPiece', the kind that BERT has.")
-    by_id = {index: piece for piece, index in model["vocab"].items()}
+    by_id = {index: token for token, index in model["vocab"].items()}
     added = [token["content"] for token in content.get("added_tokens", []) if token["content"] not in model["vocab"]]
     if added:
         raise DataError(
-            f"{path}: {len(added)} tokens ({', '.join(added[:5])}) were added beside the WordPiece vocabulary, which "
+            f"{path}: {len(added)} tokens ({', '.join(added[:5])}) were added to the WordPiece vocabulary, which "
             "bertline does not read. Give a tokenizer whose tokens all stand in its vocabulary."
         )
     if sorted(by_id) != list(range(len(by_id))):
-        raise DataError(f"{path}: the ids of its {len(by_id)} pieces are not 0 to {len(by_id) - 1} without a gap.")
-    pieces = [by_id[index] for index in range(len(by_id))]
-    _check_pieces(pieces, path)
-    return tuple(pieces), content.get("normalizer") or {}
+        raise DataError(f"{path}: the ids of its {len(by_id)} tokens are not 0 to {len(by_id) - 1} without a gap.")
+    tokens = [by_id[index] for index in range(len(by_id))]
+    _check_tokens(tokens, path)
+    return tuple(tokens), content.get("normalizer") or {}
 
 
-def _check_pieces(pieces: Sequence[str], path: Path) -> None:
+def _check_tokens(tokens: Sequence[str], path: Path) -> None:
     first_line: dict[str, int] = {}
-    for number, piece in enumerate(pieces, start=1):
-        if not piece.strip():
-            raise DataError(f"{path}, line {number}: the line is empty; expected one piece. Delete or fill it.")
-        if piece in first_line:
+    for number, token in enumerate(tokens, start=1):
+        if not token.strip():
+            raise DataError(f"{path}, line {number}: the line is empty; expected one token. Delete or fill it.")
+        if token in first_line:
             raise DataError(
-                f"{path}, line {number}: the piece {piece!r} stands on line {first_line[piece]} too. A piece has one "
+                f"{path}, line {number}: the token {token!r} stands on line {first_line[token]} too. A token has one "
                 "id, which is its line; give one of the two another name (such as [unused1]), so that no id moves."
             )
-        first_line[piece] = number
-    missing = [piece for piece in SPECIAL_PIECES if piece not in first_line]
+        first_line[token] = number
+    missing = [token for token in SPECIAL_TOKENS if token not in first_line]
     if missing:
         raise DataError(
-            f"{path} lacks {', '.join(missing)}. A BERT vocabulary has a line for each of {', '.join(SPECIAL_PIECES)}, "
+            f"{path} lacks {', '.join(missing)}. A BERT vocabulary has a line for each of {', '.join(SPECIAL_TOKENS)}, "
             "spelt so."
         )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_PIECES
+from bertline.tokenization.vocabulary import CONTINUATION, MAX_WORD_CHARACTERS, SPECIAL_TOKENS
 
 Pair = tuple[str, str]
 
@@ -51,29 +51,29 @@ def train_wordpiece(
     # Sorted, so that the result does not depend on the order in which the words were counted.
     words = {word: words[word] for word in sorted(words) if alphabet.issuperset(word)}
     inside = {character for word in words for character in word[1:]}
-    pieces = [*SPECIAL_PIECES, *sorted(alphabet), *(CONTINUATION + character for character in sorted(inside))]
-    if len(pieces) > vocab_size:
+    tokens = [*SPECIAL_TOKENS, *sorted(alphabet), *(CONTINUATION + character for character in sorted(inside))]
+    if len(tokens) > vocab_size:
         raise DataError(
-            f"tokenizer.vocab_size is {vocab_size}, but the special pieces and the characters of the text alone need "
-            f"{len(pieces)}. Raise tokenizer.vocab_size, or lower tokenizer.max_alphabet (now {max_alphabet}; rarer "
+            f"tokenizer.vocab_size is {vocab_size}, but the special tokens and the characters of the text alone need "
+            f"{len(tokens)}. Raise tokenizer.vocab_size, or lower tokenizer.max_alphabet (now {max_alphabet}; rarer "
             "characters become [UNK])."
         )
-    known = set(pieces)
+    known = set(tokens)
     merger = _Merger(words)
-    while len(pieces) < vocab_size:
+    while len(tokens) < vocab_size:
         pair = merger.most_frequent(min_frequency)
         if pair is None:
             raise DataError(
-                f"tokenizer.vocab_size is {vocab_size}, but the text supports only {len(pieces)} pieces (no pair of "
-                f"pieces is left that stands there at least tokenizer.min_frequency={min_frequency} times). Set "
-                f"tokenizer.vocab_size to {len(pieces)} or less, or give more text."
+                f"tokenizer.vocab_size is {vocab_size}, but the text supports only {len(tokens)} tokens (no pair of "
+                f"tokens is left that stands there at least tokenizer.min_frequency={min_frequency} times). Set "
+                f"tokenizer.vocab_size to {len(tokens)} or less, or give more text."
             )
         # Different pairs can give the same subword (`un` + `##it`, `u` + `##nit`), which is added only once.
-        piece = merger.merge(pair)
-        if piece not in known:
-            known.add(piece)
-            pieces.append(piece)
-    return tuple(pieces)
+        token = merger.merge(pair)
+        if token not in known:
+            known.add(token)
+            tokens.append(token)
+    return tuple(tokens)
 
 
 def _alphabet(word_counts: Mapping[str, int], max_alphabet: int) -> set[str]:
@@ -117,11 +117,11 @@ class _Merger:
     def merge(self, pair: Pair) -> str:
         """Merge all occurrences of the pair and return the new subword."""
         left, right = pair
-        piece = left + right.removeprefix(CONTINUATION)
+        token = left + right.removeprefix(CONTINUATION)
         changes: dict[Pair, int] = defaultdict(int)
         for index in dict.fromkeys(self._words_with.pop(pair)):
             old = self._words[index]
-            new = _joined(old, left, right, piece)
+            new = _joined(old, left, right, token)
             if len(new) == len(old):
                 continue
             self._words[index] = new
@@ -130,23 +130,23 @@ class _Merger:
                 changes[gone] -= count
             for come in pairwise(new):
                 changes[come] += count
-                if piece in come:
+                if token in come:
                     self._words_with[come].append(index)
         for changed, difference in changes.items():
             self._pair_counts[changed] += difference
             if difference > 0:
                 heapq.heappush(self._queue, (-self._pair_counts[changed], changed))
         del self._pair_counts[pair]
-        return piece
+        return token
 
 
-def _joined(word: list[str], left: str, right: str, piece: str) -> list[str]:
-    """Return the word with every `left`, `right` replaced by `piece`, from left to right."""
+def _joined(word: list[str], left: str, right: str, token: str) -> list[str]:
+    """Return the word with every `left`, `right` replaced by `token`, from left to right."""
     joined: list[str] = []
     position = 0
     while position < len(word):
         if word[position] == left and word[position + 1 : position + 2] == [right]:
-            joined.append(piece)
+            joined.append(token)
             position += 2
         else:
             joined.append(word[position])

@@ -27,7 +27,7 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_work
         Normalised words with their counts (Python integers: no overflow on any corpus).
 
     Example:
-        >>> plain = Vocabulary(pieces=(), lowercase=True)
+        >>> plain = Vocabulary(tokens=(), lowercase=True)
         >>> counts = count_words(["The café, the end.", "THE END"], plain, num_workers=1)
         >>> sorted(counts.items())
         [(',', 1), ('.', 1), ('cafe', 1), ('end', 2), ('the', 3)]

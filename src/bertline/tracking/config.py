@@ -19,7 +19,7 @@ class TrackingConfig:
     MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
     experiment_name: str
     log_text: bool
-    """Whether the user's own text (sample documents, film strip, report) may be sent to a remote server."""
+    """Whether the user's own text (sample documents, mask predictions, report) may be sent to a remote server."""
     studies_url: str
     """Address of the database in which Optuna stores the studies of all tasks: `sqlite:///runs/studies.db`, or
     PostgreSQL (`postgresql://USER@HOST/DATABASE`), which several machines can share. It must not contain a password,

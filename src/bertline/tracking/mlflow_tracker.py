@@ -20,14 +20,14 @@ from bertline.tracking.inputs import dataset_inputs
 from bertline.tracking.outbox import LeftError, Outbox, RefusedError
 from bertline.tracking.registry import register_folder
 from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
-from bertline.tracking.tracker import StageRun, Tracker, status_after
+from bertline.tracking.tracker import TrackedRun, Tracker, status_after
 from bertline.tracking.trials import TrialsFeed
 from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
 from bertline.tracking.values import flatten
 
 _Feed = MetricsFeed | TrialsFeed | ArtifactFeed
 
-LINE_TAG = "bertline.line_key"
+PIPELINE_KEY_TAG = "bertline.pipeline_key"
 SERVER_PATIENCE_S = 10.0
 # A local database is always reachable, but may be locked while another process writes.
 _LOCAL_PATIENCE_S = 60.0
@@ -42,20 +42,20 @@ class MlflowTracker(Tracker):
         self,
         config: TrackingConfig,
         *,
-        line_key: str,
+        pipeline_key: str,
         tags: Mapping[str, str],
         params: Mapping[str, Any],
         outbox: Outbox | None = None,
     ) -> None:
         self._config = config
-        self.line_key = line_key
-        self.session = Session({"line_key": line_key, "tags": dict(tags), "params": dict(params)})
+        self.pipeline_key = pipeline_key
+        self.session = Session({"pipeline_key": pipeline_key, "tags": dict(tags), "params": dict(params)})
         self._num_stages = 0
         self._sends_text = config.log_text or is_local(config.uri)
         self.store = Store(config.uri, config.experiment_name)
         patience_s = _LOCAL_PATIENCE_S if database_file(config.uri) else SERVER_PATIENCE_S
         self.outbox = outbox or Outbox(config.uri, patience_s=patience_s)
-        self.put(lambda: self._open_line(line_key, tags), essential=True)
+        self.put(lambda: self._open_pipeline_run(pipeline_key, tags), essential=True)
         self.put(lambda: self.store.log_params(_known(self.run_id), self.flat(params)))
         if outbox is None:
             self.put(self._send_kept)
@@ -69,7 +69,7 @@ class MlflowTracker(Tracker):
         params: Mapping[str, Any],
         tags: Mapping[str, str],
         inputs: Mapping[str, tuple[Path, str]],
-    ) -> Iterator[StageRun]:
+    ) -> Iterator[TrackedRun]:
         run = self.begin_stage(name, key=key, params=params, tags=tags, inputs=inputs)
         if self._config.system_metrics:
             self.put(lambda: run.watch_system(self._config.system_metrics_every_s))
@@ -91,9 +91,9 @@ class MlflowTracker(Tracker):
         params: Mapping[str, Any],
         tags: Mapping[str, str],
         inputs: Mapping[str, tuple[Path, str]],
-    ) -> MlflowStageRun:
+    ) -> MlflowTrackedRun:
         """Open the run of a stage; the caller must call its `end`."""
-        run = MlflowStageRun(self, self._num_stages)
+        run = MlflowTrackedRun(self, self._num_stages)
         self._num_stages += 1
         plain_inputs = {name: (str(path), digest) for name, (path, digest) in inputs.items()}
         self.session.note("begin_stage", name=name, key=key, params=dict(params), tags=dict(tags), inputs=plain_inputs)
@@ -102,16 +102,16 @@ class MlflowTracker(Tracker):
         run.log_datasets(inputs)
         return run
 
-    def log_line_metrics(self, metrics: Mapping[str, float]) -> None:
-        self.session.note("log_line_metrics", metrics=dict(metrics))
+    def log_pipeline_metrics(self, metrics: Mapping[str, float]) -> None:
+        self.session.note("log_pipeline_metrics", metrics=dict(metrics))
         self.put_metrics(lambda: _known(self.run_id), metrics)
 
-    def log_line_artifact(self, path: Path, *, contains_text: bool) -> None:
-        self.session.note("log_line_artifact", path=marked(path), contains_text=contains_text)
+    def log_pipeline_artifact(self, path: Path, *, contains_text: bool) -> None:
+        self.session.note("log_pipeline_artifact", path=marked(path), contains_text=contains_text)
         self.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
 
-    def set_line_tags(self, tags: Mapping[str, str]) -> None:
-        self.session.note("set_line_tags", tags=dict(tags))
+    def set_pipeline_tags(self, tags: Mapping[str, str]) -> None:
+        self.session.note("set_pipeline_tags", tags=dict(tags))
         self.put(lambda: self.store.set_tags(_known(self.run_id), tags))
 
     def register(
@@ -201,22 +201,22 @@ class MlflowTracker(Tracker):
             try:
                 with claimed(path) as kept:
                     if kept is not None:
-                        tell_again(self._config, kept, running_line=self.line_key)
+                        tell_again(self._config, kept, running_pipeline=self.pipeline_key)
                         say(f"{masked(self._config.uri)} has now the records that were kept in {path}")
             except Exception as error:
                 warn(f"the records in {path} could not be sent ({masked(str(error))[:200]}); they are kept.")
                 if not isinstance(error, _OF_THE_SESSION):
                     raise LeftError from error
 
-    def _open_line(self, line_key: str, tags: Mapping[str, str]) -> None:
-        run_id = self.store.find_or_create_run({LINE_TAG: line_key}, f"line {line_key[:10]}", {})
+    def _open_pipeline_run(self, pipeline_key: str, tags: Mapping[str, str]) -> None:
+        run_id = self.store.find_or_create_run({PIPELINE_KEY_TAG: pipeline_key}, f"pipeline {pipeline_key[:10]}", {})
         self.store.set_status(run_id, "RUNNING")
         self.store.set_tags(run_id, tags)
         self.run_id = run_id
 
 
-class MlflowStageRun(StageRun):
-    """MLflow implementation of `tracker.StageRun`."""
+class MlflowTrackedRun(TrackedRun):
+    """MLflow implementation of `tracker.TrackedRun`."""
 
     def __init__(self, tracker: MlflowTracker, number: int) -> None:
         self._tracker = tracker
@@ -340,19 +340,19 @@ class _AtOnce(Outbox):
         return not self.dead
 
 
-def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line: str) -> None:
+def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipeline: str) -> None:
     """Repeat the calls of a kept session. Artifacts that are missing or have changed are skipped.
 
     Args:
         config: Tracking configuration.
         kept: Content of the session's file.
-        running_line: Key of the pipeline run that is still in progress; its status is left unchanged.
+        running_pipeline: Key of the pipeline run that is still in progress; its status is left unchanged.
 
     Raises:
         RefusedError: The server refused an essential call; the calls after it were not sent.
     """
     tracker = MlflowTracker(config, **kept["opening"], outbox=_AtOnce())
-    runs: list[MlflowStageRun] = []
+    runs: list[MlflowTrackedRun] = []
     for call in kept["calls"]:
         if tracker.outbox.dead:
             raise RefusedError("the server refuses what the rest depends on")
@@ -369,7 +369,7 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_line:
                 inputs = {name: (Path(path), digest) for name, (path, digest) in arguments.pop("inputs").items()}
                 runs.append(tracker.begin_stage(**arguments, inputs=inputs))
             case "close":
-                if tracker.line_key != running_line and tracker.run_id is not None:
+                if tracker.pipeline_key != running_pipeline and tracker.run_id is not None:
                     tracker.store.set_status(tracker.run_id, arguments["status"])
             case method:
                 getattr(tracker if call["stage"] is None else runs[call["stage"]], method)(**arguments)

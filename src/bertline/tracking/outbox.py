@@ -142,7 +142,7 @@ class Outbox:
                 self._attempt(poll, essential=False)
         except Exception as error:
             if not self.away:
-                warn(f"{self._target} cannot be reached ({_first_line(error)}). The work goes on; records are kept.")
+                warn(f"{self._target} cannot be reached ({_first_line(error)}). The work continues; records are kept.")
             self._wait_s = min(max(2 * self._wait_s, _POLL_S), _LONGEST_WAIT_S)
         else:
             if self.away:

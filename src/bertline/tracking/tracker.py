@@ -14,7 +14,7 @@ from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 
 
-class StageRun:
+class TrackedRun:
     """Run of a stage. This base class records nothing; it is used if tracking is disabled."""
 
     run_id: str | None = None
@@ -61,20 +61,20 @@ class Tracker:
         params: Mapping[str, Any],
         tags: Mapping[str, str],
         inputs: Mapping[str, tuple[Path, str]],
-    ) -> AbstractContextManager[StageRun]:
+    ) -> AbstractContextManager[TrackedRun]:
         """Open the run of a stage, nested in the pipeline's; an unfinished run with the same name and key is continued.
 
         The run ends as FINISHED, as FAILED after an error, or as KILLED after Ctrl-C or an early exit.
         """
         return _nothing()
 
-    def log_line_metrics(self, metrics: Mapping[str, float]) -> None:
+    def log_pipeline_metrics(self, metrics: Mapping[str, float]) -> None:
         """Log the headline figures of the whole pipeline."""
 
-    def log_line_artifact(self, path: Path, *, contains_text: bool) -> None:
+    def log_pipeline_artifact(self, path: Path, *, contains_text: bool) -> None:
         """Attach a file or folder to the pipeline's run."""
 
-    def set_line_tags(self, tags: Mapping[str, str]) -> None:
+    def set_pipeline_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the pipeline's run."""
 
     def register(
@@ -101,9 +101,9 @@ class Tracker:
 
 
 def open_tracker(
-    config: TrackingConfig, *, line_key: str, tags: Mapping[str, str], params: Mapping[str, Any]
+    config: TrackingConfig, *, pipeline_key: str, tags: Mapping[str, str], params: Mapping[str, Any]
 ) -> Tracker:
-    """Find or create the pipeline's run (tag `bertline.line_key`); use it as a context manager, or `close` it.
+    """Find or create the pipeline's run (tag `bertline.pipeline_key`); use it as a context manager, or `close` it.
 
     Tracking errors do not stop the pipeline: an unreachable server is a warning, and the records are kept in the files
     under `runs/`.
@@ -113,9 +113,9 @@ def open_tracker(
     try:
         from bertline.tracking.mlflow_tracker import MlflowTracker
 
-        return MlflowTracker(config, line_key=line_key, tags=tags, params=params)
+        return MlflowTracker(config, pipeline_key=pipeline_key, tags=tags, params=params)
     except Exception as error:
-        warn(f"tracking is off: {masked(config.uri)} cannot be opened ({masked(str(error))}). The work goes on.")
+        warn(f"tracking is off: {masked(config.uri)} cannot be opened ({masked(str(error))}). The work continues.")
         return Tracker()
 
 
@@ -127,5 +127,5 @@ def status_after(error: BaseException | None) -> str:
 
 
 @contextmanager
-def _nothing() -> Iterator[StageRun]:
-    yield StageRun()
+def _nothing() -> Iterator[TrackedRun]:
+    yield TrackedRun()

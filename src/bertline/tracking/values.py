@@ -16,7 +16,7 @@ PARAMS_PER_BATCH = 100
 METRICS_PER_BATCH = 1000
 
 # Configuration keys whose values are the user's sentences, not settings.
-_TEXT_KEYS = ("film_strip.sentences",)
+_TEXT_KEYS = ("mask_predictions.sentences",)
 
 
 def flatten(mapping: Mapping[str, Any], *, with_text: bool = True) -> dict[str, str]:

@@ -113,7 +113,7 @@ class CheckpointFolder:
         if found:
             raise ArtifactError(
                 f"{self.folder} has {len(found)} checkpoints and none of them is whole; the warnings above say why. "
-                "Put a whole one back from a copy, or delete that folder to begin anew."
+                "Put a whole one back from a copy, or delete that folder to start from scratch."
             )
         return None
 
@@ -155,7 +155,7 @@ def _load_whole(step: int, path: Path) -> Checkpoint | None:
     except pickle.UnpicklingError as error:
         raise ArtifactError(
             f"{path} holds more than tensors and plain data, which could run code while it is loaded; it is refused. "
-            f"bertline did not write it so: delete it, and its .sha256, to go on from the one before. ({error})"
+            f"bertline did not write it so: delete it, and its .sha256, to resume from the one before. ({error})"
         ) from error
     # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
     bad = next((name for part in _TRAINED for name in _not_finite(state.get(part), part)), None)

@@ -1,4 +1,4 @@
-"""Training time: wall-clock time without validation, film strips and checkpoints, and the time waiting for data."""
+"""Training time: wall-clock time without validation, mask predictions and checkpoints, and the wait for data."""
 
 from __future__ import annotations
 
@@ -98,9 +98,9 @@ class Lap:
     def __init__(self, clock: TrainingClock, before: Seconds | None = None) -> None:
         self._clock = clock
         self._before = before or Seconds()
-        self.go_on()
+        self.resume()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Count from now on, in addition to the seconds of the earlier process."""
         self._begun = self._clock.seconds
 

@@ -34,7 +34,7 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
                     self.state[weight].update(self._first_state(group, weight))
             if weights:
                 groups.append((group, weights))
-        with self._passed_over_if_bad([weight for _, weights in groups for weight in weights]):
+        with self._skipped_if_bad([weight for _, weights in groups for weight in weights]):
             self._update_all(groups)
         return result
 
@@ -52,7 +52,7 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
         """Update the given weights of the group, each of which has a gradient and a state."""
 
     @contextmanager
-    def _passed_over_if_bad(self, weights: list[Tensor]) -> Iterator[None]:
+    def _skipped_if_bad(self, weights: list[Tensor]) -> Iterator[None]:
         """Restore weights and state after the block if `found_inf` is not zero; decided on the device, without waiting.
 
         An update with zero gradients would not be enough: if its norm is fixed, as for LAMB and Muon, it follows the

@@ -29,7 +29,7 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
         TypeError: The optimizer cannot skip a step.
     """
     if not (isinstance(optimizer, GroupwiseOptimizer) or getattr(optimizer, "_step_supports_amp_scaling", False)):
-        raise TypeError(f"{type(optimizer).__name__} cannot pass over a step: it is neither bertline's own nor fused")
+        raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
     is_bad = grad_norm.lt(math.inf).logical_not()  # NaN is not less than anything
     # On the CPU there is nothing to wait for, and a good step need not make the copies for restoring.
     taken = is_bad.device.type == "cpu" and not is_bad

@@ -120,7 +120,7 @@ def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: 
     lines = [
         f"{num_steps} steps of {step_ms:,.2f} ms each; {worker} for {100 * busy:.0f} % of that time",
         "",
-        f"{'share':>7} {'ms a step':>10} {'calls a step':>13}  operation",
+        f"{'share':>7} {'ms per step':>10} {'calls per step':>13}  operation",
     ]
     for milliseconds, calls, name in rows[:_NUM_OPERATIONS]:
         lines.append(

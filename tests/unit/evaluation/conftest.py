@@ -1,4 +1,4 @@
-"""A small finished line, made up: real formats, invented figures."""
+"""A small finished pipeline, made up: real formats, invented figures."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import pytest
 
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
@@ -36,9 +36,9 @@ _MODEL = ModelConfig(
 )
 
 
-def make_line(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full: bool = True) -> LineFolders:
-    """Write a line's artifacts under `root`; not `full` leaves out everything that a line need not have."""
-    line = LineFolders(
+def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full: bool = True) -> PipelineFolders:
+    """Write a pipeline's artifacts under `root`; not `full` leaves out everything that a pipeline need not have."""
+    pipeline = PipelineFolders(
         corpus=root / "corpus",
         tokenizer=root / "tokenizer",
         examples=root / "examples",
@@ -48,45 +48,45 @@ def make_line(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), full
         metrics=root / "metrics",
         params={
             "model": {"num_hidden_layers": 1, "hidden_size": 8},
-            "pretrain": {"start_from": None, "film_strip": {"sentences": [f"A [MASK] {HOSTILE}"]}},
+            "pretrain": {"start_from": None, "mask_predictions": {"sentences": [f"A [MASK] {HOSTILE}"]}},
             "tasks": {name: {"max_length": 32, "multi_label": name == "topics"} for name in tasks},
         },
     )
-    _write_corpus(line.corpus)
-    tokenizer = _write_tokenizer(line.tokenizer)
+    _write_corpus(pipeline.corpus)
+    tokenizer = _write_tokenizer(pipeline.tokenizer)
     lengths = {"64": {"unigram_entropy": 6.2}}
     vocab_size = tokenizer.vocab_size
     examples = {"lengths": lengths, "dupe_factor": 1, "random_next_prob": 0.5, "vocab_size": vocab_size}
-    _manifest(line.examples, "examples", examples)
-    _write_pretrain(line.pretrain, tokenizer, full=full)
+    _manifest(pipeline.examples, "examples", examples)
+    _write_pretrain(pipeline.pretrain, tokenizer, full=full)
     for name in tasks:
-        write_task(line.tasks[name], name)
-        write_sweep(line.sweeps[name], name, full=full)
-    write_json(line.metrics / "corpus.json", {"documents": 3})
-    return line
+        write_task(pipeline.tasks[name], name)
+        write_sweep(pipeline.sweeps[name], name, full=full)
+    write_json(pipeline.metrics / "corpus.json", {"documents": 3})
+    return pipeline
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> LineFolders:
-    return make_line(tmp_path / "artifacts")
+def pipeline(tmp_path: Path) -> PipelineFolders:
+    return make_pipeline(tmp_path / "artifacts")
 
 
 @pytest.fixture
-def whole_line(tmp_path: Path) -> LineFolders:
+def whole_pipeline(tmp_path: Path) -> PipelineFolders:
     """A task of every kind."""
-    return make_line(tmp_path / "artifacts", tasks=tuple(KINDS))
+    return make_pipeline(tmp_path / "artifacts", tasks=tuple(KINDS))
 
 
 @pytest.fixture
-def bare_line(tmp_path: Path) -> LineFolders:
-    """No tasks, no curves, no film strip, nothing dropped."""
-    return make_line(tmp_path / "artifacts", tasks=(), full=False)
+def bare_pipeline(tmp_path: Path) -> PipelineFolders:
+    """No tasks, no curves, no mask predictions, nothing dropped."""
+    return make_pipeline(tmp_path / "artifacts", tasks=(), full=False)
 
 
 @pytest.fixture
-def modest_line(tmp_path: Path) -> LineFolders:
+def modest_pipeline(tmp_path: Path) -> PipelineFolders:
     """One task without a random-weights arm, label efficiency or spread."""
-    return make_line(tmp_path / "artifacts", tasks=("library",), full=False)
+    return make_pipeline(tmp_path / "artifacts", tasks=("library",), full=False)
 
 
 def _write_corpus(folder: Path) -> None:
@@ -111,11 +111,11 @@ def _write_corpus(folder: Path) -> None:
 def _write_tokenizer(folder: Path) -> Tokenizer:
     letters = [chr(code) for code in range(33, 127) if not chr(code).isupper()]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{a}" for a in letters if a.isalpha())]
-    tokenizer = Tokenizer(Vocabulary(pieces=tuple(dict.fromkeys([*words, *WORDS])), lowercase=True))
+    tokenizer = Tokenizer(Vocabulary(tokens=tuple(dict.fromkeys([*words, *WORDS])), lowercase=True))
     folder.mkdir(parents=True)
     save_tokenizer(tokenizer, folder)
     sample = {"embeddings": "em ##bed ##dings"}
-    quality = {"pieces_per_word": 1.3, "unknown_rate": 0.001, "whole_word_rate": 0.8, "sample": sample}
+    quality = {"tokens_per_word": 1.3, "unknown_rate": 0.001, "whole_word_rate": 0.8, "sample": sample}
     _manifest(folder, "tokenizer", {"vocab_size": tokenizer.vocab_size, "lowercase": True, "quality": quality})
     return tokenizer
 
@@ -142,7 +142,7 @@ def _write_pretrain(folder: Path, tokenizer: Tokenizer, *, full: bool) -> None:
     _manifest(folder, "pretrain", {"metrics": metrics})
     if full:
         (folder / "metrics.jsonl").write_text("".join(_metric_lines()))
-        (folder / "film_strip.jsonl").write_text("".join(_film_lines()))
+        (folder / "mask_predictions.jsonl").write_text("".join(_mask_prediction_lines()))
 
 
 def _metric_lines() -> list[str]:
@@ -157,7 +157,7 @@ def _metric_lines() -> list[str]:
     return lines
 
 
-def _film_lines() -> list[str]:
+def _mask_prediction_lines() -> list[str]:
     lines = []
     for step in range(0, 3301, 300):
         for sentence in ("Returns a new [MASK] with the same shape.", f"A [MASK] {HOSTILE}"):

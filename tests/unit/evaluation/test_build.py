@@ -9,14 +9,14 @@ import pytest
 
 from bertline.evaluation.build import build_evaluation
 from bertline.evaluation.config import EvaluateConfig, OverlapConfig
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.tasks.storage import write_rows
 from evaluation_inputs import HOSTILE, KINDS, rows_of_kind
 
 CONFIG = EvaluateConfig(
-    title="A <b>line</b> & more",
+    title="A <b>pipeline</b> & more",
     num_documents=2,
     embed_plot_points=12,
     overlap=OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1),
@@ -61,8 +61,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(handle))
 
 
-def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(line: LineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, line, tmp_path / "out")
+def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.addresses == []
@@ -70,15 +70,17 @@ def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(line: LineF
     assert not re.search(r"@import|url\(|<script|<link|<img|<iframe", text)
 
 
-def test_text_of_the_corpus_and_of_tasks_cannot_become_html(line: LineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, line, tmp_path / "out")
+def test_text_of_the_corpus_and_of_tasks_cannot_become_html(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     assert "script" not in page.elements
-    assert '<script>alert("x")</script> & <b>bold' in page.words  # shown as text: error, film strip, configuration
+    assert (
+        '<script>alert("x")</script> & <b>bold' in page.words
+    )  # shown as text: error, mask predictions, configuration
 
 
-def test_no_score_stands_without_its_baselines_and_spread(line: LineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, line, tmp_path / "out")
+def test_no_score_stands_without_its_baselines_and_spread(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
     words = page_of(tmp_path / "out").words.replace("\u202f", " ")
     for task in ("library", "match"):
         sentence = re.search(rf"On {task} it reaches accuracy (.*?label\.)", words)
@@ -93,15 +95,15 @@ def test_no_score_stands_without_its_baselines_and_spread(line: LineFolders, tmp
         assert figures[f"{task}/beats_reference"] == 0
 
 
-def test_the_loss_stands_beside_the_unigram_line(line: LineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, line, tmp_path / "out")
+def test_the_loss_stands_beside_the_unigram_line(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
     assert figures["below_unigram_entropy"] == pytest.approx(2.1)
     assert "4.10 nats is 2.10 below the 6.20" in page_of(tmp_path / "out").words
     assert "frequency alone" in (tmp_path / "out" / "plots" / "mlm_loss.svg").read_text()
 
 
-def test_alarms_stand_in_the_report_with_their_advice(line: LineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, line, tmp_path / "calm")
+def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "calm")
     assert "Alarms" not in page_of(tmp_path / "calm").words
     alarm = {"kind": "spike", "step": 1240, "message": f"the loss rose {HOSTILE}", "advice": "Lower optimizer.lr."}
     rewind = {
@@ -109,30 +111,30 @@ def test_alarms_stand_in_the_report_with_their_advice(line: LineFolders, tmp_pat
         "kind": "non_finite",
         "step": 1600,
         "rewound_to": 1500,
-        "passed_over": [{"step": 1580, "max_length": 64, "sequences": 1280}],
+        "skipped": [{"step": 1580, "max_length": 64, "sequences": 1280}],
     }
     rows = [alarm, rewind, *[alarm] * 30]
-    (line.pretrain / "health.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    build_evaluation(CONFIG, line, tmp_path / "alarmed")
+    (pipeline.pretrain / "health.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    build_evaluation(CONFIG, pipeline, tmp_path / "alarmed")
     words = page_of(tmp_path / "alarmed").words
     for said in (
         "Alarms",
         "1,240",
         f"the loss rose {HOSTILE}",
         "Lower optimizer.lr.",
-        "training went back to step 1,500 and passed over 1,280 sequences",
+        "training rolled back to step 1,500 and passed over 1,280 sequences",
         "And 12 more, in health.jsonl.",
     ):
         assert said in words
 
 
-def test_every_section_is_there(line: LineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, line, tmp_path / "out")
+def test_every_section_is_there(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
     words = page_of(tmp_path / "out").words
     for heading in (
-        "The line",
+        "The pipeline",
         "Learning to read",
-        "The film strip",
+        "The mask predictions",
         "Task: library",
         "What the sweep tried",
         "What is taken for what",
@@ -153,8 +155,8 @@ def test_every_section_is_there(line: LineFolders, tmp_path: Path) -> None:
     }
 
 
-def test_curves_are_tables_that_dvc_plots(line: LineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, line, tmp_path / "out")
+def test_curves_are_tables_that_dvc_plots(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
     losses = rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv")
     assert list(losses[0]) == ["step", "train", "validation", "unigram"]
     assert len(losses) == 66
@@ -169,18 +171,20 @@ def test_curves_are_tables_that_dvc_plots(line: LineFolders, tmp_path: Path) -> 
     ]
 
 
-def test_the_same_artifacts_give_the_same_bytes(line: LineFolders, tmp_path: Path) -> None:
+def test_the_same_artifacts_give_the_same_bytes(pipeline: PipelineFolders, tmp_path: Path) -> None:
     for name in ("first", "second"):
-        build_evaluation(CONFIG, line, tmp_path / name)
+        build_evaluation(CONFIG, pipeline, tmp_path / name)
     assert sha256_of_path(tmp_path / "first") == sha256_of_path(tmp_path / "second")
 
 
-def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(whole_line: LineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, whole_line, tmp_path / "out")
+def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(
+    whole_pipeline: PipelineFolders, tmp_path: Path
+) -> None:
+    figures = build_evaluation(CONFIG, whole_pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     assert "script" not in page.elements
     assert page.open == []
-    overview = page.words.split("The line")[0]
+    overview = page.words.split("The pipeline")[0]
     for name in KINDS:
         assert f"Task: {name}" in page.words
         assert name in overview
@@ -190,38 +194,38 @@ def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(whole_line
     assert {path.stem for path in (tmp_path / "out" / "confusion").iterdir()} == {"library", "match"}
 
 
-def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(line: LineFolders, tmp_path: Path) -> None:
+def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(pipeline: PipelineFolders, tmp_path: Path) -> None:
     rows = rows_of_kind("library")
     texts = ["The kernel of frame 3 is a series.", *rows.texts_read()[1:]]
-    write_rows(line.tasks["library"], "test", dataclasses.replace(rows, texts=texts))
+    write_rows(pipeline.tasks["library"], "test", dataclasses.replace(rows, texts=texts))
     config = dataclasses.replace(CONFIG, overlap=OverlapConfig(min_ngram=6, max_ngram=13, flag=0.05))
-    figures = build_evaluation(config, line, tmp_path / "out")
+    figures = build_evaluation(config, pipeline, tmp_path / "out")
     assert figures["library/overlap/test_rows"] == pytest.approx(1 / 12)
     said = page_of(tmp_path / "out").words
     assert "may have been read in pretraining" in said
-    assert "read in pretraining: 8.3 % of test rows in part" in said.split("The line")[0]  # beside the score
+    assert "read in pretraining: 8.3 % of test rows in part" in said.split("The pipeline")[0]  # beside the score
     measured = read_json(tmp_path / "out" / "manifest.json")["overlap"]["library"]["test"]
     assert (measured["ngram"], measured["rows"], measured["flagged"]) == (6, 12, True)
 
 
-def test_a_result_of_another_format_is_refused(line: LineFolders, tmp_path: Path) -> None:
-    result = read_json(line.sweeps["match"] / "result.json")
-    write_json(line.sweeps["match"] / "result.json", {**result, "format_version": 1})
+def test_a_result_of_another_format_is_refused(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    result = read_json(pipeline.sweeps["match"] / "result.json")
+    write_json(pipeline.sweeps["match"] / "result.json", {**result, "format_version": 1})
     with pytest.raises(ArtifactError, match="format_version is 1, this bertline reads 3"):
-        build_evaluation(CONFIG, line, tmp_path / "out")
+        build_evaluation(CONFIG, pipeline, tmp_path / "out")
 
 
-def test_a_line_without_tasks_has_a_report(bare_line: LineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, bare_line, tmp_path / "out")
+def test_a_line_without_tasks_has_a_report(bare_pipeline: PipelineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, bare_pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     assert "Task:" not in page.words
-    assert "film strip" not in page.words.split("The configuration")[0]
+    assert "mask predictions" not in page.words.split("The configuration")[0]
     assert figures["val/nsp_accuracy"] == 0.79
     assert rows_of(tmp_path / "out" / "curves" / "label_efficiency.csv") == []
 
 
-def test_one_seed_and_no_random_arm_are_said_and_not_hidden(modest_line: LineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, modest_line, tmp_path / "out")
+def test_one_seed_and_no_random_arm_are_said_and_not_hidden(modest_pipeline: PipelineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, modest_pipeline, tmp_path / "out")
     words = page_of(tmp_path / "out").words
     assert "one seed, so its spread is not known" in words
     assert "was not compared with the same encoder from random weights" in words
@@ -229,8 +233,8 @@ def test_one_seed_and_no_random_arm_are_said_and_not_hidden(modest_line: LineFol
     assert "library/encoder/accuracy_std" not in figures
 
 
-def test_the_manifest_lists_figures_and_plots(line: LineFolders, tmp_path: Path) -> None:
-    figures = build_evaluation(CONFIG, line, tmp_path / "out")
+def test_the_manifest_lists_figures_and_plots(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    figures = build_evaluation(CONFIG, pipeline, tmp_path / "out")
     manifest = read_json(tmp_path / "out" / "manifest.json")
     assert (manifest["kind"], manifest["format_version"], manifest["figures"]) == ("evaluate", 1, figures)
     assert {f"{name}.svg" for name in manifest["plots"]} == {
@@ -238,10 +242,10 @@ def test_the_manifest_lists_figures_and_plots(line: LineFolders, tmp_path: Path)
     }
 
 
-def test_a_missing_stage_is_named_and_the_old_report_stays(line: LineFolders, tmp_path: Path) -> None:
-    build_evaluation(CONFIG, line, tmp_path / "out")
+def test_a_missing_stage_is_named_and_the_old_report_stays(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
     before = sha256_of_path(tmp_path / "out")
-    (line.sweeps["match"] / "result.json").unlink()
+    (pipeline.sweeps["match"] / "result.json").unlink()
     with pytest.raises(ArtifactError, match="result.json is missing"):
-        build_evaluation(CONFIG, line, tmp_path / "out")
+        build_evaluation(CONFIG, pipeline, tmp_path / "out")
     assert sha256_of_path(tmp_path / "out") == before

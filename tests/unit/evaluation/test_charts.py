@@ -36,7 +36,7 @@ def test_long_curves_are_thinned_and_short_ones_are_whole() -> None:
         assert drawn >= min(number, 200)
 
 
-def test_a_legend_too_long_for_a_row_goes_on_in_the_next() -> None:
+def test_a_legend_too_long_for_a_row_continues_in_the_next() -> None:
     groups = [(f"a rather long label {n}", "c0", [(0.0, 0.0), (1.0, 1.0)]) for n in range(9)]
     chart = scatter_chart(groups, x_name="x", y_name="y")
     texts = [element for element in shapes(chart, "text") if (element.text or "").startswith("a rather")]

@@ -71,7 +71,7 @@ def test_case_punctuation_and_sentence_boundaries_do_not_hide_a_copy(tmp_path: P
     assert (found.share_of_rows, found.share_of_ngrams, found.flagged) == (1.0, 1.0, True)
 
 
-def test_text_that_goes_on_in_the_next_document_is_no_copy(tmp_path: Path) -> None:
+def test_text_that_continues_in_the_next_document_is_no_copy(tmp_path: Path) -> None:
     words = SENTENCE.split()
     assert overlap_of(tmp_path, [[" ".join(words[:7])], [" ".join(words[7:])]], [SENTENCE]).share_of_rows == 0
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bertline.evaluation.facts import read_facts
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
 from bertline.evaluation.reference import (
     ReferenceCurve,
@@ -184,18 +184,20 @@ def test_a_file_of_another_format_is_an_error(run: Path) -> None:
         parse_reference(json.dumps({**content, "format_version": 0}), "old.json")
 
 
-def drawn(line: LineFolders) -> tuple[dict[str, str], str]:
+def drawn(pipeline: PipelineFolders) -> tuple[dict[str, str], str]:
     """The charts and the text of the report's section on pretraining."""
-    facts = read_facts(line, "a test")
+    facts = read_facts(pipeline, "a test")
     charts = pretraining_charts(facts)
     return charts, pretraining_section(facts, charts)
 
 
-def test_the_report_draws_the_reference_no_further_than_the_run(line: LineFolders, params: dict[str, Any]) -> None:
-    without, page_without = drawn(line)
+def test_the_report_draws_the_reference_no_further_than_the_run(
+    pipeline: PipelineFolders, params: dict[str, Any]
+) -> None:
+    without, page_without = drawn(pipeline)
     shipped = reference_for(params)
     assert shipped is not None
-    charts, page = drawn(dataclasses.replace(line, params={**line.params, **params}))
+    charts, page = drawn(dataclasses.replace(pipeline, params={**pipeline.params, **params}))
     for name, num_curves in (("mlm_loss", 1), ("accuracy", 2)):
         assert "reference:" not in without[name] and ' behind"' not in without[name]
         assert charts[name].count(' behind"/>') == num_curves + 1  # and the legend's
@@ -205,12 +207,12 @@ def test_the_report_draws_the_reference_no_further_than_the_run(line: LineFolder
     assert "pale curves" not in page_without
 
 
-def test_probes_stand_beside_chance(line: LineFolders) -> None:
-    assert "probes" not in drawn(line)[0]
-    log = MetricsLog(line.pretrain / "metrics.jsonl")
+def test_probes_stand_beside_chance(pipeline: PipelineFolders) -> None:
+    assert "probes" not in drawn(pipeline)[0]
+    log = MetricsLog(pipeline.pretrain / "metrics.jsonl")
     for step in (0, 1000, 3300):
         log.log(step, {"probe/bigram_shift_accuracy": 0.5 + step / 2e4, "probe/odd_word_accuracy": 0.5})
     log.close()
-    charts, page = drawn(line)
+    charts, page = drawn(pipeline)
     assert ">chance<" in charts["probes"] and charts["probes"].count("<circle") == 6
     assert "two neighbouring words were swapped" in page

@@ -6,11 +6,11 @@ import pytest
 
 from bertline.evaluation.data_section import sample_documents
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.formatting import escape
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import task_charts, varied
 from bertline.evaluation.task_section import task_section
-from bertline.evaluation.wording import escape
 from evaluation_inputs import HOSTILE, KINDS, make_result
 
 
@@ -279,7 +279,7 @@ def test_details_that_no_one_foresaw_are_shown_plainly() -> None:
     assert "by length, short 0.500" in said
 
 
-def test_sample_documents_are_held_out_and_the_same_each_time(line: LineFolders, tmp_path: Path) -> None:
+def test_sample_documents_are_held_out_and_the_same_each_time(line: PipelineFolders, tmp_path: Path) -> None:
     first = [document.id for document in sample_documents(line, 2)]
     assert first == [document.id for document in sample_documents(line, 2)]
     assert len(first) == 2

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bertline.evaluation.facts import TaskFacts, read_facts
-from bertline.evaluation.folders import LineFolders
+from bertline.evaluation.folders import PipelineFolders
 from bertline.evaluation.svg import chart_css
 from bertline.evaluation.vector_space import mean_vectors, principal_components, vector_space_chart
 from evaluation_inputs import KINDS
@@ -21,34 +21,34 @@ def test_the_first_component_is_the_widest_direction_with_a_fixed_sign() -> None
     np.testing.assert_allclose(flipped[::-1], places, atol=1e-3)
 
 
-def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(line: LineFolders) -> None:
+def test_a_vector_does_not_depend_on_the_texts_it_shares_a_batch_with(pipeline: PipelineFolders) -> None:
     texts = ["the kernel", "the kernel of a frame is in series", "value"]
-    together = mean_vectors(line.pretrain, texts, max_length=32)
-    alone = np.concatenate([mean_vectors(line.pretrain, [text], max_length=32) for text in texts])
+    together = mean_vectors(pipeline.pretrain, texts, max_length=32)
+    alone = np.concatenate([mean_vectors(pipeline.pretrain, [text], max_length=32) for text in texts])
     np.testing.assert_allclose(together, alone, atol=1e-5)
 
 
-def test_long_texts_are_cut_to_the_tasks_length(line: LineFolders) -> None:
-    assert mean_vectors(line.pretrain, ["kernel " * 500], max_length=16).shape == (1, 8)
+def test_long_texts_are_cut_to_the_tasks_length(pipeline: PipelineFolders) -> None:
+    assert mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=16).shape == (1, 8)
 
 
 @pytest.mark.parametrize(("name", "drawn"), [(name, name == "library") for name in KINDS])
 def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
-    whole_line: LineFolders, name: str, drawn: bool
+    whole_pipeline: PipelineFolders, name: str, drawn: bool
 ) -> None:
-    task = next(task for task in read_facts(whole_line, "title").tasks if task.name == name)
-    assert (vector_space_chart(task, whole_line, num_points=12) is not None) is drawn
+    task = next(task for task in read_facts(whole_pipeline, "title").tasks if task.name == name)
+    assert (vector_space_chart(task, whole_pipeline, num_points=12) is not None) is drawn
 
 
-def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(line: LineFolders) -> None:
-    longest = mean_vectors(line.pretrain, ["kernel " * 500], max_length=32)
-    np.testing.assert_array_equal(mean_vectors(line.pretrain, ["kernel " * 500], max_length=512), longest)
+def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(pipeline: PipelineFolders) -> None:
+    longest = mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=32)
+    np.testing.assert_array_equal(mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=512), longest)
 
 
-def test_more_labels_than_colours_are_not_drawn(line: LineFolders, tmp_path: Path) -> None:
+def test_more_labels_than_colours_are_not_drawn(pipeline: PipelineFolders, tmp_path: Path) -> None:
     result = {"task_kind": "classification", "labels": [str(n) for n in range(17)]}
     task = TaskFacts(name="library", manifest={}, result=result, calibration={})
-    assert vector_space_chart(task, line, num_points=12) is None
+    assert vector_space_chart(task, pipeline, num_points=12) is None
 
 
 def test_every_label_that_is_drawn_has_a_colour_of_its_own() -> None:

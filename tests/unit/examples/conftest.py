@@ -14,10 +14,10 @@ from bertline.examples.masking import MaskingPolicy
 from bertline.foundation.manifests import write_manifest
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WORDS = tuple(f"{first}{second}{vowel}" for first in "bdfgklmn" for second in "aeiou" for vowel in "lrst")
-PIECES = (*SPECIAL_PIECES, *WORDS, ".", "##s")
+TOKENS = (*SPECIAL_TOKENS, *WORDS, ".", "##s")
 
 
 def documents_of(split: str, count: int) -> list[Document]:
@@ -36,7 +36,7 @@ def documents_of(split: str, count: int) -> list[Document]:
 @pytest.fixture
 def tokenizer_folder(tmp_path: Path) -> Path:
     folder = tmp_path / "tokenizer"
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder)
     return folder
 
 

@@ -38,7 +38,7 @@ def masked(
 
 
 def targets_of(rows: MaskedRows) -> tuple[Array, Array]:
-    """What is shown at all targets, and the true pieces."""
+    """What is shown at all targets, and the true tokens."""
     used = rows.masked_labels != UNUSED_LABEL
     return np.take_along_axis(rows.input_ids, rows.masked_positions, axis=1)[used], rows.masked_labels[used]
 
@@ -81,7 +81,7 @@ def test_how_many_targets_there_are_says_nothing_of_which(policy: MaskingPolicy)
         assert max(deviations(int(count), int(of_number.sum()), number / 29) for count in maskable) < 4.5
 
 
-def test_labels_are_the_true_pieces_and_everything_else_is_unchanged(policy: MaskingPolicy) -> None:
+def test_labels_are_the_true_tokens_and_everything_else_is_unchanged(policy: MaskingPolicy) -> None:
     example = example_of(64)
     result = masked(example, policy)
     assert result.masked_labels.tolist() == example.input_ids[result.masked_positions].tolist()
@@ -117,7 +117,7 @@ def test_targets_are_shown_as_mask_random_and_true_in_the_paper_s_shares(policy:
     as_mask = int((shown == policy.mask_id).sum())
     as_true = int((shown == labels).sum())
     assert deviations(as_mask, total, 0.8) < 4
-    # A random piece is the true one in 1 of 995 cases.
+    # A random token is the true one in 1 of 995 cases.
     assert deviations(as_true, total, 0.1 + 0.1 / 995) < 4
     assert deviations(total - as_mask - as_true, total, 0.1 * 994 / 995) < 4
 
@@ -131,7 +131,7 @@ def test_every_position_is_equally_often_a_target(policy: MaskingPolicy) -> None
     assert max(deviations(int(count), 20_000, 0.15) for count in counts[maskable]) < 4.5
 
 
-def test_random_replacements_are_uniform_over_the_ordinary_pieces(policy: MaskingPolicy) -> None:
+def test_random_replacements_are_uniform_over_the_ordinary_tokens(policy: MaskingPolicy) -> None:
     few = dataclasses.replace(policy, replace_with_mask_prob=0.0, replace_with_random_prob=1.0, vocab_size=15)
     rows = np.where(np.arange(64) % 63 == 0, SEP, 7)[None].repeat(5000, axis=0)
     result = mask_rows(rows, np.arange(5000), seed=1, epoch=0, policy=few, num_columns=10)

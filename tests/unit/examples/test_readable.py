@@ -10,11 +10,11 @@ from bertline.examples.masking import MaskingPolicy
 from bertline.examples.readable import describe_example
 from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 
 def describe(tmp_path: Path, mask: float, random: float, label: int) -> str:
-    tokenizer = Tokenizer(Vocabulary(pieces=(*SPECIAL_PIECES, "cat", "##s"), lowercase=True))
+    tokenizer = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, "cat", "##s"), lowercase=True))
     writer = ExampleWriter(split_folder(tmp_path, "train", 8), 10)
     writer.write(ExampleBlock(np.array([2, 5, 3, 6, 3]), np.array([5]), np.array([3]), np.array([label])))
     writer.close()

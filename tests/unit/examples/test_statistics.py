@@ -10,7 +10,7 @@ import pytest
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
-from bertline.examples.statistics import piece_counts, target_counts, unigram_entropy
+from bertline.examples.statistics import target_counts, token_counts, unigram_entropy
 from bertline.examples.store import ExampleStore
 
 
@@ -21,7 +21,7 @@ def test_it_is_the_entropy_of_the_source_if_train_and_validation_agree() -> None
     assert unigram_entropy(counts, counts, special_ids=[0]) == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_piece_never_seen_in_training_costs_much_but_not_infinitely_much() -> None:
+def test_a_token_never_seen_in_training_costs_much_but_not_infinitely_much() -> None:
     assert unigram_entropy([0, 98, 0], [0, 0, 5], special_ids=[0]) == pytest.approx(np.log(100))
 
 
@@ -31,11 +31,11 @@ def test_counts_are_those_of_the_examples_one_by_one(
     build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "examples", num_workers=1)
     store = ExampleStore.open(tmp_path / "examples", "validation", 16)
     policy = masking_policy(store.manifest)
-    pieces = np.zeros(policy.vocab_size, dtype=int)
+    tokens = np.zeros(policy.vocab_size, dtype=int)
     targets = np.zeros(policy.vocab_size, dtype=int)
     for index in range(len(store)):
         example = store[index]
-        np.add.at(pieces, example.input_ids, 1)
+        np.add.at(tokens, example.input_ids, 1)
         np.add.at(targets, mask_example(example, seed=5, epoch=0, example_id=index, policy=policy).masked_labels, 1)
-    assert piece_counts(store, policy.vocab_size).tolist() == pieces.tolist()
+    assert token_counts(store, policy.vocab_size).tolist() == tokens.tolist()
     assert target_counts(store, seed=5, policy=policy).tolist() == targets.tolist()

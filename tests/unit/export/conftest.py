@@ -1,4 +1,4 @@
-"""A finished line in small: an encoder, a sweep with its winner, and the facts around them."""
+"""A finished pipeline in small: an encoder, a sweep with its winner, and the facts around them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from bertline.tasks.config import ClassificationTaskConfig
 from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from export_inputs import result
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,;:!?()'[]"
-PIECES = (*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS if letter.isalnum()), "the", "cafe", "mask")
+TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS if letter.isalnum()), "the", "cafe", "mask")
 CONFIG = ModelConfig(
     hidden_size=16,
     num_hidden_layers=2,
@@ -42,7 +42,7 @@ CONFIG = ModelConfig(
 
 
 @dataclass(frozen=True)
-class SmallLine:
+class SmallPipeline:
     """The arguments of `build_export`."""
 
     pretrain: Path
@@ -51,10 +51,10 @@ class SmallLine:
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> SmallLine:
-    tokenizer = Tokenizer(Vocabulary(pieces=PIECES, lowercase=True))
+def pipeline(tmp_path: Path) -> SmallPipeline:
+    tokenizer = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
     pretrain = tmp_path / "pretrain"
-    encoder = BertForPreTraining(CONFIG, vocab_size=len(PIECES), pad_token_id=0)
+    encoder = BertForPreTraining(CONFIG, vocab_size=len(TOKENS), pad_token_id=0)
     initialize(encoder, CONFIG, seed=1)
     save_model(encoder, pretrain)
     save_tokenizer(tokenizer, pretrain)
@@ -64,14 +64,14 @@ def line(tmp_path: Path) -> SmallLine:
 
     sweep = tmp_path / "sweep" / "docs_match"
     classifier = BertForSequenceClassification(
-        CONFIG, vocab_size=len(PIECES), pad_token_id=0, num_labels=2, classifier_dropout=0.1
+        CONFIG, vocab_size=len(TOKENS), pad_token_id=0, num_labels=2, classifier_dropout=0.1
     )
     initialize(classifier, CONFIG, seed=2)
     save_model(classifier, sweep / "best", id2label={0: "no match", 1: "match"})
     save_tokenizer(tokenizer, sweep / "best")
     write_task_file(sweep / "best", task_kind(task_config(max_length=48), ["no match", "match"]), {})
     (sweep / "result.json").write_text(json.dumps(result()))
-    return SmallLine(pretrain, {"docs_match": sweep}, facts())
+    return SmallPipeline(pretrain, {"docs_match": sweep}, facts())
 
 
 def task_config(**changes: Any) -> ClassificationTaskConfig:
@@ -100,7 +100,7 @@ def facts() -> dict[str, Any]:
                 "start_from": None,
                 "max_steps": None,
                 "phases": [{"steps": 3300, "max_length": 64, "global_batch_size": 64}],
-                "film_strip": {"sentences": ["the [MASK]"]},
+                "mask_predictions": {"sentences": ["the [MASK]"]},
             },
             "tasks": {"docs_match": {"max_length": 48, "source": {"kind": "docs_match"}}},
         },

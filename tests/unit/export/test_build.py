@@ -31,13 +31,17 @@ from export_inputs import EXPORT
 from finetuning_inputs import table_source
 
 
-def export(line: Any, out: Path, config: ExportConfig = EXPORT, facts: dict[str, Any] | None = None) -> dict[str, Any]:
-    facts = line.facts if facts is None else facts
-    return build_export(config, pretrain_folder=line.pretrain, sweep_folders=line.sweeps, line_facts=facts, out=out)
+def export(
+    pipeline: Any, out: Path, config: ExportConfig = EXPORT, facts: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    facts = pipeline.facts if facts is None else facts
+    return build_export(
+        config, pretrain_folder=pipeline.pretrain, sweep_folders=pipeline.sweeps, pipeline_facts=facts, out=out
+    )
 
 
-def test_every_folder_stands_on_its_own(line: Any, tmp_path: Path) -> None:
-    figures = export(line, tmp_path / "out")
+def test_every_folder_stands_on_its_own(pipeline: Any, tmp_path: Path) -> None:
+    figures = export(pipeline, tmp_path / "out")
     assert figures["encoder/max_logits_difference"] < 1e-5
     assert figures["docs_match/max_logits_difference"] < 1e-5
     fill = transformers.pipeline("fill-mask", model=str(tmp_path / "out/encoder"), device="cpu")
@@ -53,8 +57,8 @@ def test_every_folder_stands_on_its_own(line: Any, tmp_path: Path) -> None:
     assert found.probability == pytest.approx(expected["score"], abs=1e-5)
 
 
-def test_the_manifest_holds_digests_and_differences(line: Any, tmp_path: Path) -> None:
-    figures = export(line, tmp_path / "out")
+def test_the_manifest_holds_digests_and_differences(pipeline: Any, tmp_path: Path) -> None:
+    figures = export(pipeline, tmp_path / "out")
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert (manifest["kind"], manifest["format_version"]) == ("export", 2)
     for name in ("encoder", "docs_match"):
@@ -65,17 +69,17 @@ def test_the_manifest_holds_digests_and_differences(line: Any, tmp_path: Path) -
         assert model["max_logits_difference"] == figures[f"{name}/max_logits_difference"]
 
 
-def test_both_sides_cut_texts_where_training_did(line: Any, tmp_path: Path) -> None:
-    export(line, tmp_path / "out")
+def test_both_sides_cut_texts_where_training_did(pipeline: Any, tmp_path: Path) -> None:
+    export(pipeline, tmp_path / "out")
     for name, longest in (("encoder", 64), ("docs_match", 48)):
         folder = tmp_path / "out" / name
         assert bertline.load(str(folder)).max_length == longest
         assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == longest
 
 
-def test_a_continued_checkpoint_keeps_its_positions(line: Any, tmp_path: Path) -> None:
-    line.facts["params"]["pretrain"]["start_from"] = "google/some_bert"
-    export(line, tmp_path / "out")
+def test_a_continued_checkpoint_keeps_its_positions(pipeline: Any, tmp_path: Path) -> None:
+    pipeline.facts["params"]["pretrain"]["start_from"] = "google/some_bert"
+    export(pipeline, tmp_path / "out")
     assert bertline.load(str(tmp_path / "out/encoder")).max_length == 96
     card = (tmp_path / "out/encoder/README.md").read_text()
     assert "continued from `google/some_bert`" in card
@@ -87,8 +91,8 @@ def front_matter(card: str) -> dict[str, Any]:
     return yaml.safe_load(content)
 
 
-def test_the_encoder_card_has_data_scores_baselines_and_limits(line: Any, tmp_path: Path) -> None:
-    export(line, tmp_path / "out")
+def test_the_encoder_card_has_data_scores_baselines_and_limits(pipeline: Any, tmp_path: Path) -> None:
+    export(pipeline, tmp_path / "out")
     card = (tmp_path / "out/encoder/README.md").read_text()
     assert front_matter(card) == {
         "language": "en",
@@ -114,11 +118,13 @@ def test_the_encoder_card_has_data_scores_baselines_and_limits(line: Any, tmp_pa
         "bertline.load(",
     ):
         assert said in card, said
-    assert "[MASK]" not in card.split("Where it comes from")[1], "the film strip's sentences are no fact of the model"
+    assert "[MASK]" not in card.split("Where it comes from")[1], (
+        "the mask predictions's sentences are no fact of the model"
+    )
 
 
-def test_the_classifier_card_has_labels_scores_and_metadata(line: Any, tmp_path: Path) -> None:
-    export(line, tmp_path / "out")
+def test_the_classifier_card_has_labels_scores_and_metadata(pipeline: Any, tmp_path: Path) -> None:
+    export(pipeline, tmp_path / "out")
     card = (tmp_path / "out/docs_match/README.md").read_text()
     metadata = front_matter(card)
     assert metadata["model-index"][0]["results"][0]["metrics"] == [
@@ -136,32 +142,32 @@ def test_the_classifier_card_has_labels_scores_and_metadata(line: Any, tmp_path:
         assert said in card, said
 
 
-def test_the_card_counts_failed_runs_and_says_which_have_no_score(line: Any, tmp_path: Path) -> None:
-    path = line.sweeps["docs_match"] / "result.json"
+def test_the_card_counts_failed_runs_and_says_which_have_no_score(pipeline: Any, tmp_path: Path) -> None:
+    path = pipeline.sweeps["docs_match"] / "result.json"
     result = json.loads(path.read_text())
     encoder = result["arms"]["encoder"]
     encoder |= {"seeds": encoder["seeds"][:4], "num_diverged": 1, "num_degenerate": 1}
     path.write_text(json.dumps(result))
-    export(line, tmp_path / "out")
+    export(pipeline, tmp_path / "out")
     card = (tmp_path / "out/docs_match/README.md").read_text()
     assert "over 4 seeds (1 more diverged), 8,000 training rows" in card
     failed = "1 of 5 runs of this encoder, fine-tuned, 2 of 5 runs of the same from random weights"
     assert f"Failed (the same output for every row, or diverged and not scored): {failed}." in card
 
 
-def test_the_hub_accepts_the_metadata(line: Any, tmp_path: Path) -> None:
+def test_the_hub_accepts_the_metadata(pipeline: Any, tmp_path: Path) -> None:
     from huggingface_hub import ModelCard
 
-    export(line, tmp_path / "out")
+    export(pipeline, tmp_path / "out")
     data = ModelCard.load(tmp_path / "out/docs_match/README.md").data
     assert data.eval_results[0].metric_value == 0.621
     assert data.pipeline_tag == "text-classification"
 
 
-def test_a_card_without_facts_says_what_is_known_and_no_more(line: Any, tmp_path: Path) -> None:
-    shutil.rmtree(line.sweeps["docs_match"])
-    (line.pretrain / "manifest.json").unlink()
-    bare = type(line)(line.pretrain, {}, {})
+def test_a_card_without_facts_says_what_is_known_and_no_more(pipeline: Any, tmp_path: Path) -> None:
+    shutil.rmtree(pipeline.sweeps["docs_match"])
+    (pipeline.pretrain / "manifest.json").unlink()
+    bare = type(pipeline)(pipeline.pretrain, {}, {})
     export(bare, tmp_path / "out")
     card = (tmp_path / "out/encoder/README.md").read_text()
     assert "2 layers, hidden size 16" in card
@@ -170,7 +176,7 @@ def test_a_card_without_facts_says_what_is_known_and_no_more(line: Any, tmp_path
 
 
 def test_weights_that_transformers_computes_otherwise_are_not_exported(
-    line: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     out.mkdir()
@@ -184,46 +190,46 @@ def test_weights_that_transformers_computes_otherwise_are_not_exported(
 
     monkeypatch.setattr("bertline.export.views.load_pretraining_model", a_little_off)
     with pytest.raises(ArtifactError, match=r"prediction_logits differ .* Nothing was exported"):
-        export(line, out)
+        export(pipeline, out)
     assert [path.name for path in out.iterdir()] == ["old"]
     assert not list(tmp_path.glob(".out*"))
     looser = dataclasses.replace(EXPORT, logits_tolerance=1e-2)
-    assert export(line, out, looser)["encoder/max_logits_difference"] == pytest.approx(1e-3, rel=0.01)
+    assert export(pipeline, out, looser)["encoder/max_logits_difference"] == pytest.approx(1e-3, rel=0.01)
 
 
-def test_nan_weights_are_not_exported(line: Any, tmp_path: Path) -> None:
-    path = line.pretrain / "model.safetensors"
+def test_nan_weights_are_not_exported(pipeline: Any, tmp_path: Path) -> None:
+    path = pipeline.pretrain / "model.safetensors"
     weights = load_file(path)
     weights["bert.pooler.dense.bias"] = torch.full_like(weights["bert.pooler.dense.bias"], torch.nan)
     save_file(weights, path, metadata={"format": "pt"})
     with pytest.raises(ArtifactError, match=r"bert\.pooler\.dense\.bias has 16 of 16 values that are not"):
-        export(line, tmp_path / "out")
+        export(pipeline, tmp_path / "out")
 
 
 def test_a_tokenizer_that_transformers_reads_otherwise_is_not_exported(
-    line: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pipeline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode = Tokenizer.encode
     monkeypatch.setattr(Tokenizer, "encode", lambda self, text: encode(self, text.replace("é", "e x")))
     with pytest.raises(ArtifactError, match="transformers cuts 'Café"):
-        export(line, tmp_path / "out")
+        export(pipeline, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_task_with_the_encoder_s_name_is_refused(line: Any, tmp_path: Path) -> None:
-    clash = type(line)(line.pretrain, {"encoder": line.sweeps["docs_match"]}, line.facts)
+def test_a_task_with_the_encoder_s_name_is_refused(pipeline: Any, tmp_path: Path) -> None:
+    clash = type(pipeline)(pipeline.pretrain, {"encoder": pipeline.sweeps["docs_match"]}, pipeline.facts)
     with pytest.raises(ConfigError, match="Rename the task"):
         export(clash, tmp_path / "out")
 
 
-def test_a_missing_result_names_the_file(line: Any, tmp_path: Path) -> None:
-    (line.sweeps["docs_match"] / "result.json").unlink()
+def test_a_missing_result_names_the_file(pipeline: Any, tmp_path: Path) -> None:
+    (pipeline.sweeps["docs_match"] / "result.json").unlink()
     with pytest.raises(ArtifactError, match=r"result\.json is missing"):
-        export(line, tmp_path / "out")
+        export(pipeline, tmp_path / "out")
 
 
-def test_no_exported_file_names_a_folder_of_this_machine(line: Any, tmp_path: Path) -> None:
-    here, sweep = str(tmp_path), line.sweeps["docs_match"]
+def test_no_exported_file_names_a_folder_of_this_machine(pipeline: Any, tmp_path: Path) -> None:
+    here, sweep = str(tmp_path), pipeline.sweeps["docs_match"]
     task_path, result_path = sweep / "best" / "task.json", sweep / "result.json"
     task, result = json.loads(task_path.read_text()), json.loads(result_path.read_text())
     source = table_source(path=f"{here}/rows", train_file=f"{here}/rows/train.csv")
@@ -234,15 +240,15 @@ def test_no_exported_file_names_a_folder_of_this_machine(line: Any, tmp_path: Pa
     for arm in ("encoder", "random_weights"):
         result["arms"][arm]["title"] = f"{here}/models/minilm"
     result_path.write_text(json.dumps(result))
-    for folder in (line.pretrain, sweep / "best"):
+    for folder in (pipeline.pretrain, sweep / "best"):
         settings = json.loads((folder / "tokenizer_config.json").read_text())
         places = {"name_or_path": f"{here}/models/minilm", "tokenizer_file": f"{here}/tokenizer.json"}
         (folder / "tokenizer_config.json").write_text(json.dumps({**settings, **places}))
-    params = copy.deepcopy(line.facts["params"])
+    params = copy.deepcopy(pipeline.facts["params"])
     params["pretrain"]["start_from"] = f"{here}/models/minilm"
     params["corpus"] = {"path": f"{here}/texts/*.txt"}
     params["tasks"]["docs_match"] = {"start_from": f"{here}/models/minilm", "source": {"path": f"{here}/rows"}}
-    export(line, tmp_path / "out", dataclasses.replace(EXPORT, onnx=True), {**line.facts, "params": params})
+    export(pipeline, tmp_path / "out", dataclasses.replace(EXPORT, onnx=True), {**pipeline.facts, "params": params})
     files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
     assert {"task.json", "README.md", "model.onnx", "tokenizer_config.json"} <= {path.name for path in files}
     named = [path.relative_to(tmp_path).as_posix() for path in files if here.encode() in path.read_bytes()]
@@ -253,9 +259,9 @@ def test_no_exported_file_names_a_folder_of_this_machine(line: Any, tmp_path: Pa
     assert "Fine-tuned from another checkpoint" in (tmp_path / "out/docs_match/README.md").read_text()
 
 
-def test_labels_with_marks_of_markdown_leave_the_card_whole(line: Any, tmp_path: Path) -> None:
+def test_labels_with_marks_of_markdown_leave_the_card_whole(pipeline: Any, tmp_path: Path) -> None:
     labels = ["a`b", "<script>|x</script>\n# not a heading"]
-    sweep = line.sweeps["docs_match"]
+    sweep = pipeline.sweeps["docs_match"]
     finished = read_task_file(sweep / "best")
     assert finished is not None
     model = load_classifier(sweep / "best")
@@ -264,7 +270,7 @@ def test_labels_with_marks_of_markdown_leave_the_card_whole(line: Any, tmp_path:
     result = json.loads((sweep / "result.json").read_text())
     result["arms"]["random_weights"]["title"] = "a | b <img src=x>\n\n# heading"
     (sweep / "result.json").write_text(json.dumps({**result, "labels": labels}))
-    export(line, tmp_path / "out")
+    export(pipeline, tmp_path / "out")
     card = (tmp_path / "out/docs_match/README.md").read_text()
     assert "2 classes: ``a`b``, `<script>|x</script> # not a heading`." in card
     html = MarkdownIt().enable("table").render(card.split("---\n", 2)[2])

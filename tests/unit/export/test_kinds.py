@@ -33,7 +33,7 @@ from bertline.finetuning.encoding import assemble
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
 from export_inputs import EXPORT, result
-from finished_tasks import KINDS, MAX_LENGTH, PIECES, Finished, finish
+from finished_tasks import KINDS, MAX_LENGTH, TOKENS, Finished, finish
 
 ONNX = dataclasses.replace(EXPORT, onnx=True, int8=True, int8_min_agreement=0.0, measure_latency=True)
 
@@ -63,7 +63,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     root = tmp_path_factory.mktemp("line")
-    pretrain = tiny.write_encoder(root / "pretrain", heads=True, words=PIECES, max_position_embeddings=MAX_LENGTH)
+    pretrain = tiny.write_encoder(root / "pretrain", heads=True, words=TOKENS, max_position_embeddings=MAX_LENGTH)
     write_manifest(pretrain, kind="pretrain", format_version=1, content={"metrics": {}, "training": {}})
     finished = {name: finish(name, root / name) for name in KINDS}
     for name, each in finished.items():
@@ -71,7 +71,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
         content = result(task=name, task_kind=each.kind.config.kind, labels=list(each.kind.labels))
         (root / name / "result.json").write_text(json.dumps(content))
     sweeps = {name: root / name for name in KINDS}
-    figures = build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, line_facts={}, out=root / "out")
+    figures = build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, pipeline_facts={}, out=root / "out")
     manifest = json.loads((root / "out" / "manifest.json").read_text())
     return Exported(root / "out", finished, manifest, figures)
 
@@ -112,7 +112,7 @@ def test_onnx_gives_the_numbers_of_transformers(exported: Exported, name: str) -
     outputs = [value.name for value in session.get_outputs()]
     for batch_size, length in ((1, 1), (2, MAX_LENGTH), (5, 7)):
         random = torch.Generator().manual_seed(length)
-        ids = torch.randint(5, len(PIECES), (batch_size, length), generator=random)
+        ids = torch.randint(5, len(TOKENS), (batch_size, length), generator=random)
         mask = torch.ones_like(ids)
         mask[-1, length // 2 + 1 :] = 0
         types = torch.zeros_like(ids)
@@ -316,7 +316,7 @@ def test_the_card_marks_shared_tokens_as_bertline_does(exported: Exported, monke
         block for block in re.findall(r"```python\n(.*?)```", exported.card("marked"), re.S) if "type_ids" in block
     )
     # The second one is in both; "word" is the stem of the others.
-    first, second = f"{PIECES[7]} {PIECES[8]} {PIECES[9]}", f"{PIECES[11]} {PIECES[8]}"
+    first, second = f"{TOKENS[7]} {TOKENS[8]} {TOKENS[9]}", f"{TOKENS[11]} {TOKENS[8]}"
     code = code.replace("One text.", first).replace("The text to compare.", second)
     found: dict[str, Any] = {}
     exec(compile(code.replace("tiny-docs-marked", "marked"), "marked/README.md", "exec"), found)
@@ -337,7 +337,7 @@ def test_folders_are_the_same_each_time_but_for_the_card(exported: Exported, tmp
     each = exported.finished["classification"]
     sweeps = {"classification": each.folder.parent}
     pretrain = each.folder.parent.parent / "pretrain"
-    build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, line_facts={}, out=tmp_path / "out")
+    build_export(ONNX, pretrain_folder=pretrain, sweep_folders=sweeps, pipeline_facts={}, out=tmp_path / "out")
     again = json.loads((tmp_path / "out" / "manifest.json").read_text())["models"]["classification"]["sha256"]
     before = exported.manifest["models"]["classification"]["sha256"]
     del again["README.md"], before["README.md"]

@@ -53,9 +53,9 @@ def test_the_probabilities_of_a_row_are_those_of_its_windows_pooled(inputs, toke
     encoded = kind.encode(rows, tokenizer)
     assert encoded.windows.num_windows.tolist() == [1, 3, 1]
     found = kind.predict(model, encoded, machine)
-    # Each piece as a text of its own.
-    pieces = [" ".join(WORDS[start : min(start + 10, 25)]) for start in (0, 8, 16)]
-    alone = kind.predict(model, kind.encode(rows_of(["word1 word2", *pieces, "word30"], [0] * 5), tokenizer), machine)
+    # Each chunk as a text of its own.
+    chunks = [" ".join(WORDS[start : min(start + 10, 25)]) for start in (0, 8, 16)]
+    alone = kind.predict(model, kind.encode(rows_of(["word1 word2", *chunks, "word30"], [0] * 5), tokenizer), machine)
     pooled = alone[1:4].mean(axis=0) if pooling == "mean" else alone[1:4].max(axis=0) / alone[1:4].max(axis=0).sum()
     assert found[0] == pytest.approx(alone[0], abs=1e-6)
     assert found[1] == pytest.approx(pooled, abs=1e-6)

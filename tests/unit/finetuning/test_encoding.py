@@ -29,7 +29,7 @@ def test_single_passages_and_pairs_are_laid_out_as_bert_does(tokenizer):
     assert pair.token_type_ids.tolist() == [[0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 1, 1]]
 
 
-def test_a_special_piece_written_in_a_text_is_only_text(tokenizer):
+def test_a_special_token_written_in_a_text_is_only_text(tokenizer):
     encoded = encode_texts(["word1 [SEP] word2"], None, tokenizer, max_length=16)
     assert (encoded.input_ids == tokenizer.sep_id).sum() == 1
 
@@ -125,18 +125,18 @@ def test_windows_cover_a_text_and_share_their_overlap(tokenizer, lengths, max_le
     assert windows.sequences.lengths.max() <= max_length
     assert windows.num_windows.sum() == len(windows.sequences)
     for row, text in enumerate(texts):
-        pieces = [ids_of(windows.sequences, index)[1:-1] for index in np.flatnonzero(windows.row_of == row)]
-        read = pieces[0]
-        for before, piece in itertools.pairwise(pieces):
-            assert before[len(before) - overlap :] == piece[:overlap]
-            assert len(piece) > overlap
-            read = read + piece[overlap:]
+        chunks = [ids_of(windows.sequences, index)[1:-1] for index in np.flatnonzero(windows.row_of == row)]
+        read = chunks[0]
+        for before, chunk in itertools.pairwise(chunks):
+            assert before[len(before) - overlap :] == chunk[:overlap]
+            assert len(chunk) > overlap
+            read = read + chunk[overlap:]
         assert read == tokenizer.encode(text)
-        assert len(pieces) == 1 or len(pieces[0]) == max_length - 2
+        assert len(chunks) == 1 or len(chunks[0]) == max_length - 2
 
 
 @pytest.mark.parametrize("long_first", [False, True])
-def test_of_a_pair_the_longer_text_is_read_in_pieces_beside_the_shorter_one(tokenizer, long_first):
+def test_of_a_pair_the_longer_text_is_read_in_chunks_beside_the_shorter_one(tokenizer, long_first):
     long, short = " ".join(f"word{place}" for place in range(30)), "word35 word36 word37"
     first, second = (long, short) if long_first else (short, long)
     windows = encode_windows([first], [second], tokenizer, max_length=16, overlap=2)

@@ -131,15 +131,15 @@ def test_the_tokens_that_are_scored_are_spread_evenly(tokenizer):
             assert len(set(chosen)) == len(chosen) == min(places, most)
 
 
-def test_equally_likely_pieces_are_ranked_by_their_ids(folder, tokenizer):
+def test_equally_likely_tokens_are_ranked_by_their_ids(folder, tokenizer):
     fill_mask, rows = kind(), PlainRows(["a"], ["word0 word3"])
     model = fill_mask.load_model(folder)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.startswith("mlm_head"):
-                weight.zero_()  # every piece is as likely as any other
+                weight.zero_()  # every token is as likely as any other
     found = fill_mask.predict(model, fill_mask.encode(rows, tokenizer), tiny.machine())
-    assert found.ranks.tolist() == [5, 8]  # the ids: five special pieces come first
+    assert found.ranks.tolist() == [5, 8]  # the ids: five special tokens come first
     assert found.guesses.tolist() == [0, 0]
     assert found.log_probs == pytest.approx([-math.log(45)] * 2)
 
@@ -232,7 +232,7 @@ def test_the_baseline_is_the_frequency_in_train(tokenizer):
     dev = PlainRows(["d"], ["word2 word1 word9"])
     (unigram,) = baselines_of(fill_mask, train, dev, {"test": dev}, tokenizer)
     found = unigram.predictions["test"]
-    # 6 known tokens and 40 ordinary pieces: word2 has 2 + 1, word1 3 + 1, word9 0 + 1.
+    # 6 known tokens and 40 ordinary tokens: word2 has 2 + 1, word1 3 + 1, word9 0 + 1.
     assert found.log_probs == pytest.approx(np.log([3 / 46, 4 / 46, 1 / 46]))
     assert found.guesses.tolist() == [tokenizer.encode("word1")[0]] * 3
     assert found.ranks.tolist()[:2] == [1, 0]

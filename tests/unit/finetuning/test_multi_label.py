@@ -132,7 +132,7 @@ def test_windows_pool_each_label_by_itself(inputs, encoder, machine):
     kind = MultiLabel(config, LABELS)
     tokenizer = Tokenizer.load(encoder)
     model = kind.new_model(encoder, HeadSettings(0.0, 3, "plain"))
-    pieces = [" ".join(WORDS[:10]), " ".join(WORDS[8:16])]
+    chunks = [" ".join(WORDS[:10]), " ".join(WORDS[8:16])]
 
     def predicted(texts):
         rows = MultiLabelRows(
@@ -140,4 +140,4 @@ def test_windows_pool_each_label_by_itself(inputs, encoder, machine):
         )
         return kind.predict(model, kind.encode(rows, tokenizer), machine)
 
-    assert predicted([" ".join(WORDS[:16])])[0] == pytest.approx(predicted(pieces).max(axis=0), abs=1e-6)
+    assert predicted([" ".join(WORDS[:16])])[0] == pytest.approx(predicted(chunks).max(axis=0), abs=1e-6)

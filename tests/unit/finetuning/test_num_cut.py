@@ -30,7 +30,7 @@ MAX_LENGTH = 10
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocabulary")
-    tiny.write_vocabulary(folder, finished_tasks.PIECES)
+    tiny.write_vocabulary(folder, finished_tasks.TOKENS)
     return Tokenizer.load(folder)
 
 

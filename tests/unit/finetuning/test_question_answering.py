@@ -33,12 +33,12 @@ from bertline.tasks.config import QuestionAnsweringTaskConfig
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdefghij"
 TOKENIZER = Tokenizer(
     Vocabulary(
-        pieces=(*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), "cafe", "東", "."), lowercase=True
+        tokens=(*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), "cafe", "東", "."), lowercase=True
     )
 )
 
@@ -70,13 +70,13 @@ def rows_of(*triples):
 
 
 class LooksUp(nn.Module):
-    """Logits that depend on nothing but the piece at a position."""
+    """Logits that depend on nothing but the token at a position."""
 
     def __init__(self, seed=0, **raised):
         super().__init__()
-        self.table = torch.randn(len(TOKENIZER.pieces), 2, generator=torch.Generator().manual_seed(seed))
+        self.table = torch.randn(len(TOKENIZER.vocab), 2, generator=torch.Generator().manual_seed(seed))
         for letter, value in raised.items():
-            self.table[TOKENIZER.pieces.index(letter)] = value
+            self.table[TOKENIZER.vocab.index(letter)] = value
 
     def forward(self, input_ids, token_type_ids, attention_mask):
         return AnswerLogits(*self.table[input_ids].unbind(-1))
@@ -127,9 +127,9 @@ def test_a_window_is_laid_out_as_bert_does_and_long_questions_are_cut():
         rows_of(("a b", "c d e", "d"), ("a b c d e f g", "j", None)), TOKENIZER, config(max_question_length=3)
     )
     batch = encoded.batch(np.arange(2))
-    pieces = [[TOKENIZER.pieces[piece] for piece in ids] for ids in batch["input_ids"].tolist()]
-    assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "c", "d", "e", "[SEP]"]
-    assert pieces[1] == ["[CLS]", "a", "b", "c", "[SEP]", "j", "[SEP]", "[PAD]"]
+    tokens = [[TOKENIZER.vocab[token] for token in ids] for ids in batch["input_ids"].tolist()]
+    assert tokens[0] == ["[CLS]", "a", "b", "[SEP]", "c", "d", "e", "[SEP]"]
+    assert tokens[1] == ["[CLS]", "a", "b", "c", "[SEP]", "j", "[SEP]", "[PAD]"]
     assert batch["token_type_ids"].tolist() == [[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1, 1, 0]]
     assert batch["attention_mask"].sum(1).tolist() == encoded.lengths.tolist() == [8, 7]
     assert batch["in_context"].nonzero().tolist() == [[0, 4], [0, 5], [0, 6], [1, 5]]

@@ -22,10 +22,10 @@ from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import chosen_sentences
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdefghij"
-TOKENIZER = Tokenizer(Vocabulary(pieces=(*SPECIAL_PIECES, *LETTERS), lowercase=True))
+TOKENIZER = Tokenizer(Vocabulary(tokens=(*SPECIAL_TOKENS, *LETTERS), lowercase=True))
 
 
 def config(**changes):
@@ -53,11 +53,11 @@ def rows_of(*documents, summary="a b"):
 
 
 class LooksAtFirstWord(nn.Module):
-    """At each position, a score of the piece that follows: the same wherever a sentence stands."""
+    """At each position, a score of the token that follows: the same wherever a sentence stands."""
 
     def __init__(self, seed=0):
         super().__init__()
-        self.table = torch.randn(len(TOKENIZER.pieces), generator=torch.Generator().manual_seed(seed))
+        self.table = torch.randn(len(TOKENIZER.vocab), generator=torch.Generator().manual_seed(seed))
 
     def forward(self, input_ids, token_type_ids, attention_mask):
         return self.table[F.pad(input_ids[:, 1:], (0, 1))][..., None]
@@ -65,9 +65,9 @@ class LooksAtFirstWord(nn.Module):
 
 def test_each_sentence_has_its_own_cls_and_segments_take_turns():
     encoded = encode_documents(rows_of(["a b", "c", "d e"], ["f"]), TOKENIZER, max_length=64)
-    pieces = [[TOKENIZER.pieces[piece] for piece in ids] for ids in encoded.sequences.input_ids]
-    assert pieces[0] == ["[CLS]", "a", "b", "[SEP]", "[CLS]", "c", "[SEP]", "[CLS]", "d", "e", "[SEP]"]
-    assert pieces[1][:4] == ["[CLS]", "f", "[SEP]", "[PAD]"]
+    tokens = [[TOKENIZER.vocab[token] for token in ids] for ids in encoded.sequences.input_ids]
+    assert tokens[0] == ["[CLS]", "a", "b", "[SEP]", "[CLS]", "c", "[SEP]", "[CLS]", "d", "e", "[SEP]"]
+    assert tokens[1][:4] == ["[CLS]", "f", "[SEP]", "[PAD]"]
     assert encoded.sequences.token_type_ids[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0]
     assert [(place, label) for place, label in enumerate(encoded.labels[0].tolist()) if label != NO_LABEL] == [
         (0, 1), (4, 0), (7, 0),
@@ -85,7 +85,7 @@ def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more
     assert encoded.sequences.lengths.max() <= max_length
     groups = []
     for ids, length in zip(encoded.sequences.input_ids.tolist(), encoded.sequences.lengths, strict=True):
-        text = " ".join(TOKENIZER.pieces[piece] for piece in ids[:length])
+        text = " ".join(TOKENIZER.vocab[token] for token in ids[:length])
         groups.append([part.strip() for part in text.split("[SEP]")[:-1]])
     wanted = [
         " ".join(["[CLS]", *each.split()[: max_length - 2]]).strip() for sentences in documents for each in sentences
@@ -100,7 +100,7 @@ def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more
 
 @settings(deadline=None, max_examples=40)
 @given(documents=documents, seed=st.integers(0, 50))
-def test_every_sentence_of_a_long_document_gets_the_score_that_it_gets_in_one_piece(documents, seed):
+def test_every_sentence_of_a_long_document_gets_the_score_that_it_gets_when_read_at_once(documents, seed):
     rows, model = rows_of(*documents), LooksAtFirstWord(seed)
     whole, grouped = (
         (kind := Summarisation(config(max_length=length), ())).predict(

@@ -1,4 +1,4 @@
-"""Words as tokens: the first piece of each is found again, and each is predicted from one window."""
+"""Words as tokens: the first token of each is found again, and each is predicted from one window."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 LABELS = ("O", "B-A", "I-A")
-PIECES = ("a", "b", "##a", "##b", "##ab", "word", "##word", "[", "]", "sep", "mask", "'", "中", "e")
-# Some become several pieces, some [UNK], some two words for BERT, some nothing at all.
+TOKENS = ("a", "b", "##a", "##b", "##ab", "word", "##word", "[", "]", "sep", "mask", "'", "中", "e")
+# Some become several tokens, some [UNK], some two words for BERT, some nothing at all.
 WORDS = ("a", "ab", "abab", "wordword", "Word", "zz", "a'b", "[SEP]", "[MASK]", "中a", "é", "\x00", "\u200b", "\xa0")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("vocabulary")
-    tiny.write_vocabulary(path, PIECES)
+    tiny.write_vocabulary(path, TOKENS)
     return path
 
 
@@ -38,17 +38,17 @@ def rows(*sentences, tags=None):
     return TaggedRows(names, names, words, tags or [["O"] * len(sentence) for sentence in words])
 
 
-def pieces_of(encoded, window):
+def tokens_of(encoded, window):
     return encoded.sequences.input_ids[window, : encoded.sequences.lengths[window]].tolist()
 
 
 @settings(deadline=None)
 @given(words=st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
-def test_pieces_and_beginnings_are_those_of_transformers(folder, tokenizer, words):
+def test_tokens_and_beginnings_are_those_of_transformers(folder, tokenizer, words):
     reference = BertTokenizerFast.from_pretrained(folder)
     expected = reference(words, is_split_into_words=True, split_special_tokens=True)
     encoded = encode_words(rows(words), LABELS, tokenizer, max_length=200, overlap=4)
-    assert pieces_of(encoded, 0) == expected["input_ids"]
+    assert tokens_of(encoded, 0) == expected["input_ids"]
     of_words = expected.word_ids()
     begins = {word: of_words.index(word) for word in of_words if word is not None}
     found = zip(encoded.words[0], encoded.places[0][: encoded.num_words[0]], strict=False)
@@ -70,15 +70,15 @@ def test_each_readable_word_is_predicted_from_one_window_and_is_what_stands_ther
     inside = np.arange(encoded.words.shape[1]) < encoded.num_words[:, None]
     assert sorted(encoded.words[encoded.taken]) == np.flatnonzero(encoded.readable).tolist()
     assert not encoded.taken[~inside].any()
-    first_pieces = [(tokenizer.encode_literally([word])[0] or [None])[0] for words in sentences for word in words]
+    first_tokens = [(tokenizer.encode_literally([word])[0] or [None])[0] for words in sentences for word in words]
     for window, place in zip(*np.nonzero(inside), strict=True):
-        piece = encoded.sequences.input_ids[window, encoded.places[window, place]]
-        assert piece == first_pieces[encoded.words[window, place]]
+        token = encoded.sequences.input_ids[window, encoded.places[window, place]]
+        assert token == first_tokens[encoded.words[window, place]]
         assert encoded.places[window, place] >= 1  # [CLS] is no word
 
 
 def test_windows_share_what_is_asked_for_and_a_word_is_taken_where_it_sees_most(tokenizer):
-    encoded = encode_words(rows(["a"] * 10), LABELS, tokenizer, max_length=8, overlap=4)  # 6 pieces a window
+    encoded = encode_words(rows(["a"] * 10), LABELS, tokenizer, max_length=8, overlap=4)  # 6 tokens a window
     words = [encoded.words[window, : encoded.num_words[window]].tolist() for window in range(3)]
     assert words == [[0, 1, 2, 3, 4, 5], [2, 3, 4, 5, 6, 7], [4, 5, 6, 7, 8, 9]]
     taken = [encoded.words[window][encoded.taken[window]].tolist() for window in range(3)]

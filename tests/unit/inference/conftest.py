@@ -12,10 +12,10 @@ from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 WORDS = ("the", "cat", "sat", "on", "mat", "a", "dog", "##s", "cafe", ".", ",", "[", "]", "mask")
-PIECES = (*SPECIAL_PIECES, *WORDS)
+TOKENS = (*SPECIAL_TOKENS, *WORDS)
 CONFIG = ModelConfig(
     hidden_size=16,
     num_hidden_layers=2,
@@ -34,10 +34,10 @@ CONFIG = ModelConfig(
 @pytest.fixture(scope="session")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("encoder")
-    model = BertForPreTraining(CONFIG, vocab_size=len(PIECES), pad_token_id=0)
+    model = BertForPreTraining(CONFIG, vocab_size=len(TOKENS), pad_token_id=0)
     initialize(model, CONFIG, seed=3)
     save_model(model, folder)
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder)
     return folder
 
 
@@ -45,9 +45,9 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def classifier_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("classifier")
     model = BertForSequenceClassification(
-        CONFIG, vocab_size=len(PIECES), pad_token_id=0, num_labels=3, classifier_dropout=0.1
+        CONFIG, vocab_size=len(TOKENS), pad_token_id=0, num_labels=3, classifier_dropout=0.1
     )
     initialize(model, CONFIG, seed=4)
     save_model(model, folder, id2label={0: "animal", 1: "place", 2: "thing"})
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), folder)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder)
     return folder

@@ -17,7 +17,7 @@ from bertline.inference.loading import load
 from bertline.modeling.huggingface import load_encoder, load_pretraining_model, save_model
 
 
-def test_each_blank_gets_its_likeliest_pieces_in_order(encoder_folder: Path) -> None:
+def test_each_blank_gets_its_likeliest_tokens_in_order(encoder_folder: Path) -> None:
     model = bertline.load(str(encoder_folder), device="cpu")
     blanks = model.fill_mask("the [MASK] sat on the [MASK].", top_k=3)
     assert len(blanks) == 2
@@ -37,7 +37,7 @@ def test_blanks_are_filled_with_the_model_head_probabilities(encoder_folder: Pat
     logits = raw(ids, torch.zeros_like(ids), None, torch.tensor([[2]])).mlm_logits
     expected = logits[0, 0].softmax(-1)
     for token, probability in guesses:
-        assert probability == pytest.approx(expected[model.tokenizer.pieces.index(token)].item(), abs=1e-6)
+        assert probability == pytest.approx(expected[model.tokenizer.vocab.index(token)].item(), abs=1e-6)
 
 
 def test_blanks_written_as_lines_are_filled_for_people(encoder_folder: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_vocabulary_larger_than_the_model_is_refused(encoder_folder: Path, tmp
     (tmp_path / "tokenizer.json").unlink()
     with (tmp_path / "vocab.txt").open("a") as handle:
         handle.write("more\nand more\n")
-    with pytest.raises(ArtifactError, match="the tokenizer has 21 pieces, the model 19"):
+    with pytest.raises(ArtifactError, match="the tokenizer has 21 tokens, the model 19"):
         load(str(tmp_path))
 
 

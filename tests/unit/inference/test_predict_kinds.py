@@ -21,8 +21,8 @@ from bertline.foundation.errors import DataError
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
+from bertline.inference.predictors.rankings import RetrievalPredictor
 from bertline.inference.row_files import PLAIN_LAYOUT
-from bertline.inference.served.rankings import ServedRetrieval
 from bertline.tasks.stored_rows import Documents, QueryRows
 from bertline.tasks.table_files import TableLayout
 from finished_tasks import Finished, finish, texts
@@ -170,13 +170,13 @@ def test_documents_are_read_as_evaluation_reads_a_collection(
     bodies = ["word1 word2 word7", "word8", "word9", "word10", "word4  word5 word6"]
     rows = [{"id": n, "title": title, "text": text} for n, (title, text) in enumerate(zip(titles, bodies, strict=True))]
     read: list[str] = []
-    vectors = ServedRetrieval.document_vectors
+    vectors = RetrievalPredictor.document_vectors
 
-    def remembered(task: ServedRetrieval, documents: list[str]) -> Any:
+    def remembered(task: RetrievalPredictor, documents: list[str]) -> Any:
         read.extend(documents)
         return vectors(task, documents)
 
-    monkeypatch.setattr(ServedRetrieval, "document_vectors", remembered)
+    monkeypatch.setattr(RetrievalPredictor, "document_vectors", remembered)
     file = DocumentsFile(path=write(tmp_path / "documents.jsonl", rows))
     predict_file(
         open_model("retrieval"),
@@ -192,7 +192,7 @@ def test_documents_are_read_as_evaluation_reads_a_collection(
         predict_file(open_model("retrieval"), tmp_path / "in.jsonl", tmp_path / "new.jsonl", documents=file)
 
 
-def counted_pieces(kind: Retrieval, model: Any, sequences: Sequences, machine: Any) -> np.ndarray:
+def counted_tokens(kind: Retrieval, model: Any, sequences: Sequences, machine: Any) -> np.ndarray:
     """Vectors of small whole numbers: their products are exact, so that equal texts have equal scores."""
     rows = zip(sequences.input_ids, sequences.lengths, strict=True)
     counts = [np.bincount(ids[:length], minlength=64) for ids, length in rows]
@@ -207,7 +207,7 @@ def test_documents_of_equal_scores_come_as_evaluation_ranks_them(
     monkeypatch: pytest.MonkeyPatch,
     top_k: int,
 ) -> None:
-    monkeypatch.setattr(Retrieval, "vectors", counted_pieces)
+    monkeypatch.setattr(Retrieval, "vectors", counted_tokens)
     # Documents are equal by fives; ids are no numbers in the order of the file.
     ids = [f"{'zyxwvutsrq'[n % 10]}{n}" for n in range(15)]
     bodies = [text for text in texts(3, seed=5) for _ in range(5)]

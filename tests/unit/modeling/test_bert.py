@@ -100,7 +100,7 @@ def test_each_dropout_alone_has_an_effect(config: ModelConfig, where: str) -> No
     assert not torch.equal(model(*inputs()).pooled, model(*inputs()).pooled)
 
 
-def test_the_position_and_the_segment_of_a_piece_matter(config: ModelConfig) -> None:
+def test_the_position_and_the_segment_of_a_token_matter(config: ModelConfig) -> None:
     model = BertModel(config, vocab_size=50, pad_token_id=0).eval()
     initialize(model, config, seed=0)
     same = torch.full((1, 4), 7)

@@ -89,13 +89,13 @@ def test_another_shape_names_both(folder: Path) -> None:
         load_pretraining_model(folder)
 
 
-def test_untied_output_weights_are_refused_where_pieces_are_scored(folder: Path) -> None:
+def test_untied_output_weights_are_refused_where_tokens_are_scored(folder: Path) -> None:
     change_weights(folder, **{"cls.predictions.decoder.weight": lambda _: torch.zeros(50, 32)})
     with pytest.raises(ArtifactError, match="differs from the word embeddings"):
         load_pretraining_model(folder)
 
 
-def test_output_weights_do_not_matter_where_no_piece_is_scored(folder: Path) -> None:
+def test_output_weights_do_not_matter_where_no_token_is_scored(folder: Path) -> None:
     tied = load_encoder(folder).state_dict()
     change_weights(folder, **{"cls.predictions.decoder.weight": lambda _: torch.zeros(50, 32)})
     for found in (load_encoder(folder), load_classifier(folder, num_labels=2).bert):

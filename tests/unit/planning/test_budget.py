@@ -215,8 +215,8 @@ def test_both_rules_are_printed_with_the_ratio_of_the_chosen_size() -> None:
     use = use_of(24, tokens=4e9)
     where = place("a100", tokens=4e9, precision="bf16")
     said = " ".join(best_use_text(use, where, asked(hours=24), command=["plan"]).split())
-    assert "some 20 tokens a parameter" in said and "these are 133 tokens of text for each parameter" in said
-    assert "10 to 100 times the tokens a parameter of decoders, that is 200 to 2,000 tokens of text" in said
+    assert "some 20 tokens per parameter" in said and "these are 133 tokens of text for each parameter" in said
+    assert "10 to 100 times the tokens per parameter of decoders, that is 200 to 2,000 tokens of text" in said
     assert "(Dervishi et al., EMNLP 2025, abstract)" in said
     ratio = use.chosen.forecast.tokens / use.chosen.forecast.encoder_parameters
     assert f"{use.chosen.size} has {ratio:,.0f}" in said

@@ -121,7 +121,7 @@ def test_records_of_this_machine_count_only_for_as_many_threads(monkeypatch: pyt
     assert measured == {1: False, 2: True}
 
 
-def test_records_are_read_and_what_is_none_is_passed_over_with_a_word(
+def test_records_are_read_and_what_is_none_is_skipped_with_a_word(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = dataclasses.asdict(record(file="pretraining_step_a.json"))

@@ -129,8 +129,8 @@ def test_the_lock_says_what_artifacts_were_made_with() -> None:
     assert sections_made_with(lock) == made
     assert sections_made_with({}) == {}
     assert made_as_configured(made, made) == {"corpus": True, "examples": True}
-    other_pieces = {**made, "tokenizer": {"vocab_size": 10}}
-    assert made_as_configured(made, other_pieces) == {"corpus": True, "examples": False}
+    other_tokens = {**made, "tokenizer": {"vocab_size": 10}}
+    assert made_as_configured(made, other_tokens) == {"corpus": True, "examples": False}
     other_packages = {**made, "python_docs": {"held_out_fraction": 0.2}}
     assert made_as_configured(made, other_packages) == {"corpus": False, "examples": False}
     own_text = {**other_packages, "corpus": {"kind": "text"}}
@@ -144,8 +144,8 @@ def test_the_vocabulary_that_was_made_goes_before_the_configured_one(tmp_path: P
 
 
 def test_a_given_vocabulary_is_counted_and_one_of_the_hub_is_not_fetched(tmp_path: Path) -> None:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens))
     for path, expected in ((str(tmp_path), 7), ("google-bert/bert-base-uncased", 30_522)):
         config = ExistingTokenizerConfig(kind="existing", path=path, revision=None, lowercase=True)
         assert vocab_size(config, artifacts=tmp_path / "none", made_so={}) == expected

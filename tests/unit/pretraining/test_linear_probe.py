@@ -63,7 +63,7 @@ def curve(job) -> list:
 
 def tiny_model(seed: int = 0) -> BertForPreTraining:
     config = tiny.model_config(max_position_embeddings=language.LENGTH)
-    model = BertForPreTraining(config, vocab_size=len(language.PIECES), pad_token_id=0)
+    model = BertForPreTraining(config, vocab_size=len(language.TOKENS), pad_token_id=0)
     initialize(model, config, seed=seed)
     return model
 
@@ -77,7 +77,7 @@ class HandMade(nn.Module):
 
     def __init__(self, *, reads_order: bool) -> None:
         super().__init__()
-        self.config = SimpleNamespace(hidden_size=len(language.PIECES))
+        self.config = SimpleNamespace(hidden_size=len(language.TOKENS))
         self.reads_order = reads_order
 
     def forward(self, input_ids, token_type_ids, attention_mask) -> Encoded:

@@ -2,7 +2,7 @@ import pytest
 
 from bertline.foundation.errors import ConfigError
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.plan import PassedOver, Place, Plan, share_of
+from bertline.pretraining.plan import Place, Plan, SkippedSequences, share_of
 from bertline.training.devices import Ranks
 
 
@@ -62,26 +62,26 @@ def test_a_longer_plan_starts_like_a_shorter_one_if_the_first_steps_take_the_sam
     assert Plan(phases, num_steps).starts_like(finished) is fits
 
 
-def test_what_is_passed_over_moves_the_order_on_from_its_step():
-    plan = Plan(PHASES, num_steps=10, passed_over=[PassedOver(step=2, max_length=128, sequences=100)])
+def test_what_is_skipped_moves_the_order_on_from_its_step():
+    plan = Plan(PHASES, num_steps=10, skipped=[SkippedSequences(step=2, max_length=128, sequences=100)])
     assert [plan.place(step).consumed for step in range(8)] == [0, 4, 108, 0, 2, 112, 120, 128]
 
 
 def test_passing_over_steps_of_two_lengths_moves_both_orders_on_by_what_those_steps_took():
     plan = Plan(PHASES, num_steps=10)
-    jumps = plan.passing_over(2, 7)
+    jumps = plan.skipping(2, 7)
     assert jumps == [
-        PassedOver(step=2, max_length=128, sequences=4 + 2 * 8),
-        PassedOver(step=2, max_length=512, sequences=4),
+        SkippedSequences(step=2, max_length=128, sequences=4 + 2 * 8),
+        SkippedSequences(step=2, max_length=512, sequences=4),
     ]
-    plan.passed_over = tuple(jumps)
+    plan.skipped = tuple(jumps)
     assert [plan.place(step).consumed for step in range(8)] == [0, 4, 28, 4, 6, 32, 40, 48]
 
 
 def test_jumps_add_up():
     plan = Plan(PHASES, num_steps=10)
-    plan.passed_over = tuple(plan.passing_over(1, 3))
-    plan.passed_over += tuple(plan.passing_over(1, 3))
+    plan.skipped = tuple(plan.skipping(1, 3))
+    plan.skipped += tuple(plan.skipping(1, 3))
     assert [plan.place(step).consumed for step in range(3)] == [0, 4 + 16, 8 + 16]
 
 

@@ -34,13 +34,13 @@ def draw(store: ExampleStore, max_sentences: int = 300) -> ProbingSentences:
 
 
 def words_of(ids: list[int]) -> list[tuple[int, ...]]:
-    """The sentences of a segment, as tuples of pieces: in this language a word is one piece."""
-    ends = [at + 1 for at, piece in enumerate(ids) if language.PIECES[piece] == "."]
+    """The sentences of a segment, as tuples of tokens: in this language a word is one token."""
+    ends = [at + 1 for at, token in enumerate(ids) if language.TOKENS[token] == "."]
     return [tuple(ids[start:stop]) for start, stop in pairwise([0, *ends])]
 
 
 def flat(sentence) -> tuple[int, ...]:
-    return tuple(piece for word in sentence for piece in word)
+    return tuple(token for word in sentence for token in word)
 
 
 def of_kind(drawn: ProbingSentences, kind: int) -> list[tuple[int, ...]]:
@@ -80,7 +80,7 @@ def test_sentences_to_score_on_come_from_other_examples_than_those_to_fit_on(ope
     half = language.FIRST_WORD + language.NUM_WORDS // 2
     for number, (sentence, kind) in enumerate(zip(drawn.sentences, drawn.kinds, strict=True)):
         if kind != ODD:  # an odd word is drawn from all words
-            assert all((piece < half) == (number < drawn.num_train) for piece in flat(sentence)[:-1])
+            assert all((token < half) == (number < drawn.num_train) for token in flat(sentence)[:-1])
 
 
 def test_no_sentence_is_used_twice_however_often_the_text_has_it(open_store):
@@ -100,8 +100,8 @@ def test_a_word_is_replaced_by_one_about_as_frequent(open_store):
     pairs = [language.pair(rng, frequent) for _ in range(400)] + [language.pair(rng, rare) for _ in range(12)]
     rng.shuffle(pairs)
     text = [sentence for first, _ in pairs for sentence in words_of(first)]
-    counts = Counter(piece for sentence in text for piece in sentence)
-    ranked = sorted(range(language.FIRST_WORD, len(language.PIECES)), key=lambda piece: -counts[piece])
+    counts = Counter(token for sentence in text for token in sentence)
+    ranked = sorted(range(language.FIRST_WORD, len(language.TOKENS)), key=lambda token: -counts[token])
     by_length = {len(sentence): [one for one in text if len(one) == len(sentence)] for sentence in text}
     for odd in of_kind(draw(open_store(pairs), max_sentences=10_000), ODD):
         sources = [one for one in by_length[len(odd)] if sum(a != b for a, b in zip(odd, one, strict=True)) == 1]
@@ -110,7 +110,7 @@ def test_a_word_is_replaced_by_one_about_as_frequent(open_store):
 
 
 def test_only_words_are_moved_and_never_a_word_and_its_like(open_store):
-    comma, stop, ending = (language.PIECES.index(piece) for piece in (",", ".", "##s"))
+    comma, stop, ending = (language.TOKENS.index(token) for token in (",", ".", "##s"))
     word = language.FIRST_WORD
     rows = []
     for number in range(90):
@@ -127,7 +127,7 @@ def test_only_words_are_moved_and_never_a_word_and_its_like(open_store):
         assert [len(one) for one in sentence][:3] == [1, 1, 1]
 
 
-def test_text_without_full_stops_is_cut_into_pieces_of_a_sentences_length(open_store):
+def test_text_without_full_stops_is_cut_into_chunks_of_a_sentences_length(open_store):
     rng = np.random.default_rng(1)
     words = language.FIRST_WORD + rng.integers(language.NUM_WORDS, size=(60, 26))
     drawn = draw(open_store([(row.tolist(), row[:2].tolist()) for row in words]))
@@ -135,8 +135,8 @@ def test_text_without_full_stops_is_cut_into_pieces_of_a_sentences_length(open_s
     assert {len(sentence) for sentence in drawn.sentences} == {26}
 
 
-def test_short_sentences_are_passed_over(open_store):
+def test_short_sentences_are_skipped(open_store):
     start = language.FIRST_WORD
-    stop = language.PIECES.index(".")
+    stop = language.TOKENS.index(".")
     drawn = draw(open_store([([start + n % 20, start + n // 20, stop], [start]) for n in range(100)]))
     assert len(drawn) == 0

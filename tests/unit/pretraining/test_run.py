@@ -9,7 +9,7 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import load_pretraining_model
-from bertline.pretraining.film_strip import FilmStripProbe, read_film_strip
+from bertline.pretraining.mask_predictions import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted
@@ -77,11 +77,11 @@ def test_a_run_gives_its_figures_and_a_folder_that_loads(make_job):
         "vocab.txt",
         "manifest.json",
         "metrics.jsonl",
-        "film_strip.jsonl",
+        "mask_predictions.jsonl",
     }
 
 
-def test_metrics_and_film_strip_come_at_their_steps(make_job):
+def test_metrics_and_mask_predictions_come_at_their_steps(make_job):
     job = make_job()
     run_pretraining(job)
     rows = list(read_metrics(job.metrics_path))
@@ -89,7 +89,7 @@ def test_metrics_and_film_strip_come_at_their_steps(make_job):
     trained = [row for row in rows if "train/loss" in row.metrics]
     assert [row.step for row in trained] == [20, 30]
     assert set(trained[0].metrics) >= {"optim/lr", "optim/grad_norm", "perf/tokens_per_s", "train/mlm_accuracy"}
-    assert [row["step"] for row in read_film_strip(job.film_strip_path)] == [0, 15, 30]
+    assert [row["step"] for row in read_mask_predictions(job.mask_predictions_path)] == [0, 15, 30]
 
 
 def test_training_lowers_the_loss(make_job):
@@ -143,14 +143,14 @@ def test_a_finished_run_is_not_trained_again(finished):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, finished, monkeypatch, number):
     job = make_job("stopped")
-    probe = FilmStripProbe.probe
+    probe = MaskPredictionProbe.probe
 
     def signalled(self, step):
         if step == 15:
             os.kill(os.getpid(), number)
         return probe(self, step)
 
-    monkeypatch.setattr(FilmStripProbe, "probe", signalled)
+    monkeypatch.setattr(MaskPredictionProbe, "probe", signalled)
     with pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
         run_pretraining(job)
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == 15
@@ -159,7 +159,7 @@ def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, fini
     run_pretraining(job)
     assert_same_weights(weights(finished), weights(job))
     assert curve(job) == curve(finished)
-    assert read_film_strip(job.film_strip_path) == read_film_strip(finished.film_strip_path)
+    assert read_mask_predictions(job.mask_predictions_path) == read_mask_predictions(finished.mask_predictions_path)
 
 
 def test_the_newest_weights_can_be_looked_into_while_training(make_job):
@@ -243,7 +243,7 @@ def test_a_checkpoint_with_another_vocabulary_is_an_error(make_job, finished, tm
     folder.mkdir()
     for path in finished.result_folder.iterdir():
         (folder / path.name).write_bytes(path.read_bytes().replace(b"cat", b"dog"))
-    with pytest.raises(ConfigError, match="piece 59 is 'cat' in the tokenizer and 'dog' in the checkpoint"):
+    with pytest.raises(ConfigError, match="token 59 is 'cat' in the tokenizer and 'dog' in the checkpoint"):
         run_pretraining(dataclasses.replace(make_job("continued"), start_from_folder=folder))
 
 
@@ -253,5 +253,5 @@ def test_examples_of_another_vocabulary_are_an_error(make_job, pretraining, tmp_
     vocabulary.write_text(vocabulary.read_text() + "dog\n")
     (tmp_path / "own" / "tokenizer" / "tokenizer.json").unlink()
     job = pretraining.pretrain_job(tmp_path / "own", tmp_path / "run")
-    with pytest.raises(ArtifactError, match="vocabulary of 61 pieces, .* has 62"):
+    with pytest.raises(ArtifactError, match="vocabulary of 61 tokens, .* has 62"):
         run_pretraining(job)

@@ -10,7 +10,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.metrics_log import read_metrics
 from bertline.pretraining import callbacks, run
 from bertline.pretraining.data import MaskedExamples, StepDataset
-from bertline.pretraining.film_strip import FilmStripProbe
+from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
@@ -76,7 +76,7 @@ def tokens_of(job, steps: range) -> int:
 
 
 def stop_after_15(job, monkeypatch) -> None:
-    guesses = FilmStripProbe.probe
+    guesses = MaskPredictionProbe.probe
 
     def signalled(self, step):
         if step == 15:
@@ -84,7 +84,7 @@ def stop_after_15(job, monkeypatch) -> None:
         return guesses(self, step)
 
     with monkeypatch.context() as patched:
-        patched.setattr(FilmStripProbe, "probe", signalled)
+        patched.setattr(MaskPredictionProbe, "probe", signalled)
         with pytest.raises(TrainingInterrupted, match="saved after step 15"):
             run_pretraining(job)
 

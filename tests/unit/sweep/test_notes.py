@@ -18,7 +18,7 @@ from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
 
 
 def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):
-    # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special pieces.
+    # The task's texts have 2 to 8 words; the reference encoder has positions for six of them and its special tokens.
     reference = inputs.write_encoder(tmp_path / "reference", max_position_embeddings=8)
     job = inputs.sweep_job(
         input_folder,
@@ -92,7 +92,7 @@ def test_of_a_search_the_documents_are_counted_too(inputs, tmp_path, positions):
     write_rows(task, COLLECTION, finished_tasks.collection())
     counts = dict.fromkeys(("train", "dev", "test"), len(rows))
     write_manifest(task, kind=KIND, format_version=FORMAT_VERSION, content={"labels": [], "counts": counts})
-    tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.PIECES, max_position_embeddings=positions // 2)
+    tiny.write_encoder(tmp_path / "encoder", words=finished_tasks.TOKENS, max_position_embeddings=positions // 2)
     job = inputs.sweep_job(
         tmp_path,
         tmp_path / "run",

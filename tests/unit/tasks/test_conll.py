@@ -87,7 +87,7 @@ def test_without_marks_each_sentence_is_its_own_document(read):
     assert [s.document for s in found] == [s.id for s in found]
 
 
-def test_comments_of_conll_u_are_passed_over_and_hashes_are_words(read):
+def test_comments_of_conll_u_are_skipped_and_hashes_are_words(read):
     text = "# newdoc id = 7\n# text = #a\tb\n#a\tO\n#\tO\n# \tO\n\n# newdoc id = 8\n#b\tO\n"
     found = read(text)
     assert [(s.words, s.document) for s in found] == [

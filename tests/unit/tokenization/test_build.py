@@ -14,7 +14,7 @@ from bertline.tokenization.build import build_tokenizer
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 CONFIG = TrainedTokenizerConfig(
     kind="trained", vocab_size=110, lowercase=True, min_frequency=1, max_alphabet=60, sample_characters=1_000_000
@@ -35,7 +35,7 @@ def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpu
     headline = build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
     tokenizer = Tokenizer.load(tmp_path / "out")
     assert headline["vocab_size"] == tokenizer.vocab_size == 110
-    assert tokenizer.pieces[:5] == SPECIAL_PIECES
+    assert tokenizer.vocab[:5] == SPECIAL_TOKENS
     assert tokenizer.tokens(tokenizer.encode("The matrix")) == ["the", "matrix"]
     assert tokenizer.encode("CAFÉ") == tokenizer.encode("cafe")
 
@@ -52,7 +52,7 @@ def test_the_manifest_reports_quality_on_validation(write_corpus, tmp_path: Path
     build_tokenizer(CONFIG, write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert (manifest["kind"], manifest["format_version"]) == ("tokenizer", 1)
-    assert manifest["special_ids"] == {piece: index for index, piece in enumerate(SPECIAL_PIECES)}
+    assert manifest["special_ids"] == {token: index for index, token in enumerate(SPECIAL_TOKENS)}
     assert manifest["quality"]["split"] == "validation"
     assert manifest["quality"]["words"] == 11
     assert manifest["quality"]["unknown_characters"] == {"☃": 1}
@@ -83,30 +83,30 @@ def test_a_size_the_text_does_not_support_is_an_error_and_keeps_the_old_result(w
     corpus = write_corpus(TRAIN, VALIDATION)
     build_tokenizer(CONFIG, corpus, tmp_path / "out", num_workers=1)
     before = sha256_of_path(tmp_path / "out")
-    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 5000, but the text supports only \d+ pieces"):
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 5000, but the text supports only \d+ tokens"):
         build_tokenizer(dataclasses.replace(CONFIG, vocab_size=5000), corpus, tmp_path / "out", num_workers=1)
     assert sha256_of_path(tmp_path / "out") == before
 
 
 def test_a_given_folder_keeps_its_ids_and_its_case(write_corpus, tmp_path: Path) -> None:
-    pieces = ("[PAD]", "[unused0]", *SPECIAL_PIECES[1:], "The", "tensor", "##s")
-    save_tokenizer(Tokenizer(Vocabulary(pieces=pieces, lowercase=False)), tmp_path / "given")
+    tokens = ("[PAD]", "[unused0]", *SPECIAL_TOKENS[1:], "The", "tensor", "##s")
+    save_tokenizer(Tokenizer(Vocabulary(tokens=tokens, lowercase=False)), tmp_path / "given")
     build_tokenizer(existing(tmp_path / "given"), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
     tokenizer = Tokenizer.load(tmp_path / "out")
-    assert tokenizer.pieces == pieces
+    assert tokenizer.vocab == tokens
     assert not tokenizer.lowercase
 
 
 def test_a_given_file_may_have_any_name_and_its_case_can_be_said(write_corpus, tmp_path: Path) -> None:
-    path = tmp_path / "my_pieces.txt"
-    path.write_text("\n".join([*SPECIAL_PIECES, "the", "tensor"]) + "\n")
+    path = tmp_path / "my_tokens.txt"
+    path.write_text("\n".join([*SPECIAL_TOKENS, "the", "tensor"]) + "\n")
     corpus = write_corpus(TRAIN, VALIDATION)
     build_tokenizer(existing(path, lowercase=False), corpus, tmp_path / "out", num_workers=1)
     assert not Tokenizer.load(tmp_path / "out").lowercase
 
 
 def test_a_faulty_given_file_is_named_as_the_user_knows_it(write_corpus, tmp_path: Path) -> None:
-    path = tmp_path / "my_pieces.txt"
-    path.write_text("\n".join([*SPECIAL_PIECES, "the", "the"]) + "\n")
-    with pytest.raises(DataError, match=r"my_pieces\.txt, line 7"):
+    path = tmp_path / "my_tokens.txt"
+    path.write_text("\n".join([*SPECIAL_TOKENS, "the", "the"]) + "\n")
+    with pytest.raises(DataError, match=r"my_tokens\.txt, line 7"):
         build_tokenizer(existing(path), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)

@@ -1,4 +1,4 @@
-"""Pieces know where they stand in the text as it was given."""
+"""Tokens know where they stand in the text as it was given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 LETTERS = "abcdeit東京éÉ.,-[]"
 
@@ -17,20 +17,20 @@ LETTERS = "abcdeit東京éÉ.,-[]"
 @pytest.fixture(scope="module", params=[True, False], ids=["uncased", "cased"])
 def tokenizer(request):
     normalised = sorted({*"abcdeéitlmnoprsuxyzABÉT", "東", "京", *".,-[]", "cafe", "istanbul", "sep", "ete"})
-    pieces = [*SPECIAL_PIECES, *normalised, *(f"##{letter}" for letter in "abcdeéitlmnoprsuxyz")]
-    return Tokenizer(Vocabulary(pieces=tuple(pieces), lowercase=request.param))
+    tokens = [*SPECIAL_TOKENS, *normalised, *(f"##{letter}" for letter in "abcdeéitlmnoprsuxyz")]
+    return Tokenizer(Vocabulary(tokens=tuple(tokens), lowercase=request.param))
 
 
 def stretches(tokenizer, text):
     [(ids, places)] = tokenizer.encode_with_places([text])
-    return [(tokenizer.pieces[piece], text[start:stop]) for piece, (start, stop) in zip(ids, places, strict=True)]
+    return [(tokenizer.vocab[token], text[start:stop]) for token, (start, stop) in zip(ids, places, strict=True)]
 
 
 @pytest.fixture(scope="module")
 def uncased():
-    pieces = [*SPECIAL_PIECES, "cafe", "istanbul", "et", "##e", "東", "京", "b", "[", "]", "sep", "한"]
+    tokens = [*SPECIAL_TOKENS, "cafe", "istanbul", "et", "##e", "東", "京", "b", "[", "]", "sep", "한"]
     hangul = unicodedata.normalize("NFD", "한")
-    return Tokenizer(Vocabulary(pieces=(*pieces, hangul[0], *(f"##{part}" for part in hangul[1:])), lowercase=True))
+    return Tokenizer(Vocabulary(tokens=(*tokens, hangul[0], *(f"##{part}" for part in hangul[1:])), lowercase=True))
 
 
 def test_accents_and_case_that_change_the_length_do_not_move_what_follows(uncased):
@@ -46,7 +46,7 @@ def test_decomposed_accents_are_part_of_the_word_they_stand_in(uncased):
     assert stretches(uncased, f"{decomposed} b")[-1] == ("b", "b")
 
 
-def test_chinese_characters_stand_alone_and_what_is_cleaned_away_has_no_piece(uncased):
+def test_chinese_characters_stand_alone_and_what_is_cleaned_away_has_no_token(uncased):
     assert stretches(uncased, "\u200b東京\x00b") == [("東", "東"), ("京", "京"), ("b", "b")]
 
 
@@ -54,13 +54,13 @@ def test_the_letters_of_a_korean_syllable_share_its_place(uncased):
     assert [text for _, text in stretches(uncased, "b 한")] == ["b", "한", "한", "한"]
 
 
-def test_a_special_piece_written_in_the_text_is_cut_like_any_word(uncased):
+def test_a_special_token_written_in_the_text_is_cut_like_any_word(uncased):
     assert stretches(uncased, "[SEP]") == [("[", "["), ("sep", "SEP"), ("]", "]")]
 
 
 @settings(deadline=None)
 @given(text=st.one_of(st.text(LETTERS + " \u0301\u200b\tİ", max_size=30), st.text(max_size=30)))
-def test_places_follow_each_other_and_hold_what_the_piece_says(tokenizer, text):
+def test_places_follow_each_other_and_hold_what_the_token_says(tokenizer, text):
     [(ids, places)] = tokenizer.encode_with_places([text])
     assert [ids] == tokenizer.encode_literally([text])
     flat = [place for pair in places for place in pair]
@@ -68,7 +68,7 @@ def test_places_follow_each_other_and_hold_what_the_piece_says(tokenizer, text):
     assert [start for start, _ in places] == sorted(start for start, _ in places)
     assert [stop for _, stop in places] == sorted(stop for _, stop in places)
     normalize = bert_normalizer(tokenizer.vocabulary).normalize_str
-    for piece, (start, stop) in zip(ids, places, strict=True):
+    for token, (start, stop) in zip(ids, places, strict=True):
         assert start < stop
-        if piece != tokenizer.unk_id:
-            assert tokenizer.pieces[piece].removeprefix("##") in normalize(text[start:stop])
+        if token != tokenizer.unk_id:
+            assert tokenizer.vocab[token].removeprefix("##") in normalize(text[start:stop])

@@ -10,15 +10,15 @@ import pytest
 from bertline.foundation.errors import ArtifactError
 from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-PIECES = (*SPECIAL_PIECES, "cat", "Cat", "##s")
+TOKENS = (*SPECIAL_TOKENS, "cat", "Cat", "##s")
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
 @pytest.mark.parametrize("kept", [["tokenizer.json", "vocab.txt", "tokenizer_config.json"], ["tokenizer.json"]])
 def test_what_is_saved_loads_the_same(tmp_path: Path, lowercase: bool, kept: list[str]) -> None:
-    vocabulary = Vocabulary(pieces=PIECES, lowercase=lowercase)
+    vocabulary = Vocabulary(tokens=TOKENS, lowercase=lowercase)
     save_tokenizer(Tokenizer(vocabulary), tmp_path)
     for path in tmp_path.iterdir():
         if path.name not in kept:
@@ -29,14 +29,14 @@ def test_what_is_saved_loads_the_same(tmp_path: Path, lowercase: bool, kept: lis
 
 
 def test_the_configuration_always_says_whether_text_is_lower_cased(tmp_path: Path) -> None:
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=False)), tmp_path)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=False)), tmp_path)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
     assert config["do_lower_case"] is False
 
 
 def test_copying_takes_the_tokenizer_and_nothing_else(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=True)), source)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), source)
     (source / "model.safetensors").write_bytes(b"weights")
     copy_tokenizer(source, target)
     assert {path.name for path in target.iterdir()} == {"tokenizer.json", "vocab.txt", "tokenizer_config.json"}

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 
-PIECES = (*SPECIAL_PIECES, "cafe", "Café", "un", "##aff", "##able", "[", "]", "mask", "a", ".", "世", "界", "##b")
+TOKENS = (*SPECIAL_TOKENS, "cafe", "Café", "un", "##aff", "##able", "[", "]", "mask", "a", ".", "世", "界", "##b")
 
 
 @pytest.fixture(scope="module")
 def uncased() -> Tokenizer:
-    return Tokenizer(Vocabulary(pieces=PIECES, lowercase=True))
+    return Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
 
 
 @pytest.fixture(scope="module")
 def cased() -> Tokenizer:
-    return Tokenizer(Vocabulary(pieces=PIECES, lowercase=False))
+    return Tokenizer(Vocabulary(tokens=TOKENS, lowercase=False))
 
 
 def test_uncased_drops_case_and_accents(uncased: Tokenizer) -> None:
@@ -28,7 +28,7 @@ def test_cased_keeps_case_and_accents(cased: Tokenizer) -> None:
     assert cased.tokens(cased.encode("Café Cafe")) == ["Café", "[UNK]"]
 
 
-def test_a_rare_word_is_cut_into_the_longest_pieces(uncased: Tokenizer) -> None:
+def test_a_rare_word_is_cut_into_the_longest_tokens(uncased: Tokenizer) -> None:
     assert uncased.tokens(uncased.encode("unaffable.")) == ["un", "##aff", "##able", "."]
 
 
@@ -37,7 +37,7 @@ def test_a_word_that_cannot_be_cut_is_one_unknown(uncased: Tokenizer) -> None:
 
 
 def test_a_word_of_more_than_a_hundred_characters_is_unknown(uncased: Tokenizer) -> None:
-    assert uncased.encode("a" + "b" * 99) == [uncased.pieces.index("a")] + [uncased.pieces.index("##b")] * 99
+    assert uncased.encode("a" + "b" * 99) == [uncased.vocab.index("a")] + [uncased.vocab.index("##b")] * 99
     assert uncased.encode("a" + "b" * 100) == [uncased.unk_id]
 
 
@@ -46,7 +46,7 @@ def test_chinese_characters_are_words_of_their_own(uncased: Tokenizer) -> None:
 
 
 def test_a_mask_in_the_text_is_the_mask(uncased: Tokenizer) -> None:
-    assert uncased.encode("a [MASK].") == [uncased.pieces.index("a"), uncased.mask_id, uncased.pieces.index(".")]
+    assert uncased.encode("a [MASK].") == [uncased.vocab.index("a"), uncased.mask_id, uncased.vocab.index(".")]
 
 
 def test_a_mask_in_text_to_learn_from_is_ordinary_text_and_the_setting_does_not_stick(uncased: Tokenizer) -> None:
@@ -55,14 +55,14 @@ def test_a_mask_in_text_to_learn_from_is_ordinary_text_and_the_setting_does_not_
     assert uncased.encode_batch(["[MASK]"]) == [[uncased.mask_id]]
 
 
-def test_decode_joins_pieces_and_leaves_special_ones_out(uncased: Tokenizer) -> None:
+def test_decode_joins_tokens_and_leaves_special_ones_out(uncased: Tokenizer) -> None:
     ids = [uncased.cls_id, *uncased.encode("unaffable cafe"), uncased.sep_id]
     assert uncased.decode(ids) == "unaffable cafe"
 
 
 def test_special_ids_are_those_of_the_vocabulary_wherever_they_stand() -> None:
-    pieces = ("[PAD]", "[unused1]", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "a")
-    tokenizer = Tokenizer(Vocabulary(pieces=pieces, lowercase=True))
+    tokens = ("[PAD]", "[unused1]", "[MASK]", "[SEP]", "[CLS]", "[UNK]", "a")
+    tokenizer = Tokenizer(Vocabulary(tokens=tokens, lowercase=True))
     assert (tokenizer.pad_id, tokenizer.mask_id, tokenizer.sep_id, tokenizer.cls_id, tokenizer.unk_id) == (
         0,
         2,

@@ -10,39 +10,39 @@ import pytest
 from bertline.foundation.errors import DataError
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.tokenization.vocabulary import SPECIAL_PIECES, Vocabulary, read_vocab_file, read_vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocab_file, read_vocabulary
 
-PIECES = (*SPECIAL_PIECES, "the", "cat", "##s")
+TOKENS = (*SPECIAL_TOKENS, "the", "cat", "##s")
 
 
-def write_vocab(folder: Path, pieces: tuple[str, ...] | list[str]) -> Path:
+def write_vocab(folder: Path, tokens: tuple[str, ...] | list[str]) -> Path:
     path = folder / "vocab.txt"
-    path.write_text("".join(f"{piece}\n" for piece in pieces), encoding="utf-8")
+    path.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
     return path
 
 
 def test_the_line_number_is_the_id(tmp_path: Path) -> None:
-    assert read_vocab_file(write_vocab(tmp_path, PIECES)) == PIECES
+    assert read_vocab_file(write_vocab(tmp_path, TOKENS)) == TOKENS
 
 
-def test_a_line_separator_character_can_be_a_piece_and_does_not_move_ids(tmp_path: Path) -> None:
-    pieces = (*SPECIAL_PIECES, "a\u2028b", "cat")
-    assert read_vocab_file(write_vocab(tmp_path, pieces)) == pieces
+def test_a_line_separator_character_can_be_a_token_and_does_not_move_ids(tmp_path: Path) -> None:
+    tokens = (*SPECIAL_TOKENS, "a\u2028b", "cat")
+    assert read_vocab_file(write_vocab(tmp_path, tokens)) == tokens
 
 
-def test_a_piece_on_two_lines_is_refused_with_both_lines(tmp_path: Path) -> None:
-    path = write_vocab(tmp_path, [*PIECES, "cat"])
-    with pytest.raises(DataError, match=r"vocab\.txt, line 9: the piece 'cat' stands on line 7 too"):
+def test_a_token_on_two_lines_is_refused_with_both_lines(tmp_path: Path) -> None:
+    path = write_vocab(tmp_path, [*TOKENS, "cat"])
+    with pytest.raises(DataError, match=r"vocab\.txt, line 9: the token 'cat' stands on line 7 too"):
         read_vocab_file(path)
 
 
 def test_an_empty_line_is_refused_with_its_number(tmp_path: Path) -> None:
-    path = write_vocab(tmp_path, [*PIECES, "", "dog"])
+    path = write_vocab(tmp_path, [*TOKENS, "", "dog"])
     with pytest.raises(DataError, match="line 9: the line is empty"):
         read_vocab_file(path)
 
 
-def test_missing_special_pieces_are_named(tmp_path: Path) -> None:
+def test_missing_special_tokens_are_named(tmp_path: Path) -> None:
     path = write_vocab(tmp_path, ["[PAD]", "[UNK]", "[CLS]", "<sep>", "the"])
     with pytest.raises(DataError, match=r"lacks \[SEP\], \[MASK\]"):
         read_vocab_file(path)
@@ -67,15 +67,15 @@ def test_another_kind_of_model_is_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_ids_with_a_gap_are_refused(tmp_path: Path) -> None:
-    ids = {piece: index for index, piece in enumerate(PIECES)} | {"far": 99}
+    ids = {token: index for index, token in enumerate(TOKENS)} | {"far": 99}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"model": {"type": "WordPiece", "vocab": ids}}))
     with pytest.raises(DataError, match="without a gap"):
         read_vocabulary(tmp_path)
 
 
 def test_tokens_added_beside_the_vocabulary_are_refused_by_name(tmp_path: Path) -> None:
-    ids = {piece: index for index, piece in enumerate(PIECES)}
-    added = [{"id": 0, "content": "[PAD]"}, {"id": len(PIECES), "content": "<entity>"}]
+    ids = {token: index for index, token in enumerate(TOKENS)}
+    added = [{"id": 0, "content": "[PAD]"}, {"id": len(TOKENS), "content": "<entity>"}]
     content = {"model": {"type": "WordPiece", "vocab": ids}, "added_tokens": added}
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(DataError, match="1 tokens \\(<entity>\\) were added"):
@@ -83,25 +83,25 @@ def test_tokens_added_beside_the_vocabulary_are_refused_by_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_lowercase_comes_from_tokenizer_config_before_the_pieces(tmp_path: Path, lowercase: bool) -> None:
-    write_vocab(tmp_path, PIECES)
+def test_lowercase_comes_from_tokenizer_config_before_the_tokens(tmp_path: Path, lowercase: bool) -> None:
+    write_vocab(tmp_path, TOKENS)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}))
     assert read_vocabulary(tmp_path).lowercase is lowercase
 
 
 def test_what_the_caller_says_goes_before_the_files(tmp_path: Path) -> None:
-    write_vocab(tmp_path, PIECES)
+    write_vocab(tmp_path, TOKENS)
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
     assert read_vocabulary(tmp_path, lowercase=False).lowercase is False
 
 
 def test_lowercase_comes_from_the_normalizer_of_tokenizer_json_without_a_config(tmp_path: Path) -> None:
-    save_tokenizer(Tokenizer(Vocabulary(pieces=PIECES, lowercase=False)), tmp_path)
+    save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=False)), tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()
     assert read_vocabulary(tmp_path).lowercase is False
 
 
 @pytest.mark.parametrize(("extra", "lowercase"), [("dog", True), ("Dog", False)])
-def test_a_bare_vocab_file_is_cased_if_its_pieces_have_capitals(tmp_path: Path, extra: str, lowercase: bool) -> None:
-    write_vocab(tmp_path, [*PIECES, extra])
+def test_a_bare_vocab_file_is_cased_if_its_tokens_have_capitals(tmp_path: Path, extra: str, lowercase: bool) -> None:
+    write_vocab(tmp_path, [*TOKENS, extra])
     assert read_vocabulary(tmp_path).lowercase is lowercase

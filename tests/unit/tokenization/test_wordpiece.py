@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.vocabulary import SPECIAL_PIECES
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS
 from bertline.tokenization.wordpiece import train_wordpiece
 
 COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, "lowest": 4, "wide": 2, "new": 8}
@@ -23,36 +23,36 @@ def plainly_merged(word_counts: dict[str, int], num_merges: int) -> list[str]:
     """The definition, with every pair counted anew before each merge."""
     words = {word: [word[0], *("##" + character for character in word[1:])] for word in word_counts}
     merged: list[str] = []
-    known = {piece for pieces in words.values() for piece in pieces} | {
+    known = {token for tokens in words.values() for token in tokens} | {
         character for word in words for character in word
     }
     while len(merged) < num_merges:
         pairs: Counter[tuple[str, str]] = Counter()
-        for word, pieces in words.items():
-            for pair in pairwise(pieces):
+        for word, tokens in words.items():
+            for pair in pairwise(tokens):
                 pairs[pair] += word_counts[word]
         if not pairs:
             return merged
         left, right = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        piece = left + right[2:]
-        for pieces in words.values():
+        token = left + right[2:]
+        for tokens in words.values():
             index = 0
-            while index < len(pieces) - 1:
-                if pieces[index] == left and pieces[index + 1] == right:
-                    pieces[index : index + 2] = [piece]
+            while index < len(tokens) - 1:
+                if tokens[index] == left and tokens[index + 1] == right:
+                    tokens[index : index + 2] = [token]
                 index += 1
-        if piece not in known:
-            known.add(piece)
-            merged.append(piece)
+        if token not in known:
+            known.add(token)
+            merged.append(token)
     return merged
 
 
 def trained(word_counts: dict[str, int], num_merges: int) -> list[str]:
     alphabet = {character for word in word_counts for character in word}
     inside = {character for word in word_counts for character in word[1:]}
-    size = len(SPECIAL_PIECES) + len(alphabet) + len(inside)
-    pieces = train_wordpiece(word_counts, vocab_size=size + num_merges, min_frequency=1, max_alphabet=1000)
-    return list(pieces[size:])
+    size = len(SPECIAL_TOKENS) + len(alphabet) + len(inside)
+    tokens = train_wordpiece(word_counts, vocab_size=size + num_merges, min_frequency=1, max_alphabet=1000)
+    return list(tokens[size:])
 
 
 @settings(max_examples=150, deadline=None)
@@ -62,9 +62,9 @@ def test_merges_are_those_of_the_plain_definition(word_counts: dict[str, int]) -
     assert trained(word_counts, len(expected)) == expected
 
 
-def test_special_pieces_come_first_in_order_then_characters_then_merges() -> None:
-    pieces = train_wordpiece({"ab": 3, "b": 1}, vocab_size=9, min_frequency=1, max_alphabet=10)
-    assert pieces == (*SPECIAL_PIECES, "a", "b", "##b", "ab")
+def test_special_tokens_come_first_in_order_then_characters_then_merges() -> None:
+    tokens = train_wordpiece({"ab": 3, "b": 1}, vocab_size=9, min_frequency=1, max_alphabet=10)
+    assert tokens == (*SPECIAL_TOKENS, "a", "b", "##b", "ab")
 
 
 def test_the_order_of_the_words_does_not_matter() -> None:
@@ -94,19 +94,19 @@ def test_counts_beyond_32_bits_are_exact() -> None:
     assert trained({"ab": 2**32 + 5, "cd": 100}, 1) == ["ab"]
 
 
-def test_a_piece_reached_by_two_pairs_is_listed_once() -> None:
-    pieces = trained({"abc": 10, "ab": 5, "xbc": 20, "abcabc": 1}, 5)
-    assert len(pieces) == len(set(pieces))
+def test_a_token_reached_by_two_pairs_is_listed_once() -> None:
+    tokens = trained({"abc": 10, "ab": 5, "xbc": 20, "abcabc": 1}, 5)
+    assert len(tokens) == len(set(tokens))
 
 
-def test_a_vocabulary_larger_than_the_text_supports_names_how_many_pieces_it_does() -> None:
-    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 pieces.*to 12 or less"):
+def test_a_vocabulary_larger_than_the_text_supports_names_how_many_tokens_it_does() -> None:
+    with pytest.raises(DataError, match=r"tokenizer\.vocab_size is 500.*supports only 12 tokens.*to 12 or less"):
         train_wordpiece({"abc": 4}, vocab_size=500, min_frequency=1, max_alphabet=10)
     assert len(train_wordpiece({"abc": 4}, vocab_size=12, min_frequency=1, max_alphabet=10)) == 12
 
 
 def test_pairs_below_the_least_frequency_are_not_merged() -> None:
-    with pytest.raises(DataError, match=r"supports only 10 pieces.*min_frequency=3"):
+    with pytest.raises(DataError, match=r"supports only 10 tokens.*min_frequency=3"):
         train_wordpiece({"ab": 3, "cb": 2}, vocab_size=100, min_frequency=3, max_alphabet=10)
 
 
@@ -116,10 +116,10 @@ def test_an_alphabet_larger_than_the_vocabulary_names_both_keys() -> None:
 
 
 def test_words_with_characters_outside_the_alphabet_are_left_out() -> None:
-    pieces = train_wordpiece({"aa": 9, "ab": 8, "cab": 1}, vocab_size=11, min_frequency=1, max_alphabet=2)
-    assert pieces == (*SPECIAL_PIECES, "a", "b", "##a", "##b", "aa", "ab")
+    tokens = train_wordpiece({"aa": 9, "ab": 8, "cab": 1}, vocab_size=11, min_frequency=1, max_alphabet=2)
+    assert tokens == (*SPECIAL_TOKENS, "a", "b", "##a", "##b", "aa", "ab")
 
 
 def test_words_too_long_to_be_encoded_are_left_out() -> None:
-    with pytest.raises(DataError, match="supports only 6 pieces"):
+    with pytest.raises(DataError, match="supports only 6 tokens"):
         train_wordpiece({"a" * 101: 50}, vocab_size=7, min_frequency=1, max_alphabet=2)

@@ -13,7 +13,7 @@ from bertline.tokenization.tokenizer import bert_normalizer
 from bertline.tokenization.vocabulary import Vocabulary
 from bertline.tokenization.words import count_words
 
-UNCASED = Vocabulary(pieces=(), lowercase=True)
+UNCASED = Vocabulary(tokens=(), lowercase=True)
 
 
 def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[str]:
@@ -26,7 +26,7 @@ def counted_one_by_one(sentences: list[str], vocabulary: Vocabulary) -> Counter[
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=5), st.booleans())
 def test_cutting_at_spaces_first_changes_no_count(sentences: list[str], lowercase: bool) -> None:
-    vocabulary = Vocabulary(pieces=(), lowercase=lowercase)
+    vocabulary = Vocabulary(tokens=(), lowercase=lowercase)
     assert count_words(sentences, vocabulary, num_workers=1) == counted_one_by_one(sentences, vocabulary)
 
 

@@ -37,7 +37,7 @@ def register(config: TrackingConfig, folder: Path, standing: Standing, *, conten
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(content)
     (folder / "README.md").write_text(card)
-    with open_tracker(config, line_key="one", tags={}, params={}) as tracker:
+    with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
         return tracker.register(model_name(config), folder, alias="current", tags={"a": "b"}, standing=standing)
 
 

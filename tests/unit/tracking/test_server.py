@@ -76,7 +76,7 @@ def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
     (tmp_path / "encoder").mkdir()
     (tmp_path / "encoder" / "config.json").write_text("{}")
 
-    with open_tracker(config, line_key="line", tags={}, params={}) as tracker:
+    with open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker:
         with tracker.stage("pretrain", key="k", params={"lr": 0.1}, tags={}, inputs={}) as run:
             run.follow(metrics_file)
             for step in range(20):
@@ -85,12 +85,12 @@ def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
     try:
         server.start()
         for steps in (range(20, 30), range(30, 30)):
-            with open_tracker(config, line_key="line", tags={}, params={}) as tracker:
+            with open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker:
                 with tracker.stage("pretrain", key="k", params={"lr": 0.1}, tags={}, inputs={}) as run:
                     run.follow(metrics_file)
                     for step in steps:
                         log.log(step, {"train/loss": step})
-                tracker.log_line_artifact(report, contains_text=True)
+                tracker.log_pipeline_artifact(report, contains_text=True)
                 version = tracker.register("served-encoder", tmp_path / "encoder", alias="champion", tags={})
         assert version == "1"
         client = MlflowClient(server.uri)

@@ -18,13 +18,13 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import MlflowTracker
 from bertline.tracking.store import PARENT_TAG, Store
-from bertline.tracking.tracker import StageRun, Tracker, open_tracker
+from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
 
 NO_INPUTS: dict[str, tuple[Path, str]] = {}
 
 
-def line(config: TrackingConfig, **changes: Any) -> Tracker:
-    return open_tracker(config, **{"line_key": "line-1", "tags": {}, "params": {}, **changes})
+def pipeline(config: TrackingConfig, **changes: Any) -> Tracker:
+    return open_tracker(config, **{"pipeline_key": "pipeline-1", "tags": {}, "params": {}, **changes})
 
 
 def stage(tracker: Tracker, name: str = "pretrain", **changes: Any) -> Any:
@@ -46,15 +46,15 @@ def steps_of(config: TrackingConfig, run_id: str, key: str) -> list[int]:
 
 def test_a_line_has_one_run_with_its_stages_nested_in_it(config: TrackingConfig, metrics_file: Path) -> None:
     inputs = {"examples": (Path("artifacts/examples"), "0123456789abcdef0123456789abcdef.dir")}
-    with line(config, tags={"git.commit": "abc"}, params={"model": {"hidden_size": 128}}) as tracker:
+    with pipeline(config, tags={"git.commit": "abc"}, params={"model": {"hidden_size": 128}}) as tracker:
         MetricsLog(metrics_file).log(10, {"train/loss": 2.0})
         with stage(tracker, params={"lr": 0.1}, tags={"a": "b"}, inputs=inputs) as run:
             run.follow(metrics_file)
             run.log_metrics({"val/mlm_loss": 1.5})
             run.set_tags({"output": "sha"})
-        tracker.log_line_metrics({"pretrain/val/mlm_loss": 1.5})
+        tracker.log_pipeline_metrics({"pretrain/val/mlm_loss": 1.5})
     runs = runs_of(config)
-    whole, part = runs["line line-1"], runs["pretrain"]
+    whole, part = runs["pipeline pipeline-1"], runs["pretrain"]
     assert (whole.info.status, part.info.status) == ("FINISHED", "FINISHED")
     assert part.data.tags[PARENT_TAG] == whole.info.run_id
     assert whole.data.params == {"model.hidden_size": "128"}
@@ -74,7 +74,7 @@ def test_a_stage_run_again_continues_its_run_and_shows_one_clean_curve(
         for step in steps:
             log.log(step, {"train/loss": 1 / (step + 1)})
         try:
-            with line(config) as tracker, stage(tracker) as run:
+            with pipeline(config) as tracker, stage(tracker) as run:
                 run.follow(metrics_file)
                 if error is not None:
                     raise error
@@ -102,13 +102,13 @@ def send_some_and_die(self, run_id, points):
     send(self, run_id, points[:17])
     os._exit(9)
 store.Store.log_points = send_some_and_die
-tracker = open_tracker({config!r}, line_key="line-1", tags={{}}, params={{}})
+tracker = open_tracker({config!r}, pipeline_key="pipeline-1", tags={{}}, params={{}})
 with tracker.stage("pretrain", key="key-1", params={{}}, tags={{}}, inputs={{}}) as run:
     run.follow(Path({str(metrics_file)!r}))
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     assert runs_of(config)["pretrain"].info.status == "RUNNING"
-    with line(config) as tracker, stage(tracker) as run:
+    with pipeline(config) as tracker, stage(tracker) as run:
         run.follow(metrics_file)
     run = runs_of(config)["pretrain"]
     assert steps_of(config, run.info.run_id, "a") == list(range(30))
@@ -116,32 +116,32 @@ with tracker.stage("pretrain", key="key-1", params={{}}, tags={{}}, inputs={{}})
 
 
 def test_an_unfinished_stage_is_taken_over_by_the_next_line(config: TrackingConfig) -> None:
-    with pytest.raises(KeyboardInterrupt), line(config) as tracker, stage(tracker):
+    with pytest.raises(KeyboardInterrupt), pipeline(config) as tracker, stage(tracker):
         raise KeyboardInterrupt
-    with line(config, line_key="line-2") as tracker, stage(tracker):
+    with pipeline(config, pipeline_key="pipeline-2") as tracker, stage(tracker):
         pass
     runs = runs_of(config)
-    assert runs["pretrain"].data.tags[PARENT_TAG] == runs["line line-2"].info.run_id
+    assert runs["pretrain"].data.tags[PARENT_TAG] == runs["pipeline pipeline-2"].info.run_id
 
 
 def test_another_key_is_another_run(config: TrackingConfig) -> None:
     ids = []
     for key in ("key-1", "key-2"):
-        with line(config) as tracker, stage(tracker, key=key) as run:
+        with pipeline(config) as tracker, stage(tracker, key=key) as run:
             pass
         ids.append(run.run_id)
     assert ids[0] != ids[1]
 
 
 def test_an_error_fails_the_stage_and_the_line(config: TrackingConfig) -> None:
-    with pytest.raises(ValueError), line(config) as tracker, stage(tracker):
+    with pytest.raises(ValueError), pipeline(config) as tracker, stage(tracker):
         raise ValueError("wrong")
     assert {run.info.status for run in runs_of(config).values()} == {"FAILED"}
 
 
 def test_a_headline_figure_is_never_one_more_point_on_a_curve(config: TrackingConfig, metrics_file: Path) -> None:
     MetricsLog(metrics_file).log(10, {"perf/tokens_per_s": 900.0})
-    with line(config) as tracker, stage(tracker) as run:
+    with pipeline(config) as tracker, stage(tracker) as run:
         run.follow(metrics_file)
         run.log_metrics({"perf/tokens_per_s": 850.0, "steps": 10})
     found = runs_of(config)["pretrain"]
@@ -151,9 +151,9 @@ def test_a_headline_figure_is_never_one_more_point_on_a_curve(config: TrackingCo
 
 def test_a_figure_told_again_is_replaced_not_doubled(config: TrackingConfig) -> None:
     for value in (1.0, 1.0, 2.0):
-        with line(config) as tracker:
-            tracker.log_line_metrics({"score": value})
-    run = runs_of(config)["line line-1"]
+        with pipeline(config) as tracker:
+            tracker.log_pipeline_metrics({"score": value})
+    run = runs_of(config)["pipeline pipeline-1"]
     assert run.data.metrics == {"score": 2.0}
     assert steps_of(config, run.info.run_id, "score") == [0, 1]
 
@@ -161,9 +161,9 @@ def test_a_figure_told_again_is_replaced_not_doubled(config: TrackingConfig) -> 
 def test_more_parameters_than_a_batch_holds_are_all_there(config: TrackingConfig) -> None:
     params = {f"p{number}": number for number in range(230)} | {"long": "x" * 9_000}
     for _ in range(2):
-        with line(config, params=params):
+        with pipeline(config, params=params):
             pass
-    logged = runs_of(config)["line line-1"].data.params
+    logged = runs_of(config)["pipeline pipeline-1"].data.params
     assert len(logged) == 231
     assert "cut, 9000 characters" in logged["long"]
 
@@ -180,7 +180,7 @@ def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingCo
     for more in ("", event(0, kind="seed", metrics={"dev/accuracy": 0.5, "test/accuracy": 0.6})):
         with path.open("a") as handle:
             handle.write(more)
-        with line(config) as tracker, stage(tracker, "sweep") as run:
+        with pipeline(config) as tracker, stage(tracker, "sweep") as run:
             run.follow_events(path)
     runs = runs_of(config)
     states = {name: found.info.status for name, found in runs.items() if name.startswith("encoder")}
@@ -201,7 +201,7 @@ def test_trials_become_nested_runs_once_each_with_their_state(config: TrackingCo
 def test_a_trial_half_recorded_by_a_dead_feeder_is_completed(config: TrackingConfig, tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text(event(0))
-    with line(config) as tracker, stage(tracker, "sweep") as run:
+    with pipeline(config) as tracker, stage(tracker, "sweep") as run:
         assert tracker.outbox.flush()
         half = tracker.store.create_run(
             "encoder · trial 0", {PARENT_TAG: run.run_id, "bertline.trial": "encoder/trial/0"}
@@ -216,7 +216,7 @@ def test_a_trial_half_recorded_by_a_dead_feeder_is_completed(config: TrackingCon
 
 def test_system_metrics_are_on_the_stage_run(config: TrackingConfig) -> None:
     config = dataclasses.replace(config, system_metrics=True, system_metrics_every_s=0.1)
-    with line(config) as tracker, stage(tracker):
+    with pipeline(config) as tracker, stage(tracker):
         tracker.outbox.flush()
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and not runs_of(config)["pretrain"].data.metrics:
@@ -234,7 +234,7 @@ def test_a_registered_folder_comes_back_as_it_was_and_twice_is_one_version(
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "bert"}')
     name = "registered-encoder"
-    with line(config) as tracker:
+    with pipeline(config) as tracker:
         versions = [tracker.register(name, folder, alias="champion", tags={"score": "1"}) for _ in range(2)]
         (folder / "config.json").write_text('{"model_type": "bert", "better": true}')
         versions.append(tracker.register(name, folder, alias="champion", tags={}))
@@ -252,8 +252,8 @@ def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
     config = dataclasses.replace(config, uri="sqlite:///runs/mlflow.db")
     report = tmp_path / "report.html"
     report.write_text("hello")
-    with line(config) as tracker:
-        tracker.log_line_artifact(report, contains_text=True)
+    with pipeline(config) as tracker:
+        tracker.log_pipeline_artifact(report, contains_text=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs"]
     assert [path.read_text() for path in (tmp_path / "runs" / "mlartifacts").rglob("report.html")] == ["hello"]
 
@@ -262,7 +262,7 @@ def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
     code = f"""
 from bertline.tracking.store import Store
 store = Store("sqlite:///{tmp_path}/new/mlflow.db", "together")
-print(store.find_or_create_run({{"bertline.line_key": "one"}}, "line", {{}}))
+print(store.find_or_create_run({{"bertline.pipeline_key": "one"}}, "pipeline", {{}}))
 """
 
     def start(_: int) -> "subprocess.CompletedProcess[str]":
@@ -272,7 +272,7 @@ print(store.find_or_create_run({{"bertline.line_key": "one"}}, "line", {{}}))
         results = list(pool.map(start, range(3)))
     assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
     store = Store(f"sqlite:///{tmp_path}/new/mlflow.db", "together")
-    assert len(store.find_runs({"bertline.line_key": "one"})) == 1
+    assert len(store.find_runs({"bertline.pipeline_key": "one"})) == 1
 
 
 def test_disabled_tracking_records_nothing_and_does_not_import_mlflow() -> None:
@@ -283,7 +283,7 @@ from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker
 config = TrackingConfig(enabled=False, uri="sqlite:///never/made.db", experiment_name="x", log_text=False,
                         studies_url="sqlite:///never/studies.db", system_metrics=True, system_metrics_every_s=1.0)
-with open_tracker(config, line_key="k", tags={}, params={}) as tracker:
+with open_tracker(config, pipeline_key="k", tags={}, params={}) as tracker:
     with tracker.stage("pretrain", key="k", params={}, tags={}, inputs={}) as run:
         run.follow(Path("metrics.jsonl"))
         run.log_metrics({"a": 1.0})
@@ -303,7 +303,7 @@ def test_an_unreachable_server_is_one_warning_and_the_work_goes_on(
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pa55")
     config = dataclasses.replace(config, uri="http://127.0.0.1:9")
     MetricsLog(metrics_file).log(1, {"a": 1.0})
-    with line(config) as tracker, stage(tracker) as run:
+    with pipeline(config) as tracker, stage(tracker) as run:
         run.follow(metrics_file)
         worked = True
     errors = capsys.readouterr().err
@@ -318,16 +318,16 @@ def test_the_users_text_stays_here_unless_allowed(
     monkeypatch.setattr("bertline.tracking.mlflow_tracker.is_local", lambda uri: False)
     for name in ("report.html", "curves.csv"):
         (tmp_path / name).write_text("x")
-    params = {"pretrain": {"film_strip": {"sentences": ["mine [MASK]"]}}}
+    params = {"pretrain": {"mask_predictions": {"sentences": ["mine [MASK]"]}}}
     for allowed in (False, True):
         key = f"text-{allowed}"
-        with line(dataclasses.replace(config, log_text=allowed), line_key=key, params=params) as tracker:
-            tracker.log_line_artifact(tmp_path / "report.html", contains_text=True)
-            tracker.log_line_artifact(tmp_path / "curves.csv", contains_text=False)
-        run = runs_of(config)[f"line {key}"]
+        with pipeline(dataclasses.replace(config, log_text=allowed), pipeline_key=key, params=params) as tracker:
+            tracker.log_pipeline_artifact(tmp_path / "report.html", contains_text=True)
+            tracker.log_pipeline_artifact(tmp_path / "curves.csv", contains_text=False)
+        run = runs_of(config)[f"pipeline {key}"]
         names = {file.path for file in MlflowClient(config.uri).list_artifacts(run.info.run_id)}
         assert names == ({"report.html", "curves.csv"} if allowed else {"curves.csv"})
-        assert ("pretrain.film_strip.sentences" in run.data.params) is allowed
+        assert ("pretrain.mask_predictions.sentences" in run.data.params) is allowed
 
 
 def attached_text(config: TrackingConfig, run_id: str | None, name: str) -> str | None:
@@ -340,8 +340,8 @@ def attached_text(config: TrackingConfig, run_id: str | None, name: str) -> str 
 def test_a_followed_file_is_attached_while_it_is_written_and_again_at_the_end(
     config: TrackingConfig, tmp_path: Path
 ) -> None:
-    path = tmp_path / "film_strip.txt"
-    with line(config) as tracker:
+    path = tmp_path / "mask_predictions.txt"
+    with pipeline(config) as tracker:
         with stage(tracker) as run:
             run.follow_artifact(path, contains_text=False)
             for content in ("step 0", "step 0 and 10"):
@@ -361,7 +361,7 @@ def test_a_followed_file_with_text_stays_home_where_text_must(
     (tmp_path / "mine.txt").write_text("my sentence")
     for allowed in (False, True):
         with (
-            line(dataclasses.replace(config, log_text=allowed), line_key=f"line-{allowed}") as tracker,
+            pipeline(dataclasses.replace(config, log_text=allowed), pipeline_key=f"pipeline-{allowed}") as tracker,
             stage(tracker, key=f"key-{allowed}") as run,
         ):
             run.follow_artifact(tmp_path / "mine.txt", contains_text=True)
@@ -378,5 +378,5 @@ def test_the_base_run_and_tracker_accept_every_call_a_recipe_makes() -> None:
         "log_datasets",
         "set_tags",
     ):
-        assert callable(getattr(StageRun(), name))
+        assert callable(getattr(TrackedRun(), name))
     assert issubclass(MlflowTracker, Tracker)

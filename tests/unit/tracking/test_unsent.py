@@ -52,14 +52,14 @@ def told(config: TrackingConfig, folder: Path) -> None:
     report.write_text("first")
     (folder / "changed.txt").write_text("first")
     inputs = {"corpus": (Path("artifacts/corpus"), "0123.dir")}
-    with open_tracker(config, line_key="line", tags={"a": "b"}, params={"model": {"size": 2}}) as tracker:
+    with open_tracker(config, pipeline_key="pipeline", tags={"a": "b"}, params={"model": {"size": 2}}) as tracker:
         with tracker.stage("pretrain", key="key", params={"lr": 0.1}, tags={"c": "d"}, inputs=inputs) as run:
             run.follow(metrics)
             run.follow_artifact(report, contains_text=False)
             run.log_artifact(folder / "changed.txt", contains_text=False)
             run.log_metrics({"val/loss": 1.5})
             run.set_tags({"e": "f"})
-        tracker.log_line_metrics({"pretrain/val/loss": 1.5})
+        tracker.log_pipeline_metrics({"pretrain/val/loss": 1.5})
         assert tracker.register("encoder", folder, alias="current", tags={}) is None
 
 
@@ -80,14 +80,14 @@ def test_a_server_that_never_answers_costs_ten_seconds_and_gets_all_of_it_later(
     place.mkdir(parents=True)
     kept.rename(place / kept.name)
     with (
-        open_tracker(config, line_key="line", tags={}, params={}) as tracker,
+        open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker,
         tracker.stage("sweep", key="key", params={}, tags={}, inputs={}),
     ):
         pass
     client = MlflowClient(config.uri)
     experiment = client.get_experiment_by_name(config.experiment_name)
     runs = {run.info.run_name: run for run in client.search_runs([experiment.experiment_id])}
-    assert set(runs) == {"line line", "pretrain", "sweep"}
+    assert set(runs) == {"pipeline pipeline", "pretrain", "sweep"}
     late = runs["pretrain"]
     assert late.info.status == "FINISHED"
     assert late.data.params == {"lr": "0.1"}
@@ -95,8 +95,8 @@ def test_a_server_that_never_answers_costs_ten_seconds_and_gets_all_of_it_later(
     assert {"c": "d", "e": "f"}.items() <= late.data.tags.items()
     assert [one.dataset.name for one in late.inputs.dataset_inputs] == ["corpus"]
     assert [file.path for file in client.list_artifacts(late.info.run_id)] == ["report.html"]
-    assert runs["line line"].data.metrics == {"pretrain/val/loss": 1.5}
-    assert runs["line line"].data.params == {"model.size": "2"}
+    assert runs["pipeline pipeline"].data.metrics == {"pretrain/val/loss": 1.5}
+    assert runs["pipeline pipeline"].data.params == {"model.size": "2"}
     assert list(place.iterdir()) == []
 
 
@@ -105,15 +105,15 @@ def test_records_of_a_session_that_cannot_be_sent_are_kept_and_hold_up_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     place = place_of(config.uri, config.experiment_name)
-    session = Session({"line_key": "other", "tags": {}, "params": {}})
+    session = Session({"pipeline_key": "other", "tags": {}, "params": {}})
     session.note("no_such_call")
     kept = session.keep(place)
     (place / "0-torn.json").write_text("{")
-    later = Session({"line_key": "later", "tags": {}, "params": {}})
-    later.note("log_line_metrics", metrics={"b": 2.0})
+    later = Session({"pipeline_key": "later", "tags": {}, "params": {}})
+    later.note("log_pipeline_metrics", metrics={"b": 2.0})
     good = later.keep(place)
-    with open_tracker(config, line_key="line", tags={}, params={}) as tracker:
-        tracker.log_line_metrics({"a": 1.0})
+    with open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker:
+        tracker.log_pipeline_metrics({"a": 1.0})
     assert kept.exists() and (place / "0-torn.json").exists() and not good.exists()
     assert "could not be sent" in capsys.readouterr().err
     run = MlflowClient(config.uri).get_run(str(tracker.run_id))
@@ -126,22 +126,24 @@ def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadli
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(mlflow_tracker, "SERVER_PATIENCE_S", 3.5)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "3")
-    # It answered once, to the opening of the line, and never again.
+    # It answered once, to the opening of the pipeline run, and never again.
     monkeypatch.setattr(Store, "log_params", lambda *_: None)
-    opened = mlflow_tracker.MlflowTracker._open_line
+    opened = mlflow_tracker.MlflowTracker._open_pipeline_run
     monkeypatch.setattr(
         mlflow_tracker.MlflowTracker,
-        "_open_line",
-        lambda self, key, tags: setattr(self, "run_id", "1") if key == "line" else opened(self, key, tags),
+        "_open_pipeline_run",
+        lambda self, key, tags: setattr(self, "run_id", "1") if key == "pipeline" else opened(self, key, tags),
     )
     place = place_of(silent_address, config.experiment_name)
     for number in range(5):
-        session = Session({"line_key": f"earlier {number}", "tags": {}, "params": {}})
-        session.note("log_line_metrics", metrics={"a": 1.0})
+        session = Session({"pipeline_key": f"earlier {number}", "tags": {}, "params": {}})
+        session.note("log_pipeline_metrics", metrics={"a": 1.0})
         session.keep(place)
     started = time.monotonic()
-    with open_tracker(dataclasses.replace(config, uri=silent_address), line_key="line", tags={}, params={}) as tracker:
-        tracker.log_line_metrics({"b": 2.0})
+    with open_tracker(
+        dataclasses.replace(config, uri=silent_address), pipeline_key="pipeline", tags={}, params={}
+    ) as tracker:
+        tracker.log_pipeline_metrics({"b": 2.0})
     assert time.monotonic() - started < 7
     assert len(kept_sessions(place)) == 6
 
@@ -193,7 +195,7 @@ def test_an_upload_has_time_for_its_size() -> None:
 
 
 def test_a_kept_session_is_sent_by_one_process_at_a_time(tmp_path: Path) -> None:
-    path = Session({"line_key": "line", "tags": {}, "params": {}}).keep(tmp_path)
+    path = Session({"pipeline_key": "pipeline", "tags": {}, "params": {}}).keep(tmp_path)
     with claimed(path) as first, claimed(path) as second:
         assert first is not None and json.dumps(first)
         assert second is None
@@ -212,7 +214,7 @@ def test_retries_of_connections_are_logged_to_a_file_only(
     config: TrackingConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with open_tracker(config, line_key="line", tags={}, params={}):
+    with open_tracker(config, pipeline_key="pipeline", tags={}, params={}):
         logging.getLogger("urllib3.connectionpool").warning("Retrying after https://ada:pa55@h: %s", "refused")
     output = capsys.readouterr()
     assert "Retrying" not in output.err + output.out

@@ -23,9 +23,9 @@ def test_values_are_json_so_that_none_and_true_differ_from_words() -> None:
 
 
 def test_the_users_sentences_are_left_out_where_text_must_stay_home() -> None:
-    params = {"pretrain": {"seed": 1, "film_strip": {"sentences": ["my [MASK]"], "every_steps": 5}}}
-    assert flatten(params, with_text=False) == {"pretrain.seed": "1", "pretrain.film_strip.every_steps": "5"}
-    assert "pretrain.film_strip.sentences" in flatten(params)
+    params = {"pretrain": {"seed": 1, "mask_predictions": {"sentences": ["my [MASK]"], "every_steps": 5}}}
+    assert flatten(params, with_text=False) == {"pretrain.seed": "1", "pretrain.mask_predictions.every_steps": "5"}
+    assert "pretrain.mask_predictions.sentences" in flatten(params)
 
 
 def test_batches_keep_order_and_lose_nothing() -> None:

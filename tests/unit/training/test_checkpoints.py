@@ -118,7 +118,7 @@ def digest_of(path):
 
 
 @pytest.mark.parametrize("damaged", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, capsys, damaged):
+def test_a_damaged_checkpoint_is_skipped_with_a_warning(tmp_path, capsys, damaged):
     folder = CheckpointFolder(tmp_path, keep=3)
     folder.save(1, state(1))
     damaged(folder.save(2, state(2)))
@@ -128,7 +128,7 @@ def test_a_damaged_checkpoint_is_passed_over_with_a_warning(tmp_path, capsys, da
     assert "step-00000002.pt" in capsys.readouterr().err
 
 
-def test_a_checkpoint_that_cannot_be_read_is_passed_over(tmp_path, monkeypatch, capsys):
+def test_a_checkpoint_that_cannot_be_read_is_skipped(tmp_path, monkeypatch, capsys):
     folder = CheckpointFolder(tmp_path, keep=3)
     folder.save(1, state(1))
     bad = folder.save(2, state(2))

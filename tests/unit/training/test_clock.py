@@ -44,14 +44,14 @@ def test_a_pause_counts_while_it_lasts_and_a_pause_in_it_only_once():
     assert clock.seconds == Seconds(trained_s=2, paused_s=41)
 
 
-def test_a_lap_goes_on_in_the_next_process_and_the_one_after_it_begins_at_nothing():
+def test_a_lap_continues_in_the_next_process_and_the_one_after_it_begins_at_nothing():
     time = Time()
     first = Lap(TrainingClock(time))
     time.now += 3
     clock = TrainingClock(time)
     lap = Lap(clock, first.seconds)
     time.now += 100  # what comes before training
-    lap.go_on()
+    lap.resume()
     with clock.paused():
         time.now += 7
     with clock.waiting():

@@ -9,7 +9,7 @@ def machine(precision: str) -> Machine:
     return Machine(device=torch.device("cpu"), precision=precision, compile=False, ranks=Ranks())
 
 
-def test_inside_there_is_no_dropout_and_no_gradient_and_outside_training_goes_on():
+def test_inside_there_is_no_dropout_and_no_gradient_and_outside_training_continues():
     module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     ones = torch.ones(1, 4)
     with evaluating(module, machine("fp32")) as run:

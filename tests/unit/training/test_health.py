@@ -57,7 +57,7 @@ def all_equal(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 @pytest.mark.parametrize("spoil", [math.nan, math.inf, -math.inf])
-def test_a_step_is_passed_over_as_if_it_had_never_been(model, config, spoil):
+def test_a_step_is_skipped_as_if_it_had_never_been(model, config, spoil):
     optimizer = build_optimizer(model, config)
     take_step(model, optimizer, 1)
     weights, state = weights_of(model), state_of(optimizer)
@@ -80,7 +80,7 @@ def test_a_step_is_passed_over_as_if_it_had_never_been(model, config, spoil):
 
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
-def test_even_the_first_step_may_be_passed_over(model, config):
+def test_even_the_first_step_may_be_skipped(model, config):
     optimizer = build_optimizer(model, config)
     before = weights_of(model)
     take_step(model, optimizer, 1, spoil=math.nan)
@@ -106,13 +106,13 @@ def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
 
 
 def test_an_optimizer_that_cannot_pass_over_a_step_is_refused(model):
-    with pytest.raises(TypeError, match="SGD cannot pass over a step"):
+    with pytest.raises(TypeError, match="SGD cannot skip a step"):
         skip_unless_finite(torch.optim.SGD(model.parameters()), torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 @pytest.mark.parametrize("spoil", [math.nan, math.inf])
-def test_weights_and_state_stay_finite_and_learning_goes_on(model, config, spoil):
+def test_weights_and_state_stay_finite_and_learning_continues(model, config, spoil):
     optimizer = build_optimizer(model, config)
     take_step(model, optimizer, 1)
     take_step(model, optimizer, 2, spoil=spoil)

@@ -129,7 +129,7 @@ def take_steps(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range)
 
 
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
-def test_every_optimizer_goes_on_bitwise_from_a_state_saved_without_pickle(config):
+def test_every_optimizer_resumes_bitwise_from_a_state_saved_without_pickle(config):
     alone, stopped, resumed = small_bert(), small_bert(), small_bert()
     optimizer = build_optimizer(alone, config)
     take_steps(alone, optimizer, range(7))

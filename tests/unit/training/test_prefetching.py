@@ -60,7 +60,7 @@ def test_the_iterator_is_made_by_the_caller_itself():
     assert makers == [threading.current_thread()]
 
 
-def test_slow_fetching_goes_on_beside_slow_work():
+def test_slow_fetching_continues_during_slow_work():
     def items():
         for number in range(5):
             time.sleep(0.1)

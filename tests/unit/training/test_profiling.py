@@ -52,7 +52,7 @@ def test_the_steps_are_recorded_and_the_costliest_operation_leads_the_table(tmp_
     table = (tmp_path / "profile" / TABLE_NAME).read_text()
     assert table.startswith("3 steps of ")
     line = next(line for line in table.splitlines() if line.endswith("aten::mm"))
-    assert float(line.split()[2]) == 1.0  # calls a step
+    assert float(line.split()[2]) == 1.0  # calls per step
 
 
 def test_a_profile_that_is_given_up_writes_nothing(tmp_path):

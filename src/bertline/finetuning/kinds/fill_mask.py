@@ -46,7 +46,7 @@ class EncodedPassages:
     positions: NDArray[np.int64]
     """Position of each scored token in its sequence [T]."""
     policy: MaskingPolicy
-    pieces: tuple[str, ...]
+    vocab: tuple[str, ...]
     """Tokens of the vocabulary."""
 
     @property
@@ -71,7 +71,7 @@ class FilledBlanks:
     """Ids of the most likely tokens [T]."""
     guess_probs: NDArray[np.float32]
     """Probabilities of the most likely tokens [T]."""
-    pieces: tuple[str, ...]
+    vocab: tuple[str, ...]
     """Tokens of the vocabulary."""
 
 
@@ -127,7 +127,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
                 mask_id=tokenizer.mask_id,
                 special_ids=tuple(sorted(tokenizer.special_ids)),
             ),
-            pieces=tokenizer.pieces,
+            vocab=tokenizer.vocab,
         )
 
     def lengths(self, encoded: EncodedPassages) -> NDArray[np.int64]:
@@ -172,7 +172,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
                 best, best_ids = logits.max(1)
                 guesses[chosen] = best_ids.cpu().numpy()
                 guess_probs[chosen] = (best - normaliser).exp().cpu().numpy()
-        return FilledBlanks(encoded.rows, gold, log_probs, ranks, guesses, guess_probs, encoded.pieces)
+        return FilledBlanks(encoded.rows, gold, log_probs, ranks, guesses, guess_probs, encoded.vocab)
 
     def statistics(
         self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]
@@ -195,21 +195,21 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     def table(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are tokens in order, `correct` is the share of top-1 hits."""
         statistics = self.statistics(rows, predictions, calibration)
-        tokens = np.maximum(statistics[:, 1], 1)
+        num_tokens = np.maximum(statistics[:, 1], 1)
         sureness = np.bincount(predictions.rows, weights=predictions.guess_probs, minlength=len(rows))
         bounds = np.searchsorted(predictions.rows, np.arange(len(rows) + 1))
 
-        def pieces(ids: NDArray[np.int64]) -> list[str]:
-            return [" ".join(predictions.pieces[piece] for piece in ids[start:end]) for start, end in pairwise(bounds)]
+        def shown(ids: NDArray[np.int64]) -> list[str]:
+            return [" ".join(predictions.vocab[token] for token in ids[start:end]) for start, end in pairwise(bounds)]
 
         return pa.table(
             {
                 "id": rows.ids,
                 "text": rows.texts,
-                "gold": pieces(predictions.gold),
-                "predicted": pieces(predictions.guesses),
-                "score": sureness / tokens,
-                "correct": statistics[:, 2] / tokens,
+                "gold": shown(predictions.gold),
+                "predicted": shown(predictions.guesses),
+                "score": sureness / num_tokens,
+                "correct": statistics[:, 2] / num_tokens,
                 "tokens": statistics[:, 1].astype(np.int64),
                 "log_prob": statistics[:, 0],
             }

@@ -42,13 +42,13 @@ def fill_mask_baselines(
             ranks=ranks[gold],
             guesses=np.full(len(gold), order[0]),
             guess_probs=np.full(len(gold), np.exp(log_probs[order[0]]), dtype=np.float32),
-            pieces=blanks.pieces,
+            vocab=blanks.vocab,
         )
 
     return [
         Baseline(
             name="unigram",
-            title="most frequent pieces",
+            title="most frequent tokens",
             predictions={split: predicted(rows) for split, rows in {"dev": dev, **tests}.items()},
         )
     ]

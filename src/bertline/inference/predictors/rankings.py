@@ -1,0 +1,197 @@
+"""Re-ranking of candidates with a cross-encoder, and retrieval of documents by vector similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.finetuning.kinds.retrieval import DEPTH, Retrieval
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.errors import DataError
+from bertline.inference.predictors.base import (
+    FileColumns,
+    InputColumn,
+    TaskPredictor,
+    require_lists,
+    require_texts,
+    row_ids,
+)
+from bertline.tasks.metrics.ranking import trec_order
+from bertline.tasks.stored_rows import CandidateRows, Documents
+
+
+class Ranked(NamedTuple):
+    """Candidate in a ranking."""
+
+    number: int
+    """Index among the given candidates, from 0."""
+    text: str
+    score: float
+
+
+class Hit(NamedTuple):
+    """Retrieved document."""
+
+    number: int
+    """Index among the given documents, from 0."""
+    score: float
+
+
+class RerankingPredictor(TaskPredictor):
+    """Re-ranking of the candidates of each query."""
+
+    def predict(  # type: ignore[override]
+        self, queries: Sequence[str], candidates: Sequence[Sequence[str]]
+    ) -> list[list[Ranked]]:
+        """Rank the candidates of each query, best first; ties keep the given order.
+
+        Raises:
+            DataError: The number of candidate lists differs from the number of queries.
+        """
+        asked, offered = require_texts(queries, "queries"), require_lists(candidates, "candidates")
+        if len(asked) != len(offered):
+            raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
+        if not any(offered):
+            return [[] for _ in asked]
+        predictions = self.predictions(_candidate_rows(asked, offered))
+        return [
+            [Ranked(int(i), texts[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")]
+            for texts, scores in zip(offered, predictions, strict=True)
+        ]
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.query, "text"), InputColumn(columns.candidates, "texts")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("order", pa.list_(pa.int64())), ("scores", pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        queries, candidates = inputs
+        return [
+            {"order": [each.number for each in ranked], "scores": [each.score for each in ranked]}
+            for ranked in self.predict(queries, candidates)
+        ]
+
+
+def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> CandidateRows:
+    nothing = [[0] * len(texts) for texts in candidates]
+    known: dict[str, Any] = {
+        "ids": row_ids(len(queries)),
+        "queries": queries,
+        "candidate_ids": [row_ids(len(texts)) for texts in candidates],
+        "candidates": candidates,
+        "relevances": nothing,
+        "first_scores": [[0.0] * len(texts) for texts in candidates],
+        "all_relevances": nothing,
+    }
+    return CandidateRows(**known)
+
+
+class RetrievalPredictor(TaskPredictor):
+    """Retrieval of documents for queries by vector similarity."""
+
+    kind: Retrieval
+    num_documents_cut = 0
+    """Number of truncated documents so far."""
+
+    def for_thread(self) -> Self:
+        task = super().for_thread()
+        task.num_documents_cut = 0
+        return task
+
+    def predict(  # type: ignore[override]
+        self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
+    ) -> list[list[Hit]]:
+        """Return the `top_k` documents for each query, best first; document ids are their indices."""
+        index = VectorIndex.of(self.document_vectors(documents))
+        return best_hits(index, self.query_vectors(queries), row_ids(len(index)), top_k)
+
+    def query_vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
+        """Encode queries as vectors [n, H]; unit vectors if the similarity is cosine."""
+        encoded = self.kind.encode_queries(require_texts(queries, "queries"), self.tokenizer)
+        self.num_cut += int(encoded.cut.sum())
+        return self.kind.vectors(self.model, encoded, self.machine)
+
+    def document_vectors(self, documents: Sequence[str]) -> NDArray[np.float32]:
+        """Encode documents as vectors [n, H]; unit vectors if the similarity is cosine.
+
+        Raises:
+            DataError: There are no documents.
+        """
+        texts = require_texts(documents, "documents")
+        if not texts:
+            raise DataError("documents is empty; give at least one to search in.")
+        encoded = self.kind.encode_documents(Documents(row_ids(len(texts)), [""] * len(texts), texts), self.tokenizer)
+        self.num_documents_cut += int(encoded.cut.sum())
+        return self.kind.vectors(self.model, encoded, self.machine)
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.query, "text")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("document_ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        raise DataError("a retrieval model searches documents: name them with documents=FILE.")
+
+
+class SearchedDocuments(TaskPredictor):
+    """Retrieval model with a fixed set of documents, for a file of queries.
+
+    Args:
+        predictor: Retrieval model.
+        ids: Ids of the documents.
+        vectors: Vectors of the documents [documents, H].
+        top_k: Number of documents to return per query.
+    """
+
+    def __init__(self, predictor: RetrievalPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
+        super().__init__(predictor.kind, predictor.calibration, predictor.model, predictor.tokenizer)
+        self._predictor, self._ids, self._index, self._top_k = predictor, ids, VectorIndex.of(vectors), top_k
+
+    def for_thread(self) -> Self:
+        task = super().for_thread()
+        task._predictor = self._predictor.for_thread()
+        return task
+
+    def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
+        """Return the best documents for each query, best first."""
+        before = self._predictor.num_cut
+        vectors = self._predictor.query_vectors(queries)
+        self.num_cut += self._predictor.num_cut - before
+        return best_hits(self._index, vectors, self._ids, self._top_k)
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return self._predictor.file_inputs(columns)
+
+    def output_schema(self) -> pa.Schema:
+        return self._predictor.output_schema()
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        return [
+            {"document_ids": [self._ids[hit.number] for hit in found], "scores": [hit.score for hit in found]}
+            for found in self.predict(inputs[0])
+        ]
+
+
+def best_hits(index: VectorIndex, queries: NDArray[np.float32], ids: Sequence[str], top_k: int) -> list[list[Hit]]:
+    """Return the best documents of an index for each query, best first, with ties ranked as in evaluation.
+
+    At least as many documents are looked up as evaluation ranks, since an index that is asked for fewer may drop any of
+    those with equal scores.
+
+    Args:
+        index: Index of the document vectors.
+        queries: Query vectors [Q, H].
+        ids: Ids of the documents; among equal scores, the id that is greater as a string comes first (`trec_order`).
+        top_k: Number of documents to return per query.
+    """
+    found = []
+    for numbers, scores in zip(*index.search(queries, max(top_k, DEPTH)), strict=True):
+        order = trec_order([ids[number] for number in numbers], scores)[:top_k]
+        found.append([Hit(int(numbers[place]), float(scores[place])) for place in order])
+    return found

@@ -1,0 +1,190 @@
+"""The root configuration: all sections, and the rules between sections."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.corpus.config import (
+    HubCorpusConfig,
+    NoCorpusConfig,
+    PythonDocsConfig,
+    PythonDocsCorpusConfig,
+    TableCorpusConfig,
+    TextCorpusConfig,
+    WikiExtractorCorpusConfig,
+)
+from bertline.evaluation.config import EvaluateConfig
+from bertline.examples.config import ExamplesConfig
+from bertline.export.config import ExportConfig
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.validation import validate
+from bertline.modeling.config import ModelConfig
+from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
+from bertline.sweep.config import GridSamplerConfig, SweepConfig
+from bertline.tasks.config import ChoiceSpace, TaskConfig
+from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
+from bertline.tracking.config import TrackingConfig
+from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineConfig:
+    """Configuration of the whole pipeline, as composed from `conf/`."""
+
+    python_docs: PythonDocsConfig
+    corpus: (
+        PythonDocsCorpusConfig
+        | TextCorpusConfig
+        | WikiExtractorCorpusConfig
+        | TableCorpusConfig
+        | HubCorpusConfig
+        | NoCorpusConfig
+    )
+    tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
+    examples: ExamplesConfig
+    model: ModelConfig
+    objective: MlmNspObjectiveConfig
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig
+    pretrain: PretrainConfig
+    tasks: dict[str, TaskConfig]
+    sweep: SweepConfig
+    evaluate: EvaluateConfig
+    export: ExportConfig
+    runtime: RuntimeConfig
+    tracking: TrackingConfig
+
+    @property
+    def pretrains(self) -> bool:
+        """Whether an encoder is pretrained; else the checkpoint of `pretrain.start_from` is fine-tuned as it is."""
+        return bool(self.pretrain.phases)
+
+
+_TASK_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+SECTIONS = tuple(field.name for field in dataclasses.fields(PipelineConfig))
+
+
+def pipeline_config(mapping: Mapping[str, Any]) -> PipelineConfig:
+    """Validate a composed configuration, each section and the rules between sections.
+
+    Raises:
+        ConfigError: The configuration is not valid; the message names key, value, rule and fix of every problem.
+    """
+    config = validate(PipelineConfig, mapping)
+    problems = list(_broken_rules(config))
+    if problems:
+        raise ConfigError("The configuration is not valid:\n" + "\n".join(f"  - {problem}" for problem in problems))
+    return config
+
+
+def _broken_rules(config: PipelineConfig) -> Iterator[str]:
+    yield from _broken_pretraining_rules(config) if config.pretrains else _broken_finetune_rules(config)
+    for name, task in config.tasks.items():
+        if not _TASK_NAME.fullmatch(name):
+            yield (
+                f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
+                "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
+                f"{_allowed_name(name)!r}."
+            )
+        yield from _broken_task_rules(config, name, task)
+
+
+def _broken_finetune_rules(config: PipelineConfig) -> Iterator[str]:
+    """Check that without pretraining all its sections are empty, so that no report describes them."""
+    unused = {
+        "corpus.kind": (config.corpus.kind, "none"),
+        "tokenizer.kind": (config.tokenizer.kind, "none"),
+        "examples.lengths": (list(config.examples.lengths), []),
+    }
+    for key, (found, expected) in unused.items():
+        if found != expected:
+            yield (
+                f"{key} is {found}, but nothing is pretrained (pretrain.phases is empty). Use experiment=finetune, "
+                f"which sets it to {expected}, or give pretrain.phases."
+            )
+
+
+def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
+    for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
+        if kind == "none":
+            yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
+    longest = config.model.max_position_embeddings
+    for index, length in enumerate(config.examples.lengths):
+        if length > longest:
+            yield (
+                f"examples.lengths[{index}] is {length}, but the model has positions for {longest} tokens "
+                "(model.max_position_embeddings). Shorten the length or give the model more positions."
+            )
+    for index, phase in enumerate(config.pretrain.phases):
+        if phase.max_length not in config.examples.lengths:
+            yield (
+                f"pretrain.phases[{index}].max_length is {phase.max_length}; examples are made for "
+                f"{list(config.examples.lengths)} (examples.lengths). Add the length there or use one of these."
+            )
+    # pretrain.max_steps is not checked: a quick trial may end during its warmup.
+    num_steps = sum(phase.steps for phase in config.pretrain.phases)
+    if config.schedule.num_warmup_steps > num_steps:
+        yield (
+            f"schedule.num_warmup_steps is {config.schedule.num_warmup_steps}, more than the {num_steps} steps of "
+            "pretrain.phases. Warm up for less or train for longer."
+        )
+    elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
+        yield from _broken_decay_rule(config.schedule, num_steps)
+    if config.pretrain.start_from is not None and config.tokenizer.kind == "trained":
+        yield (
+            f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
+            f"{config.tokenizer.kind!r}: a checkpoint only fits its own vocabulary. Add tokenizer=existing "
+            f"tokenizer.path={config.pretrain.start_from}."
+        )
+
+
+def how_to_register(task: str | None) -> str:
+    """Return the end of a message: the two lines that register `conf/task/TASK.yaml` as a task, if the file exists."""
+    if task is None or not _TASK_NAME.fullmatch(task) or not Path("conf/task", f"{task}.yaml").is_file():
+        return ""
+    return (
+        f"\nThe file conf/task/{task}.yaml is not registered. Two lines register it:\n"
+        f"  in conf/config.yaml, under `defaults:`      - task@tasks.{task}: {task}\n"
+        f"  in conf/tasks.yaml, under `task_names:`     - {task}"
+    )
+
+
+def _allowed_name(name: str) -> str:
+    """Return the closest valid name."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
+
+
+def _broken_decay_rule(schedule: WarmupStableDecayScheduleConfig, num_steps: int) -> Iterator[str]:
+    warmup, decay = schedule.num_warmup_steps, schedule.num_decay_steps
+    if decay is not None and warmup + decay > num_steps:
+        yield (
+            f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
+            f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, which "
+            "is a fifth of them; warm up for less; or train for longer."
+        )
+
+
+def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> Iterator[str]:
+    # A checkpoint has its own number of positions, to which the sweep lowers `max_length`.
+    of_the_line = config.pretrains and task.start_from in (None, "random")
+    if of_the_line and task.max_length > config.model.max_position_embeddings:
+        yield (
+            f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
+            f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."
+        )
+    known = [field.name for field in dataclasses.fields(config.sweep.fine_tuning)]
+    for key in task.space:
+        if key not in known:
+            yield f"tasks.{name}.space.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
+    for key in task.fine_tuning:
+        if key not in known:
+            yield f"tasks.{name}.fine_tuning.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
+    if isinstance(config.sweep.sampler, GridSamplerConfig):
+        for key, space in {**config.sweep.space, **task.space}.items():
+            if not isinstance(space, ChoiceSpace):
+                yield f"sweep.sampler.kind is grid, but {key} (of task {name}) is {space.kind}; a grid needs choices."

@@ -1,0 +1,362 @@
+"""A stage being run: its validated configuration, inputs, run folder, output folder and records.
+
+A recipe opens its stage, calls the library and passes the headline figures to `finish`:
+
+    with open_stage("corpus", composed) as stage:
+        stage.finish(build_corpus(stage.config.corpus, ..., stage.output, ...))
+
+Under DVC the result goes to `artifacts/`; by hand it goes to `runs/STAGE/FINGERPRINT/result`, never over `artifacts/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.corpus.python_docs import docstrings_kept_in
+from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.files import (
+    drop_leftovers,
+    folder_written_atomically,
+    sha256_of_path,
+    tidy_partial,
+    write_atomically,
+    write_json,
+)
+from bertline.foundation.progress import say
+from bertline.foundation.validation import to_mapping
+from bertline.orchestration.by_hand import place_by_hand
+from bertline.orchestration.changed import changed_code, changed_sections, refuse_changes, tracked_sections
+from bertline.orchestration.choices import ABSENT, differences
+from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
+from bertline.orchestration.encoder_pointers import uses_pretrained
+from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint
+from bertline.orchestration.frozen_inputs import marks_of
+from bertline.orchestration.launching import run_in_worker
+from bertline.orchestration.provenance import content_digest, experiment_name, git_commit, running_under_dvc
+from bertline.orchestration.stages import ENCODERS, METRICS, Stage, stage_named
+from bertline.orchestration.status import RESULT_NAME, mark_open
+from bertline.orchestration.unfinished import CONFIG_NAME, take_over, went_on_from
+from bertline.orchestration.unused import is_unused
+from bertline.orchestration.user_data import holds_nothing
+from bertline.orchestration.versions import stage_versions
+from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
+from bertline.training.config import RuntimeConfig
+from bertline.training.nodes import this_node
+
+# These two affect speed and locations, never results, so no fingerprint covers them.
+UNTRACKED_SECTIONS = ("runtime", "tracking")
+_DOCSTRINGS = "docstrings"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRun:
+    """A stage as a recipe uses it."""
+
+    stage: Stage
+    task_name: str | None
+    config: PipelineConfig
+    inputs: dict[str, Path]
+    """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
+    made_of: dict[str, Any]
+    """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
+    fingerprint: str
+    folder: Path
+    """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
+    output: Path
+    tracker: Tracker
+    record: TrackedRun
+
+    @property
+    def name(self) -> str:
+        """Name of the stage in DVC, such as `sweep@docs_library`."""
+        return full_name(self.stage, self.task_name)
+
+    def work(self) -> dict[str, float]:
+        """Run the stage's long work in its worker, or attach to a running one, and copy the result to `output`."""
+        self.record.follow(self.folder / "metrics.jsonl")
+        self.record.follow_events(self.folder / "events.jsonl")
+        metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.on_several_devices)
+        self._refuse_changes(kept=self.folder / RESULT_NAME)
+        if self.output != self.folder / RESULT_NAME:
+            with folder_written_atomically(self.output) as temporary:
+                shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
+        return metrics
+
+    def finish(self, metrics: Mapping[str, float]) -> None:
+        """Record the headline figures and print where the result is.
+
+        Raises:
+            ArtifactError: Under DVC, configuration, code or inputs changed since the stage was opened.
+        """
+        self._refuse_changes(kept=self.folder / RESULT_NAME if self.stage.in_worker else self.output)
+        target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
+        write_json(target, dict(metrics))
+        self.record.log_metrics(dict(metrics))
+        self.record.set_tags({"bertline.output_sha256": sha256_of_path(self.output)})
+        scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
+        shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
+        say(f"{self.name}: {self.output} ({shown})")
+
+    def _refuse_changes(self, *, kept: Path) -> None:
+        """Fail if DVC would record the result with other dependencies than the frozen ones."""
+        if not running_under_dvc():
+            return  # the frozen configuration is the record
+        frozen: dict[str, str] = self.made_of["inputs"]
+        now = {key: sha256_of_path(path) if path.exists() else ABSENT for key, path in self.inputs.items()}
+        sections = changed_sections(self.stage, self.task_name, self.made_of["sections"])
+        code = changed_code(self.stage, self.made_of["code"])
+        inputs = [self.inputs[key].as_posix() for key in differences(frozen, now)]
+        if (sections or code or inputs) and kept == self.output:
+            # DVC deletes the outputs of a stage before it runs it again.
+            kept = self.folder / RESULT_NAME
+            with folder_written_atomically(kept) as temporary:
+                shutil.copytree(self.output, temporary, dirs_exist_ok=True)
+        refuse_changes(self.name, sections=sections, code=code, inputs=inputs, kept=kept)
+
+
+@contextmanager
+def open_stage(
+    name: str, composed: Mapping[str, Any], *, places: Mapping[str, Path] | None = None
+) -> Iterator[StageRun]:
+    """Validate the configuration, find the inputs, freeze both to the run folder and open the record in MLflow.
+
+    Args:
+        name: The stage's name, without a task.
+        composed: The composed configuration, with `task_name` if the stage works on one task, and with `resume_from` to
+            resume an unfinished pretraining of other code.
+        places: Folders of inputs (`tasks`, `pretrain`) to read instead of those in `artifacts/`; by hand only.
+
+    Raises:
+        ConfigError: The configuration is not valid or names no known task.
+        ArtifactError: A stage before this one has not been run.
+        MachineError: Several nodes are configured, and this one does not know its rank among them.
+    """
+    stage = stage_named(name)
+    _tidy_artifacts(stage, composed.get("task_name"))
+    config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
+    task = _task_of(stage, composed.get("task_name"), config)
+    inputs = _inputs_of(stage, task, config, places or {})
+    marks = marks_of(inputs)
+    digests = {key: sha256_of_path(path) for key, path in inputs.items()}
+    made_of = _made_of(stage, task, config, digests)
+    if running_under_dvc():
+        refuse_changes(full_name(stage, task), sections=[], code=changed_code(stage, made_of["code"]), inputs=[])
+    fingerprint = _digest(made_of)
+    folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
+    output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / RESULT_NAME
+    if stage.name == "pretrain":
+        take_over(folder, made_of, asked=composed.get("resume_from"))
+    elif composed.get("resume_from"):
+        raise ConfigError(f"resume_from names an unfinished pretraining; stage {stage.name} resumes by itself.")
+    before = _freeze(folder, stage, task, config, inputs, marks, made_of)
+    with (
+        mark_open(folder),
+        _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
+        _tracker_of(config, stage) as tracker,
+        tracker.stage(
+            full_name(stage, task),
+            key=fingerprint,
+            params=made_of["sections"],
+            tags=_stage_tags(fingerprint, before, digests),
+            inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
+        ) as record,
+    ):
+        yield StageRun(
+            stage=stage,
+            task_name=task,
+            config=config,
+            inputs=inputs,
+            made_of=made_of,
+            fingerprint=fingerprint,
+            folder=folder,
+            output=output,
+            tracker=tracker,
+            record=record,
+        )
+
+
+@contextmanager
+def _docstrings_kept(folder: Path) -> Iterator[None]:
+    """Cache docstrings (`docstrings_kept_in`); remove the cache if the reader's code changed meanwhile, since other
+    processes load that code later."""
+    reader = reader_fingerprint()
+    try:
+        with docstrings_kept_in(folder, reader=reader):
+            yield
+    finally:
+        if reader_fingerprint() != reader:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _tidy_artifacts(stage: Stage, task: str | None) -> None:
+    """Remove or complete what killed stages left behind, since it may be an input."""
+    tidy_partial(METRICS)
+    if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
+        drop_leftovers(Path(stage.output.format(task=task)))
+
+
+def full_name(stage: Stage, task: str | None) -> str:
+    """Return `sweep@docs_library` for a stage of one task, else the stage's name."""
+    return f"{stage.name}@{task}" if stage.per_task else stage.name
+
+
+def pipeline_key(config: PipelineConfig) -> str:
+    """Return the key that stages of one pipeline share, a digest of the configuration that results depend on and of the
+    commit."""
+    return _digest({"config": without_untracked(to_mapping(config)), "commit": git_commit()})
+
+
+def _tracker_of(config: PipelineConfig, stage: Stage) -> Tracker:
+    """Open the tracker; every node opens the stage, but only the first one records it."""
+    node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
+    return open_tracker(
+        dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
+        pipeline_key=pipeline_key(config),
+        tags=_pipeline_tags(),
+        params=without_untracked(to_mapping(config)),
+    )
+
+
+def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | None:
+    if not stage.per_task:
+        return None
+    if task is None or task not in config.tasks:
+        raise ConfigError(
+            f"task_name is {task!r}; stage {stage.name} works on one task of {', '.join(config.tasks) or '(none)'}. "
+            f"For example: python pipelines/{stage.name}.py task_name={next(iter(config.tasks), 'NAME')}"
+            + how_to_register(task)
+        )
+    return task
+
+
+def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for template in stage.inputs:
+        path = Path(template.format(task=task))
+        if path.parent == ENCODERS:
+            if not uses_pretrained(config.tasks[str(task)]):
+                continue  # the task has its own encoder
+            path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
+        name = path.name if path.name != task else path.parent.name
+        if is_unused(name, config):
+            continue
+        if name in places:
+            path = places[name]
+        elif not running_under_dvc():
+            path = place_by_hand(path, config, lambda earlier, of: _run_folder(earlier, of, config))
+        if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
+            continue  # a place for the user's data that this configuration does not use
+        if path.exists():
+            found[name] = path
+        else:
+            raise ArtifactError(f"{path} is missing: stage {stage.name} reads it. Run `dvc repro {stage.name}`.")
+    for key, named in _paths_named(stage, task, config).items():
+        if named is not None and Path(named).exists():
+            found[key] = Path(named)  # by hand it need not be linked from its place in data/
+    return found
+
+
+def _run_folder(stage: Stage, task: str | None, config: PipelineConfig) -> Path:
+    """Return `runs/STAGE/FINGERPRINT` of a stage under a configuration and with its present inputs."""
+    digests = {key: sha256_of_path(path) for key, path in _inputs_of(stage, task, config, {}).items()}
+    fingerprint = _digest(_made_of(stage, task, config, digests))
+    return Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
+
+
+def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, str | None]:
+    """Return the user's data that a stage reads, as named in the configuration; also `random` and hub names."""
+    match stage.name:
+        case "pretrain":
+            return {"checkpoint": config.pretrain.start_from}
+        case "task_data":
+            return {"tasks": getattr(config.tasks[str(task)].source, "path", None)}
+        case "sweep":
+            return {
+                "start": config.tasks[str(task)].start_from,
+                "reference_encoder": config.sweep.reference_encoder,
+            }
+        case _:
+            return {}
+
+
+def _made_of(stage: Stage, task: str | None, config: PipelineConfig, digests: dict[str, str]) -> dict[str, Any]:
+    """Return everything that a result depends on; its digest is the fingerprint."""
+    return {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": digests,
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
+
+
+def _freeze(
+    folder: Path,
+    stage: Stage,
+    task: str | None,
+    config: PipelineConfig,
+    inputs: dict[str, Path],
+    marks: dict[str, str],
+    made_of: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """Write the run folder's config.yaml, and return the earlier runs that this run continues."""
+    import yaml
+
+    before = went_on_from(folder, _digest(made_of), made_of)
+    frozen = {
+        "stage": stage.name,
+        "task_name": task,
+        "fingerprint": _digest(made_of),
+        "inputs": {key: path.as_posix() for key, path in inputs.items()},
+        "input_marks": marks,
+        "config": {**to_mapping(config), "runtime": to_mapping(_watched(config.runtime))},
+        "commit": git_commit(),
+        "made_of": {key: made_of[key] for key in ("inputs", "code", "versions")},
+        "went_on_from": before,
+    }
+    write_atomically(folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
+    return before
+
+
+def _watched(runtime: RuntimeConfig) -> RuntimeConfig:
+    """Return the runtime with progress at least every two seconds if stdout is a terminal, which shows a bar."""
+    if not sys.stdout.isatty():
+        return runtime
+    return dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
+
+
+def _pipeline_tags() -> dict[str, str]:
+    tags = {"git.commit": git_commit()}
+    experiment = experiment_name()
+    return {**tags, "dvc.experiment": experiment} if experiment else tags
+
+
+def _stage_tags(fingerprint: str, before: list[dict[str, Any]], digests: Mapping[str, str]) -> dict[str, str]:
+    return {
+        **_pipeline_tags(),
+        "bertline.fingerprint": fingerprint,
+        **({"bertline.went_on_from": ", ".join(one["fingerprint"] for one in before)} if before else {}),
+        **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
+    }
+
+
+def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a configuration that results depend on."""
+    return {key: value for key, value in mapping.items() if key not in UNTRACKED_SECTIONS}
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _short(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

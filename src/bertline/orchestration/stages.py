@@ -1,0 +1,189 @@
+"""The stage map: configuration sections, code, inputs and output of each stage.
+
+`dvc.yaml` declares the same to DVC; a test checks that the two agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertline.foundation.errors import ConfigError
+
+ARTIFACTS = Path("artifacts")
+METRICS = ARTIFACTS / "metrics"
+CODE = ARTIFACTS / "code"
+VERSIONS = ARTIFACTS / "versions"
+ENCODERS = ARTIFACTS / "encoders"
+"""Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain` (see
+`encoder_pointers`)."""
+
+PACKAGES = "python_docs.packages"
+"""Placeholder in a list of distributions for those whose documentation is the default data."""
+
+# Places of the user's own data, or of links to it. DVC watches these places.
+USER_TEXT = Path("data/text")
+USER_TASKS = Path("data/tasks")
+USER_VOCABULARY = Path("data/vocabulary")
+USER_CHECKPOINT = Path("data/checkpoint")
+USER_START = Path("data/start")
+"""Encoders that single tasks start from, by task name."""
+USER_REFERENCE = Path("data/reference_encoder")
+
+
+@dataclass(frozen=True, slots=True)
+class VersionsWhere:
+    """Distributions whose version matters only under some configurations."""
+
+    key: str
+    """Key of the configuration; `{task}` stands for the task's name."""
+    values: tuple[str, ...] | None
+    """Values of the key with which the distributions matter; None: every value but null."""
+    versions: tuple[str, ...]
+
+    def holds(self, value: object) -> bool:
+        """Return whether the distributions matter with this value of the key."""
+        return value is not None if self.values is None else value in self.values
+
+
+_SEARCHES = ("retrieval", "reranking")
+_DOCS_SOURCES = ("docs_library", "docs_match", "docs_parameters", "docs_search")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name."""
+
+    name: str
+    sections: tuple[str, ...]
+    """Keys of the configuration that the stage's result depends on."""
+    modules: tuple[str, ...]
+    """Library modules that do the work; the code fingerprint covers them, the recipe and everything these import."""
+    inputs: tuple[str, ...]
+    output: str
+    versions: tuple[str, ...] = ()
+    """Distributions that the stage computes or writes with. Python's minor version is always added."""
+    versions_where: tuple[VersionsWhere, ...] = ()
+    in_worker: bool = False
+    """Whether the work runs in a process of its own, which outlives the recipe and can be resumed."""
+    on_several_devices: bool = False
+    """Whether the worker may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
+    process per device."""
+
+    @property
+    def per_task(self) -> bool:
+        """Whether the stage is run once for each task."""
+        return "{task}" in self.output
+
+    @property
+    def depends_on_versions(self) -> bool:
+        """Whether the stage depends on any version."""
+        return bool(self.versions or self.versions_where)
+
+
+STAGES = (
+    Stage(
+        name="corpus",
+        sections=("corpus", "python_docs"),
+        modules=("bertline.corpus.build",),
+        inputs=(str(USER_TEXT),),
+        output="artifacts/corpus",
+        versions=("pyarrow",),
+        versions_where=(
+            VersionsWhere("corpus.kind", ("python_docs",), (PACKAGES,)),
+            VersionsWhere("corpus.kind", ("hub",), ("datasets",)),
+        ),
+    ),
+    Stage(
+        name="tokenizer",
+        sections=("tokenizer",),
+        modules=("bertline.tokenization.build",),
+        inputs=("artifacts/corpus", str(USER_VOCABULARY)),
+        output="artifacts/tokenizer",
+        versions=("tokenizers",),
+    ),
+    Stage(
+        name="examples",
+        sections=("examples",),
+        modules=("bertline.examples.build",),
+        inputs=("artifacts/corpus", "artifacts/tokenizer"),
+        output="artifacts/examples",
+        versions=("numpy", "tokenizers"),
+    ),
+    Stage(
+        name="pretrain",
+        sections=("model", "objective", "optimizer", "schedule", "pretrain"),
+        modules=("bertline.orchestration.pretrain_job",),
+        inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
+        output="artifacts/pretrain",
+        versions=("torch", "pytorch-lightning", "numpy", "tokenizers"),
+        versions_where=(VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),),
+        in_worker=True,
+        on_several_devices=True,
+    ),
+    Stage(
+        name="task_data",
+        sections=("tasks.{task}", "python_docs"),
+        modules=("bertline.tasks.build",),
+        inputs=(f"{USER_TASKS}/{{task}}",),
+        output="artifacts/tasks/{task}",
+        versions=("numpy", "pyarrow"),
+        versions_where=(
+            VersionsWhere("tasks.{task}.source.kind", _DOCS_SOURCES, (PACKAGES,)),
+            VersionsWhere("tasks.{task}.source.kind", ("hub",), ("datasets",)),
+            VersionsWhere("tasks.{task}.kind", ("reranking",), ("bm25s", "scikit-learn")),
+        ),
+    ),
+    Stage(
+        name="encoders",
+        sections=("tasks",),
+        modules=("bertline.orchestration.encoder_pointers",),
+        inputs=("artifacts/pretrain",),
+        output=str(ENCODERS),
+    ),
+    Stage(
+        name="sweep",
+        sections=("tasks.{task}", "sweep"),
+        modules=("bertline.orchestration.sweep_job",),
+        inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
+        output="artifacts/sweep/{task}",
+        versions=("torch", "pytorch-lightning", "numpy", "scipy", "scikit-learn", "optuna", "tokenizers"),
+        versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
+        in_worker=True,
+    ),
+    Stage(
+        name="evaluate",
+        sections=("evaluate", "tasks"),
+        modules=("bertline.evaluation.build",),
+        inputs=(
+            "artifacts/corpus",
+            "artifacts/tokenizer",
+            "artifacts/examples",
+            "artifacts/pretrain",
+            "artifacts/tasks",
+            "artifacts/sweep",
+        ),
+        output="artifacts/evaluate",
+        versions=("torch", "numpy", "scipy", "tokenizers"),
+    ),
+    Stage(
+        name="export",
+        sections=("export", "tasks"),
+        modules=("bertline.export.build",),
+        inputs=("artifacts/pretrain", "artifacts/sweep", "artifacts/evaluate"),
+        output="artifacts/export",
+        versions=("torch", "numpy", "scipy", "tokenizers", "transformers", "onnx", "onnxruntime"),
+    ),
+)
+
+
+def stage_named(name: str) -> Stage:
+    """Return the stage with a name.
+
+    Raises:
+        ConfigError: No stage has this name.
+    """
+    for stage in STAGES:
+        if stage.name == name:
+            return stage
+    raise ConfigError(f"there is no stage {name!r}; known: {', '.join(stage.name for stage in STAGES)}")

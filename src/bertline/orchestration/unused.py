@@ -1,0 +1,48 @@
+"""Stages that a configuration does not use: if a checkpoint is fine-tuned as it is, no text is read.
+
+DVC runs every stage of `dvc.yaml`. These stages then end at once, with a manifest that states why the output is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.files import folder_written_atomically, write_json
+from bertline.foundation.manifests import write_manifest
+from bertline.foundation.progress import say
+from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
+from bertline.orchestration.provenance import running_under_dvc
+from bertline.orchestration.stages import METRICS, stage_named
+
+OF_PRETRAINING = ("corpus", "tokenizer", "examples")
+"""Stages that only pretraining needs."""
+SECTIONS_OF_PRETRAINING = (*OF_PRETRAINING, "model", "objective", "optimizer", "schedule")
+KIND, FORMAT_VERSION = "unused", 1
+
+
+def is_unused(name: str, config: PipelineConfig) -> bool:
+    """Return whether the configuration does not use a stage, or the artifact of its name."""
+    return not config.pretrains and name in OF_PRETRAINING
+
+
+def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
+    """Skip a stage that the configuration does not use; return False if the stage is needed.
+
+    Under DVC its folder gets a manifest that states why it is empty; by hand nothing is written.
+
+    Raises:
+        ConfigError: The configuration is not valid.
+    """
+    config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
+    if not is_unused(name, config):
+        return False
+    # Without the checkpoint's name, so that the folder is the same for every checkpoint.
+    reason = "a checkpoint is fine-tuned as it is (pretrain.phases is empty)"
+    say(f"{name}: not used, {reason}")
+    if running_under_dvc():
+        with folder_written_atomically(Path(stage_named(name).output)) as folder:
+            write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"stage": name, "reason": reason})
+        write_json(METRICS / f"{name}.json", {})
+    return True

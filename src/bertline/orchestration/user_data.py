@@ -1,0 +1,133 @@
+"""The user's data as a dependency: it is stored at, or linked from, a place that DVC watches.
+
+A configuration may name any path; `link_user_data` links to it from its fixed place, so that `dvc repro` notices when
+the data changes.
+"""
+
+from __future__ import annotations
+
+import glob
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.files import write_atomically
+from bertline.foundation.progress import say
+from bertline.orchestration.config import PipelineConfig
+from bertline.orchestration.stages import (
+    USER_CHECKPOINT,
+    USER_REFERENCE,
+    USER_START,
+    USER_TASKS,
+    USER_TEXT,
+    USER_VOCABULARY,
+)
+from bertline.tokenization.config import ExistingTokenizerConfig
+
+_PLACEHOLDER = ".place"
+
+
+def link_user_data(config: PipelineConfig) -> None:
+    """Create every place that DVC watches, as a link if the configuration names a path for it.
+
+    Raises:
+        ConfigError: A named path does not exist or cannot be linked, other data is already in the place, or a folder
+            contains links to folders, whose content DVC would not see.
+    """
+    named = dict(_named_paths(config))
+    of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
+    for place in (USER_TEXT, USER_VOCABULARY, USER_CHECKPOINT, USER_REFERENCE, *of_tasks):
+        if place in named:
+            key, path = named[place]
+            _link(place, path, key)
+        elif not place.exists():
+            _drop_dangling(place)
+            # A hidden file, so that no reader takes it for data; DVC warns about empty folders.
+            write_atomically(place / _PLACEHOLDER, f"Put your own data into {place}, or link it there.\n")
+        _refuse_inner_links(place)
+
+
+def _named_paths(config: PipelineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
+    if isinstance(config.corpus, TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig):
+        yield USER_TEXT, ("corpus.path", config.corpus.path)
+    if isinstance(config.tokenizer, ExistingTokenizerConfig) and is_local(config.tokenizer.path):
+        yield USER_VOCABULARY, ("tokenizer.path", config.tokenizer.path)
+    start = config.pretrain.start_from
+    if start is not None and is_local(start):
+        yield USER_CHECKPOINT, ("pretrain.start_from", start)
+    reference = config.sweep.reference_encoder
+    if reference is not None and is_local(reference):
+        yield USER_REFERENCE, ("sweep.reference_encoder", reference)
+    for name, task in config.tasks.items():
+        if task.start_from is not None and is_local(task.start_from):
+            yield USER_START / name, (f"tasks.{name}.start_from", task.start_from)
+        path = getattr(task.source, "path", None)  # sources from packages or a hub have none
+        if path is not None:
+            yield USER_TASKS / name, (f"tasks.{name}.source.path", path)
+
+
+def is_local(name_or_path: str) -> bool:
+    """Return whether a value is a path; a hub name such as `google-bert/bert-base-uncased` is not."""
+    return Path(name_or_path).exists() or name_or_path.startswith((".", "/", "~", "data/"))
+
+
+def _link(place: Path, path: str, key: str) -> None:
+    target = _base_of(path)
+    if target == place or place in target.parents:
+        if not place.exists() or holds_nothing(place):
+            raise ConfigError(
+                f"{key} is {path}, and nothing is there. Put your data there, or name the path where it is: "
+                f"python pipelines/configure.py {key}=/path/to/it --save"
+            )
+        return
+    if not target.exists():
+        raise ConfigError(f"{key} is {path}; {target} does not exist.")
+    if target.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise ConfigError(f"{key} is {path}, which holds bertline itself; put the data into a folder of its own.")
+    if place.is_symlink():
+        if place.resolve() == target.resolve():
+            return
+        place.unlink()
+    elif place.is_dir() and holds_nothing(place):
+        shutil.rmtree(place)
+    elif place.exists():
+        raise ConfigError(
+            f"{key} is {path}, but {place} already holds other data. DVC watches {place}: move what is in it away, or "
+            f"set {key}={place}."
+        )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(target.resolve())
+    say(f"linked {place} -> {target}, so that DVC sees when it changes")
+
+
+def holds_nothing(place: Path) -> bool:
+    """Return whether a place for the user's data is still empty, as `link_user_data` created it."""
+    return place.is_dir() and all(inner.name == _PLACEHOLDER for inner in place.iterdir())
+
+
+def _base_of(path: str) -> Path:
+    """Return the longest leading part of a path without wildcards: the folder that a glob searches."""
+    if not glob.has_magic(path):
+        return Path(path).expanduser()
+    parts = Path(path).expanduser().parts
+    plain = next(index for index, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:plain])
+
+
+def _drop_dangling(place: Path) -> None:
+    if place.is_symlink():
+        say(f"{place} was a link to {place.readlink()}, which is gone; it is not used now and is removed")
+        place.unlink()
+
+
+def _refuse_inner_links(place: Path) -> None:
+    if not place.is_dir():
+        return
+    for inner in place.rglob("*"):
+        if inner.is_symlink() and inner.is_dir():
+            raise ConfigError(
+                f"{inner} is a link to a folder, and DVC does not look behind links inside {place}: a change there "
+                f"would go unnoticed. Link {place} itself to the folder that holds all of it, or copy the files in."
+            )

@@ -1,0 +1,156 @@
+"""The process that does a stage's long work: `python -m bertline.orchestration.worker runs/pretrain/FINGERPRINT`.
+
+It is re-entrant and reads nothing but its run folder and the inputs named there. A queued or resumed job therefore
+never sees a later configuration, and a killed one is resumed. Inputs with other content than the frozen one,
+before the work or after it, are an error.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ArtifactError, BertlineError
+from bertline.foundation.files import sha256_of_path
+from bertline.foundation.progress import say
+from bertline.orchestration.changed import shown
+from bertline.orchestration.config import PipelineConfig, pipeline_config
+from bertline.orchestration.frozen_inputs import changed_inputs, missing_inputs
+from bertline.orchestration.last_words import COULD_NOT_WRITE, give_up_streams, say_last
+from bertline.orchestration.status import (
+    ALREADY_RUNNING,
+    FAILED,
+    FINISHED,
+    RESULT_NAME,
+    STOPPED,
+    Ending,
+    Status,
+    hold_lock,
+    read_status,
+    write_status,
+)
+from bertline.training.compiler_start import start_compiler
+from bertline.training.nodes import adopt_srun_ranks
+
+
+def main(folder: Path) -> int:
+    """Do the work of a run folder; returns the exit status of the process."""
+    adopt_srun_ranks(os.environ)
+    if int(os.environ.get("RANK", "0")) > 0:
+        from bertline.training.interruption import TrainingInterrupted
+
+        # Other ranks write nothing, the status neither. Were a stop a failure of theirs, torchrun would end the first
+        # one, which is still writing.
+        with suppress(TrainingInterrupted):
+            _work(*_frozen(folder), folder)
+        return FINISHED.exit_status
+    with hold_lock(folder) as held:
+        if not held:
+            return ALREADY_RUNNING
+        # Under the lock: until then another run may still take this folder over, checkpoints and all.
+        frozen, config = _frozen(folder)
+        before = read_status(folder)
+        if before.inputs_changed:
+            return _end(folder, FAILED, before)
+        try:
+            write_status(folder, Status(state="running", pid=os.getpid()))
+            if changed := changed_inputs(frozen) + missing_inputs(frozen):
+                raise ArtifactError(
+                    f"what this run reads changed after it was opened: {shown(changed)}. Run the same command again: "
+                    "it opens the run for what is there now."
+                )
+        except BertlineError as error:
+            return _end(folder, FAILED, Status(state="failed", message=str(error)))
+        return _end_of_work(frozen, config, folder)
+
+
+def _end_of_work(frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
+    """Do the work; if the inputs changed during it, the result is not used, whether the work finished or failed."""
+    metrics: dict[str, float] = {}
+    try:
+        metrics = _work(frozen, config, folder)
+        ending, message = FINISHED, ""
+    except BertlineError as error:
+        ending, message = FAILED, str(error) or type(error).__name__
+    except (KeyboardInterrupt, SystemExit) as error:
+        # A bare exit status, or nothing, says no more than that a signal came.
+        ending, message = STOPPED, str(error) if str(error).strip("-0123456789") else "stopped by a signal"
+    except Exception as error:
+        with suppress(OSError):
+            traceback.print_exc()
+        ending, message = FAILED, f"{type(error).__name__}: {error}"
+    if changed := changed_inputs(frozen):
+        said = " ".join(filter(None, (message, _of_both(folder, changed))))
+        return _end(folder, FAILED, Status(state="failed", message=said, inputs_changed=True))
+    if ending is FINISHED and (missing := missing_inputs(frozen)):
+        ending, message = FAILED, _of_nothing(missing)
+    if ending is not FINISHED:
+        return _end(folder, ending, Status(state="stopped" if ending is STOPPED else "failed", message=message))
+    digest = sha256_of_path(folder / RESULT_NAME)
+    return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
+
+
+def _end(folder: Path, ending: Ending, status: Status) -> int:
+    """Write how the work ended; if that fails, print it, and return the exit status of a failed write."""
+    try:
+        write_status(folder, status)
+    except (BertlineError, OSError) as error:
+        why = f"{status.message}\n" if status.message else ""
+        say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
+        return COULD_NOT_WRITE
+    return ending.exit_status
+
+
+def _of_nothing(missing: list[str]) -> str:
+    return (
+        f"what this run reads is gone: {shown(missing)}. Whether it was the same until the end cannot be told. Run the "
+        "same command again once the inputs are there: if their content is the same, the run is resumed."
+    )
+
+
+def _of_both(folder: Path, changed: list[str]) -> str:
+    return (
+        f"what this run reads changed while it ran: {shown(changed)}. Its result may be of the old content, the new "
+        "one or both, and is not used. Run the same command again: it opens the run for what is there now. To run it "
+        f"for the old content, put that back and delete {folder} first (for a sweep, also its studies in "
+        f"tracking.studies_url, which have {folder.name} in their names)."
+    )
+
+
+def _frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:
+    import yaml
+
+    frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    return frozen, pipeline_config(frozen["config"])
+
+
+def _work(frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> dict[str, float]:
+    inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
+    match frozen["stage"]:
+        # Imported where it is used, so that one stage does not load the code of the other.
+        case "pretrain":
+            start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
+            from bertline.orchestration.pretrain_job import work_on_pretraining
+
+            return work_on_pretraining(config, inputs, folder)
+        case "sweep":
+            from bertline.orchestration.sweep_job import work_on_sweep
+
+            return work_on_sweep(frozen["task_name"], config, inputs, folder)
+        case other:
+            raise BertlineError(f"{folder / 'config.yaml'}: stage {other!r} does not run in a worker")
+
+
+if __name__ == "__main__":
+    # A terminal's Ctrl-C and a scheduler's TERM mean the same: stop at the next safe point.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with suppress(OSError):  # a full disk; main reports it
+        say(f"worker {os.getpid()} at {sys.argv[1]}")
+    exit_status = main(Path(sys.argv[1]))
+    give_up_streams()
+    sys.exit(exit_status)

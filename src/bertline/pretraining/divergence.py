@@ -1,0 +1,216 @@
+"""Monitoring of a training: logs alarms; rolls back to the last good checkpoint on divergence.
+
+A rollback is a restart within the process: the newest checkpoint from before the failure is loaded as after a kill, and
+the examples on which training failed are skipped. Every later checkpoint records which examples were skipped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import append_lines, write_atomically
+from bertline.foundation.metrics_log import read_metrics
+from bertline.foundation.progress import warn
+from bertline.pretraining.data import read_examples_manifest
+from bertline.pretraining.health import Alarm, HealthMonitor, Stretch
+from bertline.pretraining.interval import LOG_EVERY_STEPS
+from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.plan import Plan, SkippedSequences
+from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.devices import Machine
+from bertline.training.distributed import sum_over_ranks
+from bertline.training.health import all_finite
+
+
+class TrainingDivergedError(BertlineError):
+    """Training failed again after the allowed number of rollbacks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A failure whose steps must be discarded."""
+
+    alarm: Alarm
+    first_step: int
+    """First step that may be to blame, 0-based. The last one is step `alarm.step` (1-based), after which the failure
+    was detected."""
+
+
+class DivergenceGuard:
+    """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision.
+
+    Args:
+        job: Job of the run.
+        plan: Steps of the run.
+        machine: Device and ranks.
+        rewinds: Rewinds of this run so far, as returned by `roll_back`.
+    """
+
+    def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
+        self.failure: Failure | None = None
+        """Reason why training must roll back; None while there is none."""
+        self._path = job.health_path
+        self._config = job.pretrain.health
+        self._machine = machine
+        self._may_roll_back = len(rewinds) < self._config.max_rewinds
+        self._monitor = _monitor(job, plan)
+        self._steps_of_row = 1
+        if machine.ranks.is_first:
+            # The rows determine the state of the monitor, so the checkpoint need not store it.
+            for row in read_metrics(job.metrics_path):
+                self._monitor.take(row.step, row.metrics)
+
+    def accepts_row(self, step: int, metrics: Mapping[str, float], *, num_steps: int) -> bool:
+        """Check the row of the last `num_steps` steps. False: it must not be written, and training must roll back."""
+        alarms = self._monitor.take(step, metrics) if self._machine.ranks.is_first else []
+        fatal = next((alarm for alarm in alarms if self._is_fatal(alarm)), None)
+        for alarm in alarms:
+            if alarm is not fatal:
+                self._raise(alarm)
+        self._steps_of_row = num_steps
+        return self._agree(fatal, step, step - num_steps)
+
+    def accepts_state(self, module: PretrainingModule) -> bool:
+        """Check the state that is about to be saved. False: it must not be saved, and training must roll back."""
+        step, total = module.finished_steps, module.interval.total()
+        problem = None
+        if total["skipped_steps"] > self._config.max_skipped_steps:
+            problem = f"{total['skipped_steps']:.0f} steps since the last row had gradients that are infinite or NaN"
+        elif not all_finite(module):
+            problem = "there are weights that are infinite or NaN"
+        fatal = None if problem is None else Alarm.of("non_finite", step, problem)
+        # Right after a row the interval is empty: the steps of that row are to blame, they made the last updates.
+        return self._agree(fatal, step, step - int(total["steps"] or self._steps_of_row))
+
+    def _is_fatal(self, alarm: Alarm) -> bool:
+        if alarm.kind == "spike":
+            return self._config.rewind_on_spike and self._may_roll_back  # else training can continue
+        return alarm.kind == "non_finite"
+
+    def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
+        """Return whether no rank found a fatal problem; otherwise set `failure` on every rank."""
+        if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
+            return True
+        alarm = fatal or Alarm.of("non_finite", step, "another rank found that training must go back")
+        self.failure = Failure(alarm=alarm, first_step=first_step)
+        return False
+
+    def _raise(self, alarm: Alarm) -> None:
+        warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
+        _append(self._path, dataclasses.asdict(alarm))
+
+
+def roll_back(
+    job: PretrainJob,
+    plan: Plan,
+    checkpoints: CheckpointFolder,
+    rewinds: Sequence[Mapping[str, Any]],
+    failure: Failure,
+    *,
+    machine: Machine,
+) -> list[dict[str, Any]]:
+    """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
+
+    Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
+
+    Args:
+        job: Job of the run.
+        plan: Plan of the run, including the examples skipped so far.
+        checkpoints: Checkpoints of the run.
+        rewinds: Rewinds of this run so far, as returned by this function.
+        failure: Failure to recover from.
+        machine: Ranks and device.
+
+    Returns:
+        `rewinds` plus a new one, as plain data for the checkpoint: the step of the failure, the step that training
+        rolls back to (None for its start) and the examples that it skips.
+
+    Raises:
+        TrainingDivergedError: The allowed number of rollbacks is used up.
+    """
+    alarm = failure.alarm
+    if len(rewinds) >= job.pretrain.health.max_rewinds:
+        if machine.ranks.is_first:
+            _append(job.health_path, dataclasses.asdict(alarm))
+        steps = ", ".join(f"{rewind['step']:,}" for rewind in rewinds) or "never"
+        raise TrainingDivergedError(
+            f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
+            f"pretrain.health.max_rewinds={job.pretrain.health.max_rewinds} allows (from step: {steps}), each time "
+            f"passing over the examples that it failed on. {alarm.advice} The last good checkpoint is in "
+            f"{job.checkpoints_folder}."
+        )
+    if machine.ranks.is_first:
+        checkpoints.give_up_after(failure.first_step)
+    sum_over_ranks([0.0], machine.device)  # no rank lists the checkpoints before the first rank has deleted some
+    target = checkpoints.steps[-1] if checkpoints.steps else None
+    # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
+    end = min(plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
+    skipped = plan.skipping(max(failure.first_step, target or 0), end)
+    rewind = {
+        "step": alarm.step,
+        "rewound_to": target,
+        "skipped": [dataclasses.asdict(one) for one in skipped],
+    }
+    if machine.ranks.is_first:
+        _append(job.health_path, {**dataclasses.asdict(alarm), **rewind})
+        sequences = sum(one.sequences for one in skipped)
+        warn(
+            f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
+            f"{'its start' if target is None else f'step {target:,}'} and skips {sequences:,} sequences "
+            f"({len(rewinds) + 1} of at most {job.pretrain.health.max_rewinds} times). {alarm.advice}"
+        )
+    return [*(dict(one) for one in rewinds), rewind]
+
+
+def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
+    """Return the examples that a plan must skip after these rewinds."""
+    return [SkippedSequences(**one) for rewind in rewinds for one in rewind["skipped"]]
+
+
+def read_health(path: Path) -> list[dict[str, Any]]:
+    """Read the alarms of a run in order; those that caused a rollback have `rewound_to`."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
+
+
+def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> None:
+    """Keep only the given rewinds and the other alarms up to `step`, from which training resumes."""
+    if not path.exists():
+        return
+    known = [(rewind["step"], rewind["rewound_to"], rewind["skipped"]) for rewind in rewinds]
+    kept = []
+    for row in read_health(path):
+        rewind = (row["step"], row["rewound_to"], row["skipped"]) if "rewound_to" in row else None
+        if rewind in known or (rewind is None and row["step"] <= step):
+            kept.append(row)
+    write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+def _append(path: Path, row: Mapping[str, Any]) -> None:
+    append_lines(path, [json.dumps(row)])
+
+
+def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
+    examples = read_examples_manifest(job.examples_folder)
+    lengths, random_next_prob = examples["lengths"], examples["random_next_prob"]
+
+    def stretch_of(step: int) -> Stretch:
+        place = plan.place(step)
+        first_step = sum(phase.steps for phase in plan.phases[: place.phase])
+        return Stretch(first_step=first_step, unigram_entropy=lengths[str(place.max_length)]["unigram_entropy"])
+
+    return HealthMonitor(
+        job.pretrain.health,
+        num_warmup_steps=job.schedule.num_warmup_steps,
+        nsp_chance=max(random_next_prob, 1 - random_next_prob) if job.objective.nsp_weight > 0 else None,
+        stretch_of=stretch_of,
+    )

@@ -1,0 +1,247 @@
+"""The whole pipeline, run as people run it: `dvc repro`, `dvc exp run -S`, by hand, killed, changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.slow
+PYTHON = sys.executable
+
+
+def stale(pipeline: Path, run: Run, **extra: str) -> set[str]:
+    """Stages that a `dvc repro` would run again, once `configure` and `versions` have run."""
+    looked = run(pipeline, "dvc", "repro", "--single-item", "configure", "versions", **extra)
+    assert looked.returncode == 0, looked.stdout + looked.stderr
+    status = run(pipeline, "dvc", "status", "--json")
+    return set(json.loads(status.stdout)) - {"versions"}  # which is said to be "always changed"
+
+
+def stages_run(done: subprocess.CompletedProcess[str]) -> list[str]:
+    """Names of the stages that a `dvc repro` ran."""
+    return re.findall(r"Running stage '(.*)'", done.stdout)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text, f"{old!r} is not in {path}"
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_the_line_leaves_every_artifact_and_figure(smoke_pipeline: Path) -> None:
+    artifacts = smoke_pipeline / "artifacts"
+    for name in ("corpus", "tokenizer", "examples", "pretrain", "tasks/docs_library", "sweep/docs_match", "evaluate",
+                 "export"):  # fmt: skip
+        assert json.loads((artifacts / name / "manifest.json").read_text())["format_version"] >= 1, name
+    pretrain = json.loads((artifacts / "metrics/pretrain.json").read_text())
+    needed = {"val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy", "unigram_entropy", "perf/tokens_per_s"}
+    assert needed <= set(pretrain)
+    assert (artifacts / "evaluate/report.html").stat().st_size > 10_000
+    assert (artifacts / "export/encoder/model.safetensors").exists()
+    assert (artifacts / "export/docs_library/README.md").exists()
+
+
+def test_a_second_repro_runs_nothing(pipeline: Path, run: Run) -> None:
+    run(pipeline, "dvc", "repro")
+    again = run(pipeline, "dvc", "repro")
+    assert again.returncode == 0, again.stderr
+    assert stages_run(again) == ["versions"]
+
+
+def test_an_upgraded_package_re_runs_what_reads_it_and_rows_do_not_go_beside_an_old_corpus(
+    pipeline: Path, run: Run, tmp_path: Path
+) -> None:
+    upgraded = tmp_path / "upgraded"
+    (upgraded / "mpmath-99.0.dist-info").mkdir(parents=True)
+    (upgraded / "mpmath-99.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: mpmath\nVersion: 99.0\n")
+    path = {"PYTHONPATH": f"{pipeline / 'src'}{os.pathsep}{upgraded}"}
+    docs = {f"task_data@docs_{name}" for name in ("library", "match", "parameters", "search")}
+    assert stale(pipeline, run, **path) == {"corpus", *docs}
+
+    alone = run(pipeline, "dvc", "repro", "task_data@docs_match", **path)
+    assert alone.returncode != 0
+    assert re.search(r"artifacts/corpus was made from mpmath \S+ \(installed: 99.0\)", alone.stderr), alone.stderr
+    corpus = run(pipeline, "dvc", "repro", "corpus", **path)
+    assert corpus.returncode == 0, corpus.stderr
+    assert json.loads((pipeline / "artifacts/corpus/manifest.json").read_text())["packages"]["mpmath"] == "99.0"
+    after = run(pipeline, "dvc", "repro", "task_data@docs_match", **path)
+    assert after.returncode == 0, after.stderr
+
+
+def test_the_learning_rate_re_runs_from_pretrain(pipeline: Path, run: Run) -> None:
+    replace(pipeline / "conf/experiment/smoke.yaml", "lr: 3e-3", "lr: 2e-3")
+    assert stale(pipeline, run) == {"pretrain"}
+
+
+def test_runtime_re_runs_nothing_but_configure(pipeline: Path, run: Run) -> None:
+    replace(pipeline / "conf/runtime/default.yaml", "num_threads: null", "num_threads: 1")
+    assert stale(pipeline, run) == set()
+
+
+def test_a_comment_and_a_docstring_re_run_nothing_but_configure(pipeline: Path, run: Run) -> None:
+    replace(pipeline / "src/bertline/modeling/bert.py", "from __future__", "# a remark\nfrom __future__")
+    replace(pipeline / "src/bertline/examples/masking.py", '"""', '"""In other words: ')
+    replace(pipeline / "conf/optimizer/adamw.yaml", "# AdamW", "# Once more: AdamW")
+    assert stale(pipeline, run) == set()
+
+
+def test_a_changed_formula_re_runs_its_stages_and_accept_keeps_their_results(pipeline: Path, run: Run) -> None:
+    source = pipeline / "src/bertline/pretraining/run.py"
+    source.write_text(source.read_text() + "\n_UNUSED = 1\n")
+    assert stale(pipeline, run) == {"pretrain"}
+    accepted = run(pipeline, "dvc", "commit", "--force", "pretrain")
+    assert accepted.returncode == 0, accepted.stderr
+    assert stale(pipeline, run) == set()
+
+
+def test_a_new_task_re_runs_neither_corpus_nor_pretrain(pipeline: Path, run: Run) -> None:
+    (pipeline / "data/tasks/mine").mkdir(parents=True)
+    rows = [f"{'good' if i % 2 else 'bad'} text number {i},{'pos' if i % 2 else 'neg'}" for i in range(60)]
+    (pipeline / "data/tasks/mine/train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    table = (pipeline / "conf/task/table.yaml").read_text()
+    table = table.replace("path: ???", "path: data/tasks/mine").replace("train_file: null", "train_file: train.csv")
+    table = table.replace("max_length: 128", "max_length: 32")
+    (pipeline / "conf/task/mine.yaml").write_text(table)
+    replace(pipeline / "conf/tasks.yaml", "docs_search]", "docs_search, mine]")
+    replace(pipeline / "conf/config.yaml", "  - sweep: default", "  - task@tasks.mine: mine\n  - sweep: default")
+    assert stale(pipeline, run) == {"task_data@mine", "encoders", "sweep@mine", "evaluate", "export"}
+    made = run(pipeline, "dvc", "repro", "task_data@mine")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert json.loads((pipeline / "artifacts/tasks/mine/manifest.json").read_text())["labels"] == ["neg", "pos"]
+
+
+def test_task_lists_that_differ_stop_configure(pipeline: Path, run: Run) -> None:
+    replace(pipeline / "conf/tasks.yaml", "docs_search]", "docs_search, other]")
+    stopped = run(pipeline, "dvc", "repro")
+    assert stopped.returncode != 0
+    assert "conf/tasks.yaml lists" in stopped.stderr
+
+
+def test_what_an_experiment_sets_stays_until_a_person_decides(pipeline: Path, run: Run) -> None:
+    ran = run(pipeline, "dvc", "exp", "run", "-S", "evaluate.title=Other words")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Other words" in (pipeline / "artifacts/evaluate/report.html").read_text()
+
+    plain = run(pipeline, "dvc", "repro")
+    assert stages_run(plain) == ["versions"]
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+
+    replace(pipeline / "conf/optimizer/adamw.yaml", "# AdamW", "# Once more: AdamW")
+    stopped = run(pipeline, "dvc", "repro")
+    assert stopped.returncode != 0
+    assert "evaluate.title" in stopped.stderr
+    assert "--keep" in stopped.stderr and "--drop" in stopped.stderr
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+
+    kept = run(pipeline, PYTHON, "pipelines/configure.py", "--keep")
+    assert kept.returncode == 0, kept.stderr
+    assert stale(pipeline, run) == set()
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["evaluate"]["title"] == "Other words"
+
+
+def test_a_choice_is_shown_without_save_and_lasts_with_it(pipeline: Path, run: Run) -> None:
+    before = (pipeline / "params.yaml").read_text()
+    shown = run(pipeline, PYTHON, "pipelines/configure.py", "optimizer.lr=1e-3")
+    assert "optimizer.lr: 0.003 -> 0.001" in shown.stdout
+    assert (pipeline / "params.yaml").read_text() == before
+    run(pipeline, PYTHON, "pipelines/configure.py", "optimizer.lr=1e-3", "--save")
+    assert stale(pipeline, run) == {"pretrain"}
+    assert yaml.safe_load((pipeline / "params.yaml").read_text())["optimizer"]["lr"] == 0.001
+
+
+def test_a_wrong_key_on_the_command_line_is_a_sentence_not_a_traceback(pipeline: Path, run: Run) -> None:
+    failed = run(pipeline, PYTHON, "pipelines/pretrain.py", "+optimizer.learning_rate=1")
+    assert failed.returncode == 1
+    assert "optimizer.learning_rate is not a known key" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+def test_a_hand_run_writes_under_runs_and_leaves_artifacts_alone(pipeline: Path, run: Run) -> None:
+    weights = (pipeline / "artifacts/pretrain/model.safetensors").read_bytes()
+    before = set((pipeline / "runs/pretrain").glob("[!.]*"))
+    by_hand = run(pipeline, PYTHON, "pipelines/pretrain.py", "pretrain.max_steps=3")
+    assert by_hand.returncode == 0, by_hand.stdout + by_hand.stderr
+    (new,) = set((pipeline / "runs/pretrain").glob("[!.]*")) - before
+    assert (new / "result/model.safetensors").exists()
+    assert json.loads((new / "metrics.json").read_text())["steps"] == 3
+    assert (pipeline / "artifacts/pretrain/model.safetensors").read_bytes() == weights
+
+
+def test_changed_user_text_re_runs_the_corpus(pipeline: Path, run: Run, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for number in range(30):
+        sentences = " ".join(f"This is sentence {i} of the long document number {number}." for i in range(8))
+        (texts / f"{number}.txt").write_text(sentences)
+    chosen = ("corpus=text", f"corpus.path={texts}", "corpus.validation_fraction=0.2")
+    saved = run(pipeline, PYTHON, "pipelines/configure.py", *chosen, "--save")
+    assert saved.returncode == 0, saved.stderr
+    made = run(pipeline, "dvc", "repro", "corpus")
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "corpus" not in stale(pipeline, run)
+    (texts / "0.txt").write_text("Quite another text stands here now. " * 10)
+    assert "corpus" in stale(pipeline, run)
+
+
+def test_a_killed_pretraining_resumes_where_it_was(pipeline: Path, run: Run) -> None:
+    """Undisturbed, and killed twice on the way: the same weights, byte for byte, and the same curve."""
+    longer = ["pretrain.phases=[{steps: 60, max_length: 32, global_batch_size: 16}]", "pretrain.seed=5"]
+    command = [PYTHON, "pipelines/pretrain.py", *longer]
+    undisturbed = run(pipeline, *command)
+    assert undisturbed.returncode == 0, undisturbed.stderr
+    folder = max((pipeline / "runs/pretrain").iterdir(), key=lambda path: path.stat().st_mtime)
+    expected = (folder / "result/model.safetensors").read_bytes()
+    curve = losses(folder)
+    folder.rename(pipeline / "runs/undisturbed")
+
+    for _ in range(2):
+        process = subprocess.Popen(command, cwd=pipeline, env=environment(pipeline), stdout=subprocess.DEVNULL)
+        seen = checkpoints(folder)
+        while checkpoints(folder) <= seen and process.poll() is None:
+            time.sleep(0.05)
+        if process.poll() is None:
+            os.kill(json.loads((folder / "status.json").read_text())["pid"], signal.SIGKILL)
+        process.wait()
+    resumed = run(pipeline, *command)
+    assert resumed.returncode == 0, resumed.stderr
+    assert (folder / "result/model.safetensors").read_bytes() == expected
+    assert losses(folder) == curve
+
+
+def test_mlflow_has_one_run_for_the_line_and_one_for_each_stage(smoke_pipeline: Path) -> None:
+    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
+        names = [row[0] for row in database.execute("select name from runs where lifecycle_stage = 'active'")]
+        statuses = {row[0] for row in database.execute("select status from runs")}
+    for stage in ("corpus", "tokenizer", "examples", "pretrain", "sweep@docs_library", "evaluate", "export"):
+        assert sum(stage == name for name in names) == 1, (stage, names)
+    assert statuses <= {"FINISHED", "KILLED"}
+
+
+def checkpoints(folder: Path) -> float:
+    """When the newest checkpoint was written; 0 before the first."""
+    return max((path.stat().st_mtime for path in folder.glob("checkpoints/*")), default=0.0)
+
+
+def losses(folder: Path) -> list[tuple[int, dict[str, float]]]:
+    """The logged curve without what depends on the clock."""
+    rows = [json.loads(row) for row in (folder / "metrics.jsonl").read_text().splitlines()]
+    timeless = [(row["step"], {k: v for k, v in row["metrics"].items() if not k.startswith("perf/")}) for row in rows]
+    return [row for row in timeless if row[1]]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a clone."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "PYTEST_"))}
+    return {**kept, "PYTHONPATH": str(folder / "src"), "MLFLOW_DISABLE_TELEMETRY": "true"}

@@ -1,0 +1,56 @@
+"""Choices: nothing that a person or an experiment set is undone silently."""
+
+from __future__ import annotations
+
+from bertline.orchestration.choices import choices_at_stake, differences, header, lasting_choices
+
+PLAIN = {"model": {"hidden_size": 128}, "optimizer": {"lr": 0.003}}
+SET = {"model": {"hidden_size": 768}, "optimizer": {"lr": 0.003}}
+
+
+def test_differences_name_nested_keys_and_compare_lists_whole() -> None:
+    old = {"a": {"b": [1, 2], "c": 1}, "gone": 1}
+    new = {"a": {"b": [1, 3], "c": 1}, "new": 2}
+    assert differences(old, new) == {"a.b": ([1, 2], [1, 3]), "gone": (1, "(absent)"), "new": ("(absent)", 2)}
+
+
+def test_what_an_experiment_set_is_at_stake_when_composition_would_undo_it() -> None:
+    text = header(SET, {"model.hidden_size": 768})
+    assert choices_at_stake(text, SET, PLAIN) == {"model.hidden_size": (768, 128)}
+
+
+def test_an_edited_conf_is_not_at_stake() -> None:
+    text = header(PLAIN, {})
+    assert choices_at_stake(text, PLAIN, {**PLAIN, "optimizer": {"lr": 0.001}}) == {}
+
+
+def test_an_experiments_choice_that_conf_now_agrees_with_is_not_at_stake() -> None:
+    assert choices_at_stake(header(SET, {"model.hidden_size": 768}), SET, SET) == {}
+
+
+def test_a_hand_edit_of_params_is_at_stake() -> None:
+    text = header(PLAIN, {})
+    edited = {**PLAIN, "optimizer": {"lr": 0.5}}
+    assert choices_at_stake(text, edited, PLAIN) == {"optimizer.lr": (0.5, 0.003)}
+
+
+def test_a_newer_lasting_choice_replaces_the_older_one_of_its_key_only() -> None:
+    saved = lasting_choices({}, {"model": "small", "corpus": "text"}, {"optimizer.lr": 0.001, "corpus.path": "/x"})
+    merged = lasting_choices(saved, {"model": "base"}, {"optimizer.lr": 0.002})
+    assert merged == {
+        "defaults": [{"override /model": "base"}, {"override /corpus": "text"}, "_self_"],
+        "optimizer": {"lr": 0.002},
+        "corpus": {"path": "/x"},
+    }
+
+
+def test_another_option_of_a_group_drops_the_values_saved_for_the_one_before() -> None:
+    saved = lasting_choices({}, {"corpus": "text"}, {"corpus.path": "/x", "optimizer.lr": 0.001})
+    merged = lasting_choices(saved, {"corpus": "python_docs"}, {})
+    assert merged == {"defaults": [{"override /corpus": "python_docs"}, "_self_"], "optimizer": {"lr": 0.001}}
+
+
+def test_merging_leaves_the_saved_mapping_alone() -> None:
+    saved = {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}
+    lasting_choices(saved, {}, {"optimizer.lr": 0.5})
+    assert saved == {"defaults": ["_self_"], "optimizer": {"lr": 0.001}}

@@ -1,0 +1,208 @@
+"""The whole configuration is checked before anything expensive starts; errors name key, value, rule and fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.config import pipeline_config
+
+Composed = Callable[..., dict[str, Any]]
+CONF = Path(__file__).resolve().parents[3] / "conf"
+EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_is_valid(composed: Composed, experiment: str) -> None:
+    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
+    pipeline_config(composed(f"experiment={experiment}", *given))
+
+
+@pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
+def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
+    pipeline_config(composed(f"model={size}"))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        "examples=sentence_pairs_static",
+        "tokenizer=wordpiece_cased",
+        "sweep=default",
+        "sweep=tpe_halving",
+        "schedule=cosine",
+        "schedule=constant",
+        "schedule=wsd",
+        "optimizer=lamb",
+        "optimizer=muon",
+        "corpus=text",
+        "corpus=wikiextractor",
+        "corpus=jsonl",
+        "corpus=csv",
+        "corpus=parquet",
+    ],
+)
+def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> None:
+    pipeline_config(composed(choice))
+
+
+@pytest.mark.parametrize("task", sorted(path.stem for path in (CONF / "task").glob("*.yaml")))
+def test_every_shipped_task_is_valid(composed: Composed, task: str) -> None:
+    # What only the user knows (`???`) is any word here.
+    left_open = OmegaConf.missing_keys(OmegaConf.load(CONF / "task" / f"{task}.yaml"))
+    given = [f"tasks.mine.{key}=anything" for key in sorted(left_open)]
+    assert "mine" in pipeline_config(composed(f"+task@tasks.mine={task}", *given)).tasks
+
+
+@pytest.mark.parametrize("size", ["base", "large"])
+def test_the_paper_presets_have_the_settings_of_a2(composed: Composed, size: str) -> None:
+    config = pipeline_config(composed(f"experiment=bert_{size}"))
+    phases = [(phase.steps, phase.max_length, phase.global_batch_size) for phase in config.pretrain.phases]
+    assert phases == [(900_000, 128, 256), (100_000, 512, 256)]
+    assert (config.optimizer.lr, config.optimizer.weight_decay) == (1e-4, 0.01)
+    assert config.schedule.kind == "linear"
+    assert config.schedule.num_warmup_steps == 10_000
+    assert config.model.hidden_dropout_prob == config.model.attention_probs_dropout_prob == 0.1
+    assert config.tokenizer.vocab_size == 30_522
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["+model.hiden_size=3"], r"model\.hiden_size is not a known key\. Did you mean hidden_size\?"),
+        (["~model.hidden_size"], r"model\.hidden_size is missing"),
+        (["optimizer.lr=fast"], r"optimizer\.lr is 'fast': .*number"),
+        (["optimizer.lr='3e-3'"], r"optimizer\.lr is '3e-3'"),
+        (["tokenizer.lowercase=1"], r"tokenizer\.lowercase is 1: .*bool"),
+        (
+            ["pretrain.phases=[{steps: 1.5, max_length: 64, global_batch_size: 8}]"],
+            r"pretrain\.phases\[0\]\.steps is 1\.5",
+        ),
+        (
+            ["pretrain.phases=[{step: 5, max_length: 64, global_batch_size: 8}]"],
+            r"phases\[0\]\.step is not a known key",
+        ),
+        (["optimizer.lr=-1"], r"optimizer.*lr must be positive, found -1"),
+        (["schedule.kind=linaer"], r"schedule\.kind is 'linaer'.*Did you mean linear\?"),
+        (["runtime.device=gpu"], r"runtime\.device is 'gpu'"),
+        (["tasks.docs_match.metric=acc"], r"tasks\.docs_match\.metric is 'acc'"),
+        (["examples.masking.mask_prob=1.5"], r"mask_prob must lie between 0 and 1, found 1\.5"),
+        (["pretrain.mask_predictions.sentences=[no blank]"], r"needs a \[MASK\], found 'no blank'"),
+        (["+sweep.space.learning_rat={kind: choice, values: [1]}"], r"space\.learning_rat is not a field"),
+        (["+tasks.docs_match.space.epochs={kind: choice, values: [1]}"], r"docs_match\.space\.epochs is not a field"),
+    ],
+)
+def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pipeline_config(composed(*overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["examples.lengths=[1024]"], r"examples\.lengths\[0\] is 1024.*positions for 512"),
+        (["examples.lengths=[128]"], r"pretrain\.phases\[0\]\.max_length is 64.*\[128\]"),
+        (["schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (["schedule=wsd", "schedule.num_warmup_steps=99999999"], r"num_warmup_steps is 99999999, more than"),
+        (
+            ["schedule=wsd", "schedule.num_decay_steps=99999999"],
+            r"num_warmup_steps is 200 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
+        ),
+        (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
+        (["tasks.docs_match.max_length=9999"], r"tasks\.docs_match\.max_length is 9999.*positions"),
+        (
+            ["sweep.sampler={kind: grid}", "+sweep.space.weight_decay={kind: log_uniform, low: 0.1, high: 0.2}"],
+            r"a grid needs choices|not a known key",
+        ),
+    ],
+)
+def test_rules_between_sections_are_checked(composed: Composed, overrides: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        pipeline_config(composed(*overrides))
+
+
+def test_all_problems_are_reported_at_once(composed: Composed) -> None:
+    with pytest.raises(ConfigError) as caught:
+        pipeline_config(composed("+model.a=1", "+optimizer.b=2"))
+    assert "model.a" in str(caught.value)
+    assert "optimizer.b" in str(caught.value)
+
+
+def test_a_run_cut_short_inside_its_warm_up_is_valid(composed: Composed) -> None:
+    assert pipeline_config(composed("pretrain.max_steps=5")).pretrain.num_steps == 5
+
+
+@pytest.mark.parametrize("left_out", [["docs_match"], ["docs_match", "docs_library"]])
+def test_any_of_the_default_tasks_can_be_left_out(composed: Composed, left_out: list[str]) -> None:
+    config = pipeline_config(composed(*(f"~task@tasks.{name}" for name in left_out)))
+    assert set(config.tasks) == set(pipeline_config(composed()).tasks) - set(left_out)
+
+
+def test_the_default_search_does_not_depend_on_the_number_of_workers(composed: Composed) -> None:
+    sweep = pipeline_config(composed()).sweep
+    assert (sweep.sampler.kind, sweep.pruner.kind) == ("random", "none")
+
+
+def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) -> None:
+    optimizer = pipeline_config(composed("optimizer=muon", "optimizer.lr=0.25")).optimizer
+    assert optimizer.kind == "muon"
+    assert optimizer.adamw_lr == 0.25
+    other = pipeline_config(composed("optimizer=muon", "optimizer.lr=0.25", "optimizer.adamw_lr=0.5")).optimizer
+    assert (other.lr, other.adamw_lr) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_takes_another_optimizer_and_schedule(composed: Composed, experiment: str) -> None:
+    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
+    config = pipeline_config(composed(f"experiment={experiment}", "optimizer=muon", "schedule=wsd", *given))
+    assert (config.optimizer.kind, config.schedule.kind) == ("muon", "wsd")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a@b", "a b", ".hidden", "", "a.b", "-a", "ä", "a\nb", ".."])
+def test_a_task_name_that_is_no_folder_and_no_stage_is_refused(composed: Composed, name: str) -> None:
+    mapping = composed()
+    mapping["tasks"][name] = next(iter(mapping["tasks"].values()))
+    with pytest.raises(ConfigError, match="cannot be a folder, a DVC stage and a name in MLflow") as error:
+        pipeline_config(mapping)
+    assert repr(name) in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a", "docs_library", "sst-2", "_x", "2020"])
+def test_a_plain_task_name_is_valid(composed: Composed, name: str) -> None:
+    mapping = composed()
+    mapping["tasks"][name] = next(iter(mapping["tasks"].values()))
+    assert name in pipeline_config(mapping).tasks
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "https://ada:s3cret@mlflow.example.org",
+        "https://s3cret@mlflow.example.org",
+        "https://mlflow.example.org/?token=s3cret",
+        "https://mlflow.example.org/?a=1&api_key=s3cret",
+        "https://mlflow.example.org/#access_token=s3cret",
+        "postgresql://ada:s3cret@db/mlflow",
+        "postgresql://db/mlflow?user=ada&password=s3cret",
+    ],
+)
+def test_a_tracking_address_with_credentials_is_refused_without_repeating_them(composed: Composed, uri: str) -> None:
+    mapping = composed()
+    mapping["tracking"]["uri"] = uri
+    with pytest.raises(ConfigError, match=r"tracking.*MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD") as error:
+        pipeline_config(mapping)
+    assert "s3cret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "uri", ["sqlite:///runs/mlflow.db", "http://10.0.0.3:5000/mlflow", "postgresql://ada@db/mlflow"]
+)
+def test_a_tracking_address_without_credentials_is_valid(composed: Composed, uri: str) -> None:
+    mapping = composed()
+    mapping["tracking"]["uri"] = uri
+    assert pipeline_config(mapping).tracking.uri == uri

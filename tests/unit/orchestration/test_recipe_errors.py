@@ -1,0 +1,145 @@
+"""What a person reads when a recipe cannot start: file and line, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import tiny
+from bertline.foundation.errors import BertlineError
+from bertline.orchestration import launching
+from bertline.orchestration.last_words import COULD_NOT_WRITE
+from bertline.orchestration.launching import run_in_worker
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT / "pipelines")])
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("  batch: !!python/object:os.system {}", "python/object:os.system"),
+        ("  batch: !mine 3", "!mine"),
+        ("\tbatch: 3", "cannot start any token"),
+    ],
+)
+def test_a_bad_tag_in_params_yaml_names_file_and_line(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "params.yaml").write_text(f"task_name: null\ntokenizer:\n{line}\n")
+    done = run("pipelines/tokenizer.py", "--config-dir", str(tmp_path), "--config-name", "params")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert "params.yaml" in done.stderr and "line 3" in done.stderr and said in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configuration() -> None:
+    done = run("pipelines/tokenizer.py", "tokenizer.vocab_size=${examples.no_such_key}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "examples.no_such_key" in done.stderr
+    assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
+    (tmp_path / "params.yaml").write_text("task_name: null\ntokenizer: !!python/name:os.system\n")
+    code = (
+        "import configure; from pathlib import Path; from bertline.foundation.errors import ConfigError\n"
+        f"configure.PARAMS = Path({str(tmp_path / 'params.yaml')!r})\n"
+        "try:\n    configure.main([])\nexcept ConfigError as error:\n    print(error)\n"
+    )
+    done = run("-c", code)
+    assert "params.yaml, line 2" in done.stdout and "python/name" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_a_task_file_that_is_not_registered_is_named_with_its_two_lines() -> None:
+    done = run("pipelines/task_data.py", "task_name=cola")
+    assert done.returncode == 1
+    assert "conf/task/cola.yaml is not registered" in done.stderr
+    assert "- task@tasks.cola: cola" in done.stderr and "- cola\n" in done.stderr
+    unknown = run("pipelines/task_data.py", "task_name=no_such_task")
+    assert "not registered" not in unknown.stderr and "no_such_task" in unknown.stderr
+
+
+FAILS = """
+import sys
+from pathlib import Path
+from bertline.foundation.errors import MachineError
+from bertline.orchestration import worker, status
+def full(folder, status):
+    raise MachineError("status.json cannot be written: No space left on device")
+def work(frozen, config, folder):
+    {work}
+worker.write_status, worker._work, worker._frozen = ({write}), work, lambda folder: ({{}}, None)
+code = worker.main(Path(sys.argv[1]))
+from bertline.orchestration.last_words import give_up_streams
+give_up_streams()
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "write", "said"),
+    [
+        ('raise MachineError("step-8.pt cannot be written")', "full", "status.json cannot be written"),
+        ('return {"a": 1.0}', "full", "status.json cannot be written"),
+        (
+            'raise MachineError("step-8.pt cannot be written: No space left on device")',
+            'lambda folder, now: status.write_status(folder, now) if now.state == "running" else full(folder, now)',
+            "step-8.pt cannot be written: No space left on device",
+        ),
+    ],
+)
+@pytest.mark.parametrize("log_is_full", [False, True])
+def test_on_a_full_disk_the_reason_reaches_standard_error_and_the_exit_status(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    work: str,
+    write: str,
+    said: str,
+    log_is_full: bool,
+) -> None:
+    script = FAILS.format(work=work, write=write)
+    if log_is_full:  # every write fails with ENOSPC
+        script = "import os\nfor stream in (1, 2):\n    os.dup2(os.open('/dev/full', os.O_WRONLY), stream)\n" + script
+    monkeypatch.setattr(launching, "_command", lambda folder, *_: [sys.executable, "-c", script, str(folder)])
+    with pytest.raises(BertlineError, match=r"could not write how; its last words are above\. Free space"):
+        run_in_worker(tmp_path, tiny.runtime(), several_devices=False)
+    assert said in capfd.readouterr().err
+
+
+def test_a_worker_on_a_full_disk_ends_with_a_status_of_its_own(tmp_path: Path) -> None:
+    """The real worker; /dev/full takes the log, a read-only limit of zero bytes takes every file."""
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"stage": "none", "config": {}}))
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from bertline.orchestration import worker\n"
+        "from bertline.orchestration.last_words import give_up_streams\n"
+        "worker._frozen = lambda folder: ({}, None)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
+        "from pathlib import Path\n"
+        f"code = worker.main(Path({str(tmp_path)!r})); give_up_streams(); sys.exit(code)"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            stdout=full,
+            stderr=full,
+        )
+    assert done.returncode == COULD_NOT_WRITE

@@ -1,0 +1,76 @@
+"""The stage map and dvc.yaml say the same; the task lists agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.config import SECTIONS
+from bertline.orchestration.stage_run import UNTRACKED_SECTIONS
+from bertline.orchestration.stages import STAGES, Stage, stage_named
+
+ROOT = Path(__file__).resolve().parents[3]
+DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+
+
+def dvc_stage(stage: Stage) -> dict:
+    entry = DVC[stage.name]
+    return entry["do"] if stage.per_task else entry
+
+
+def as_dvc(text: str) -> str:
+    return text.replace("{task}", "${item}")
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_dvc_lists_the_sections_inputs_and_output_of_the_stage_map(stage: Stage) -> None:
+    entry = dvc_stage(stage)
+    assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
+    versions = {f"artifacts/versions/{stage.name}{'@${item}' * stage.per_task}"} if stage.depends_on_versions else set()
+    assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
+    assert entry["outs"] == [as_dvc(stage.output)]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_the_command_of_a_stage_holds_nothing_that_changes(stage: Stage) -> None:
+    command = dvc_stage(stage)["cmd"]
+    assert command.startswith(f"python pipelines/{stage.name}.py --config-dir . --config-name params")
+    assert not any(f"{section}." in command for section in UNTRACKED_SECTIONS)
+
+
+def test_configure_writes_a_code_fingerprint_for_every_stage() -> None:
+    outs = [next(iter(out)) for out in DVC["configure"]["outs"]]
+    assert set(outs) == {"params.yaml", *(f"artifacts/code/{stage.name}" for stage in STAGES)}
+
+
+def test_versions_are_looked_at_each_time_and_after_configure() -> None:
+    stage = DVC["versions"]
+    assert stage["always_changed"] is True
+    assert stage["deps"] == ["params.yaml"]
+    assert stage["outs"] == [{"artifacts/versions": {"cache": False}}]
+
+
+def test_runtime_and_tracking_are_tracked_by_no_stage() -> None:
+    tracked = {section.split(".")[0] for stage in STAGES for section in stage.sections}
+    assert tracked == set(SECTIONS) - set(UNTRACKED_SECTIONS)
+
+
+def test_both_task_lists_name_the_same_tasks() -> None:
+    listed = yaml.safe_load((ROOT / "conf/tasks.yaml").read_text())["task_names"]
+    defaults = yaml.safe_load((ROOT / "conf/config.yaml").read_text())["defaults"]
+    composed = [
+        key.removeprefix("task@tasks.")
+        for item in defaults
+        if isinstance(item, dict)
+        for key in item
+        if key.startswith("task@tasks.")
+    ]
+    assert listed == composed
+
+
+def test_an_unknown_stage_is_named_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"no stage 'pretrian'.*pretrain"):
+        stage_named("pretrian")
