@@ -1,4 +1,4 @@
-"""Write `squad_v2.json` anew: `python tests/golden/squad_v2.py evaluate-v2.0.py`.
+"""Write `squad_v2.json` again: `python tests/golden/squad_v2.py evaluate-v2.0.py`.
 
 The argument is SQuAD's official evaluation script, version 2.0, as it stands at https://rajpurkar.github.io/SQuAD-explorer.
 It is run as it is, once for each case, on files that this script makes up.

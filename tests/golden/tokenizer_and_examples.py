@@ -1,4 +1,4 @@
-"""Write `tokenizer_and_examples.json` anew: `python tests/golden/tokenizer_and_examples.py`.
+"""Write `tokenizer_and_examples.json` again: `python tests/golden/tokenizer_and_examples.py`.
 
 Only after a change that is meant to change vocabularies or examples; say so in the CHANGELOG, because every user's line
 then runs again from that stage on.

@@ -115,7 +115,7 @@ def test_from_a_damaged_checkpoint_it_resumes_from_the_one_before_and_ends_the_s
     run_pretraining(job)
     printed = capsys.readouterr()
     assert f"step-{newest:08d}.pt: its content does not match its SHA-256" in printed.err
-    assert f"goes on after step {checkpoints_of(alone).steps[-2]} of {newest}" in printed.out
+    assert f"resumes after step {checkpoints_of(alone).steps[-2]} of {newest}" in printed.out
     assert_ended_as(alone, job)
 
 

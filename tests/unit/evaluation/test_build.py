@@ -122,7 +122,7 @@ def test_alarms_stand_in_the_report_with_their_advice(pipeline: PipelineFolders,
         "1,240",
         f"the loss rose {HOSTILE}",
         "Lower optimizer.lr.",
-        "training rolled back to step 1,500 and passed over 1,280 sequences",
+        "training rolled back to step 1,500 and skipped 1,280 sequences",
         "And 12 more, in health.jsonl.",
     ):
         assert said in words

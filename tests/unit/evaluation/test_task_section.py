@@ -279,8 +279,8 @@ def test_details_that_no_one_foresaw_are_shown_plainly() -> None:
     assert "by length, short 0.500" in said
 
 
-def test_sample_documents_are_held_out_and_the_same_each_time(line: PipelineFolders, tmp_path: Path) -> None:
-    first = [document.id for document in sample_documents(line, 2)]
-    assert first == [document.id for document in sample_documents(line, 2)]
+def test_sample_documents_are_held_out_and_the_same_each_time(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    first = [document.id for document in sample_documents(pipeline, 2)]
+    assert first == [document.id for document in sample_documents(pipeline, 2)]
     assert len(first) == 2
     assert all(name.startswith("validation.") for name in first)

@@ -69,7 +69,7 @@ def test_other_keys_that_change_no_weights_end_in_the_weights_of_an_undisturbed_
     capsys.readouterr()
     folder = train(compose(*OTHER_FREE_KEYS))
     printed = capsys.readouterr().out
-    assert f"pretraining goes on with {begun} from step 30, now in {folder}" in printed
+    assert f"pretraining resumes {begun} from step 30, now in {folder}" in printed
     for override in OTHER_FREE_KEYS:
         assert override.partition("=")[0] in printed
     assert not begun.exists()
@@ -310,7 +310,8 @@ from bertline.orchestration import stage_run
 from bertline.orchestration.stage_run import open_stage
 moment, after, mapping = sys.argv[1], sys.argv[2] == "after", json.loads(sys.argv[3])
 stage_run.code_fingerprint = lambda stage: json.loads(sys.argv[4])
-owner, name = {"rmtree": (shutil, "rmtree"), "rename": (Path, "rename"), "freeze": (opened, "write_atomically")}[moment]
+owners = {"rmtree": (shutil, "rmtree"), "rename": (Path, "rename"), "freeze": (stage_run, "write_atomically")}
+owner, name = owners[moment]
 original = getattr(owner, name)
 def dying(*args, **kwargs):
     if after:

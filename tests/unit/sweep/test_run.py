@@ -57,7 +57,7 @@ def finished(tmp_path_factory, inputs, input_folder):
 def test_the_result_has_every_arm_beside_its_baselines(finished):
     _, figures, result = finished
     assert result["format_version"] == 3
-    assert (result["task_kind"], result["start"], result["num_trials"]) == ("classification", "line", 6)
+    assert (result["task_kind"], result["start"], result["num_trials"]) == ("classification", "pipeline", 6)
     assert result["rows"] == {"train": 96, "dev": 64, "test": 96, "test_other": 40}
     assert set(result["arms"]) == {"encoder", "random_weights"}
     for arm in result["arms"].values():

@@ -160,7 +160,7 @@ def test_tpe_draws_another_point_for_each_trial_and_the_same_ones_again(tmp_path
         store = StudyStore(f"sqlite:///{tmp_path}/{name}.db")
         plan_trials(store, open_study(store, "task/run/tpe", config), [{}] * 8)
         for _ in range(8):
-            # Each trial opens the study anew, as a worker does.
+            # Each trial opens the study again, as a worker does.
             number = len(open_study(store, "task/run/tpe", config).get_trials(states=(TrialState.COMPLETE,)))
             study = open_study(store, "task/run/tpe", config, draw=f"{number}/{number}")
             taken = take_trial(store, study, ME)

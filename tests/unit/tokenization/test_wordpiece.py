@@ -20,7 +20,7 @@ COUNTS = {"low": 5, "lower": 2, "newest": 6, "widest": 3, "lowest": 4, "wide": 2
 
 
 def plainly_merged(word_counts: dict[str, int], num_merges: int) -> list[str]:
-    """The definition, with every pair counted anew before each merge."""
+    """The definition, with every pair counted again before each merge."""
     words = {word: [word[0], *("##" + character for character in word[1:])] for word in word_counts}
     merged: list[str] = []
     known = {token for tokens in words.values() for token in tokens} | {

@@ -165,7 +165,7 @@ def test_where_all_are_damaged_training_does_not_begin_anew_by_itself(tmp_path, 
     folder = CheckpointFolder(tmp_path, keep=3)
     for step in (1, 2):
         DAMAGES["torn"](folder.save(step, state(step)))
-    with pytest.raises(ArtifactError, match="has 2 checkpoints and none of them is whole.*delete that folder to begin"):
+    with pytest.raises(ArtifactError, match="has 2 checkpoints and none of them is whole.*delete that folder to start"):
         folder.load_newest()
     assert capsys.readouterr().err.count("warning") == 2
 
