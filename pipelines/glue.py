@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from caller import of_caller
+from sweep import WORK as SWEEP_WORK
 
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json, write_atomically, write_json
@@ -88,7 +89,7 @@ def outcome_of(found: FoundSet, composed: dict[str, Any], encoder: Path) -> Glue
                 stage.finish(build_task(name, config.tasks[name], config.python_docs, rows))
         with open_stage("sweep", asked, places={"tasks": rows, "pretrain": encoder}) as stage:
             try:
-                stage.finish(stage.work())
+                stage.finish(stage.work(SWEEP_WORK))
             except BertlineError as error:
                 if read_status(stage.folder).state == "stopped":
                     raise KeyboardInterrupt from error  # stopping one set stops the whole command

@@ -3,7 +3,8 @@
     python pipelines/pretrain.py model=small pretrain.max_steps=500
     python pipelines/pretrain.py runtime.profile=true      # where the time of a step goes
 
-The work runs in a worker process in runs/pretrain/FINGERPRINT. After a kill, the same command resumes. With
+`bertline.pretraining.run` is the page to read: it builds tokenizer, model, probes, data and trainer, then trains. It
+runs in a worker process in runs/pretrain/FINGERPRINT. After a kill, the same command resumes. With
 experiment=finetune nothing is trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
@@ -14,6 +15,8 @@ from typing import Any
 from bertline.foundation.progress import warn
 from bertline.orchestration.stage_run import StageRun, open_stage
 from composition import recipe
+
+WORK = "bertline.pretraining.run:run"
 
 
 def pretrained(composed: Mapping[str, Any]) -> Path:
@@ -27,7 +30,7 @@ def pretrained(composed: Mapping[str, Any]) -> Path:
         stage.record.follow_artifact(stage.folder / "health.jsonl", contains_text=False)
         operations = stage.folder / "profile/top_operations.txt"
         stage.record.follow_artifact(operations, contains_text=False)
-        metrics = stage.work()
+        metrics = stage.work(WORK)
         stage.record.log_artifact(stage.folder / "mask_predictions.jsonl", contains_text=True)
         if stage.config.runtime.profile and not operations.exists():
             warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")

@@ -2,7 +2,8 @@
 
     python pipelines/sweep.py task_name=docs_library sweep=tpe_halving
 
-The work runs in a worker process in runs/sweep@TASK/FINGERPRINT. After a kill, the same command resumes.
+`bertline.sweep.run` is the page to read: trials, candidates over seeds, test, baselines, in this order. It runs in a
+worker process in runs/sweep@TASK/FINGERPRINT. After a kill, the same command resumes.
 """
 
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from typing import Any
 
 from bertline.orchestration.stage_run import open_stage
 from composition import recipe
+
+WORK = "bertline.sweep.run:run"
 
 
 def swept(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None) -> Path:
@@ -21,7 +24,7 @@ def swept(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None)
         places: Input folders; see `open_stage`.
     """
     with open_stage("sweep", composed, places=places) as stage:
-        metrics = stage.work()
+        metrics = stage.work(WORK)
         result = stage.folder / "result"
         for name in ("plots", "trials.csv"):
             stage.record.log_artifact(result / name, contains_text=False)

@@ -18,6 +18,7 @@ from bertline.orchestration.status import read_status
 from bertline.pretraining.validation import ValidationProbe
 
 STEPS = 60
+WORK = "bertline.pretraining.run:run"
 CODE = {"bertline.modeling.bert": "as it is", "bertline.modeling.attention": "as it is"}
 BEGIN = (
     "experiment=smoke",
@@ -46,7 +47,7 @@ def train(mapping: dict[str, Any], *, stop_at: int | None = None) -> Path:
     with open_stage("pretrain", mapping) as stage, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ValidationProbe, "probe", stopping)
         patch.setattr("bertline.pretraining.callbacks.matmul_rate_of_process", lambda *_: 1e11)
-        ended = worker.main(stage.folder)
+        ended = worker.main(stage.folder, WORK)
     assert (ended == 0) == (stop_at is None), read_status(stage.folder)
     return stage.folder
 

@@ -36,11 +36,12 @@ _FILE_SYSTEM_LAG_S = 15.0
 _TIME_TO_SAVE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300"}
 
 
-def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool) -> dict[str, float]:
+def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, several_devices: bool) -> dict[str, float]:
     """Finish the work of a run folder and return its headline figures.
 
     Args:
         folder: A run folder with a frozen `config.yaml`.
+        function: Import path of the function that does the work, such as `bertline.pretraining.run:run`.
         runtime: Determines how many devices to start ranks for.
         several_devices: Whether this work can use more than one device.
 
@@ -58,7 +59,7 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
         warn(
             f"{folder} says it is finished, but {problem}: the work is done again, from its checkpoints where they are"
         )
-    command = _command(folder, runtime, several_devices, node)
+    command = _command(folder, function, runtime, several_devices, node)
     if not node.is_first:
         status = _join(folder, command, node)
     else:
@@ -84,8 +85,8 @@ def run_in_worker(folder: Path, runtime: RuntimeConfig, *, several_devices: bool
             raise BertlineError(f"{why}\n(log: {folder / 'log'})")
 
 
-def _command(folder: Path, runtime: RuntimeConfig, several_devices: bool, node: Node) -> list[str]:
-    module = ["-m", "bertline.orchestration.worker", str(folder)]
+def _command(folder: Path, function: str, runtime: RuntimeConfig, several_devices: bool, node: Node) -> list[str]:
+    module = ["-m", "bertline.orchestration.worker", str(folder), function]
     if not several_devices or runtime.num_devices * runtime.num_nodes == 1:
         return [sys.executable, *module]
     # Lightning's own launcher would run the recipe's command line again on every rank; torchrun starts only workers.

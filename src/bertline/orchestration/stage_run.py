@@ -81,11 +81,17 @@ class StageRun:
         """Name of the stage in DVC, such as `sweep@docs_library`."""
         return full_name(self.stage, self.task_name)
 
-    def work(self) -> dict[str, float]:
-        """Run the stage's long work in its worker, or attach to a running one, and copy the result to `output`."""
+    def work(self, function: str) -> dict[str, float]:
+        """Run the stage's long work in a worker process, or attach to a running one, and copy the result to `output`.
+
+        Args:
+            function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
+        """
         self.record.follow(self.folder / "metrics.jsonl")
         self.record.follow_events(self.folder / "events.jsonl")
-        metrics = run_in_worker(self.folder, self.config.runtime, several_devices=self.stage.on_several_devices)
+        metrics = run_in_worker(
+            self.folder, function, self.config.runtime, several_devices=self.stage.on_several_devices
+        )
         self._refuse_changes(kept=self.folder / RESULT_NAME)
         if self.output != self.folder / RESULT_NAME:
             with folder_written_atomically(self.output) as temporary:

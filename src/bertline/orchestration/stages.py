@@ -66,6 +66,8 @@ class Stage:
     versions_where: tuple[VersionsWhere, ...] = ()
     in_worker: bool = False
     """Whether the work runs in a process of its own, which outlives the recipe and can be resumed."""
+    compiles: bool = False
+    """Whether the work may compile its model."""
     on_several_devices: bool = False
     """Whether the worker may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
     process per device."""
@@ -113,12 +115,13 @@ STAGES = (
     Stage(
         name="pretrain",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
-        modules=("bertline.orchestration.pretrain_job",),
+        modules=("bertline.pretraining.run",),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
         output="artifacts/pretrain",
         versions=("torch", "pytorch-lightning", "numpy", "tokenizers"),
         versions_where=(VersionsWhere("pretrain.linear_probe", None, ("scikit-learn",)),),
         in_worker=True,
+        compiles=True,
         on_several_devices=True,
     ),
     Stage(
@@ -144,7 +147,7 @@ STAGES = (
     Stage(
         name="sweep",
         sections=("tasks.{task}", "sweep"),
-        modules=("bertline.orchestration.sweep_job",),
+        modules=("bertline.sweep.run",),
         inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
         output="artifacts/sweep/{task}",
         versions=("torch", "pytorch-lightning", "numpy", "scipy", "scikit-learn", "optuna", "tokenizers"),

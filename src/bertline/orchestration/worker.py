@@ -1,16 +1,18 @@
-"""The process that does a stage's long work: `python -m bertline.orchestration.worker runs/pretrain/FINGERPRINT`.
+"""The process that does a stage's long work: `python -m bertline.orchestration.worker RUN_FOLDER MODULE:FUNCTION`.
 
-It is re-entrant and reads nothing but its run folder and the inputs named there. A queued or resumed job therefore
-never sees a later configuration, and a killed one is resumed. Inputs with other content than the frozen one,
-before the work or after it, are an error.
+The recipe names the function. The process is re-entrant and reads nothing but its run folder and the inputs named
+there. A queued or resumed job therefore never sees a later configuration, and a killed one is resumed. Inputs with
+other content than the frozen one, before the work or after it, are an error.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,12 @@ from typing import Any
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say
+from bertline.foundation.work import Work
 from bertline.orchestration.changed import shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.frozen_inputs import changed_inputs, missing_inputs
 from bertline.orchestration.last_words import COULD_NOT_WRITE, give_up_streams, say_last
+from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import (
     ALREADY_RUNNING,
     FAILED,
@@ -38,8 +42,13 @@ from bertline.training.compiler_start import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
 
 
-def main(folder: Path) -> int:
-    """Do the work of a run folder; returns the exit status of the process."""
+def main(folder: Path, function: str) -> int:
+    """Do the work of a run folder; returns the exit status of the process.
+
+    Args:
+        folder: Run folder with a frozen `config.yaml`.
+        function: Import path of a function of a `Work`, such as `bertline.pretraining.run:run`.
+    """
     adopt_srun_ranks(os.environ)
     if int(os.environ.get("RANK", "0")) > 0:
         from bertline.training.interruption import TrainingInterrupted
@@ -47,7 +56,7 @@ def main(folder: Path) -> int:
         # Other ranks write nothing, the status neither. Were a stop a failure of theirs, torchrun would end the first
         # one, which is still writing.
         with suppress(TrainingInterrupted):
-            _work(*_frozen(folder), folder)
+            _work(function, *_frozen(folder), folder)
         return FINISHED.exit_status
     with hold_lock(folder) as held:
         if not held:
@@ -66,14 +75,14 @@ def main(folder: Path) -> int:
                 )
         except BertlineError as error:
             return _end(folder, FAILED, Status(state="failed", message=str(error)))
-        return _end_of_work(frozen, config, folder)
+        return _end_of_work(function, frozen, config, folder)
 
 
-def _end_of_work(frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
+def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
     """Do the work; if the inputs changed during it, the result is not used, whether the work finished or failed."""
     metrics: dict[str, float] = {}
     try:
-        metrics = _work(frozen, config, folder)
+        metrics = _work(function, frozen, config, folder)
         ending, message = FINISHED, ""
     except BertlineError as error:
         ending, message = FAILED, str(error) or type(error).__name__
@@ -129,21 +138,18 @@ def _frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:
     return frozen, pipeline_config(frozen["config"])
 
 
-def _work(frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> dict[str, float]:
+def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> dict[str, float]:
+    if stage_named(frozen["stage"]).compiles:
+        start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
     inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
-    match frozen["stage"]:
-        # Imported where it is used, so that one stage does not load the code of the other.
-        case "pretrain":
-            start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
-            from bertline.orchestration.pretrain_job import work_on_pretraining
+    return _imported(function)(Work(config=config, inputs=inputs, folder=folder, task_name=frozen["task_name"]))
 
-            return work_on_pretraining(config, inputs, folder)
-        case "sweep":
-            from bertline.orchestration.sweep_job import work_on_sweep
 
-            return work_on_sweep(frozen["task_name"], config, inputs, folder)
-        case other:
-            raise BertlineError(f"{folder / 'config.yaml'}: stage {other!r} does not run in a worker")
+def _imported(function: str) -> Callable[[Work], dict[str, float]]:
+    module, _, name = function.partition(":")
+    if not module.startswith("bertline.") or not name:
+        raise BertlineError(f"{function!r} does not name the work; expected bertline.MODULE:FUNCTION")
+    return getattr(importlib.import_module(module), name)
 
 
 if __name__ == "__main__":
@@ -151,6 +157,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(OSError):  # a full disk; main reports it
         say(f"worker {os.getpid()} at {sys.argv[1]}")
-    exit_status = main(Path(sys.argv[1]))
+    exit_status = main(Path(sys.argv[1]), sys.argv[2])
     give_up_streams()
     sys.exit(exit_status)

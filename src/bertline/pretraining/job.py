@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from bertline.foundation.work import Work
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
+from bertline.tokenization.resolve import resolve_folder
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 
 
@@ -28,6 +30,29 @@ class PretrainJob:
     """Folder of a BERT checkpoint with the same vocabulary; None for random weights."""
     extend_from: Path | None = None
     """Run folder of a finished run to extend; None to extend no run."""
+
+    @classmethod
+    def of(cls, work: Work) -> PretrainJob:
+        """Return the job of a run folder, whose inputs are `examples` and `tokenizer`.
+
+        Raises:
+            DataError: `pretrain.start_from` is neither a folder nor a name known to the hub.
+        """
+        config, pretrain = work.config, work.config.pretrain
+        start, extends = pretrain.start_from, pretrain.extends
+        return cls(
+            model=config.model,
+            objective=config.objective,
+            optimizer=config.optimizer,
+            schedule=config.schedule,
+            pretrain=pretrain,
+            runtime=config.runtime,
+            examples_folder=work.inputs["examples"],
+            tokenizer_folder=work.inputs["tokenizer"],
+            run_folder=work.folder,
+            start_from_folder=resolve_folder(start, pretrain.start_from_revision) if start else None,
+            extend_from=work.folder.parent / extends if extends else None,
+        )
 
     @property
     def checkpoints_folder(self) -> Path:

@@ -1,7 +1,6 @@
 """The linear probe: what a linear classifier can read from the encoder's frozen vectors during training.
 
-The caller of a run passes it in (`run_pretraining(job, make_probes=linear_probes(job))`), so that pretraining itself
-does not need scikit-learn.
+Only a run with the probe needs scikit-learn.
 """
 
 from __future__ import annotations

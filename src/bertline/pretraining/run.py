@@ -1,37 +1,42 @@
-"""Pretraining from start or restart to result."""
+"""Pretraining, from configuration to result: builds tokenizer, model, probes, data and trainer in order, then trains.
+
+The module it builds holds the objective, the optimizer and the schedule (`pretraining.module`); masking happens when
+a batch is made (`pretraining.data`).
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
-import torch
 
-from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
+from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
+from bertline.modeling.attention_choice import AttentionChoice
 from bertline.pretraining.attention_by_length import AttentionByLength
 from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import RecordMetrics, RunProbes, SaveAndStop, Totals
 from bertline.pretraining.data import MaskedExamples, PretrainingData
-from bertline.pretraining.divergence import DivergenceGuard, keep_health, roll_back, skipped_in
-from bertline.pretraining.identity import identity_of, same_measure
+from bertline.pretraining.divergence import DivergenceGuard, roll_back, skipped_in
+from bertline.pretraining.identity import identity_of
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.linear_probe import linear_probes
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
-from bertline.pretraining.result import write_best, write_latest, write_result
+from bertline.pretraining.result import write_best, write_result
 from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
-from bertline.pretraining.start import build_model, find_checkpoint, take_over_records
+from bertline.pretraining.start import build_model, find_checkpoint
+from bertline.pretraining.state import TrainingState
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
-from bertline.training.checkpoints import Checkpoint, CheckpointFolder
+from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
 from bertline.training.compiling import compile_in_place
 from bertline.training.devices import Machine, resolve_machine
@@ -41,7 +46,13 @@ from bertline.training.probe import MakeProbe, Probe
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
 
-__all__ = ["PretrainJob", "run_pretraining"]
+__all__ = ["PretrainJob", "run", "run_pretraining"]
+
+
+def run(work: Work) -> dict[str, float]:
+    """Pretrain in a worker process, with the linear probe if it is configured (see `run_pretraining`)."""
+    job = PretrainJob.of(work)
+    return run_pretraining(job, make_probes=linear_probes(job))
 
 
 def run_pretraining(
@@ -64,216 +75,159 @@ def run_pretraining(
         TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    run = _Run(job, machine, make_probes, callbacks)
-    while run.module.finished_steps < run.plan.num_steps:
-        rewinds = run.train()
-        if rewinds is not None:
-            run = _Run(job, machine, make_probes, callbacks, rewinds)
+    state, probes, clock = _built(job, machine, make_probes, rewinds=None)
+    while state.module.finished_steps < state.plan.num_steps:
+        rewinds = _train(state, probes, clock, callbacks)
+        if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
+            state, probes, clock = _built(job, machine, make_probes, rewinds=rewinds)
     if not machine.ranks.is_first:
         return {}
-    run.write_best()
-    return write_result(job, run.module.model, run.identity, totals=run.totals.as_mapping(), best=run.best.as_mapping())
+    _write_best(state)
+    totals, best = state.totals.as_mapping(), state.best.as_mapping()
+    return write_result(job, state.module.model, state.identity, totals=totals, best=best)
 
 
-class _Run:
-    """Components of one start of a run.
+def _built(
+    job: PretrainJob,
+    machine: Machine,
+    make_probes: Sequence[MakeProbe],
+    *,
+    rewinds: Sequence[Mapping[str, Any]] | None,
+) -> tuple[TrainingState, list[Probe], TrainingClock]:
+    """Build what training changes, restored to the newest checkpoint; the last value measures the training time.
 
     Args:
-        job: Configuration, inputs and run folder.
+        job: See `run_pretraining`.
         machine: Device, precision and ranks.
         make_probes: See `run_pretraining`.
-        callbacks: See `run_pretraining`.
         rewinds: Rollbacks of the run so far; None: those recorded in the checkpoint.
     """
+    plan = Plan.of(job.pretrain)
+    identity = identity_of(job, machine.precision)
+    checkpoint = find_checkpoint(job, identity)
+    plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
+    saved = checkpoint.state if checkpoint else {}
 
-    def __init__(
-        self,
-        job: PretrainJob,
-        machine: Machine,
-        make_probes: Sequence[MakeProbe],
-        callbacks: Sequence[pl.Callback],
-        rewinds: Sequence[Mapping[str, Any]] | None = None,
-    ) -> None:
-        self.job = job
-        self.callbacks = callbacks
-        self.machine = machine
-        self.plan = Plan.of(job.pretrain)
+    tokenizer = Tokenizer.load(job.tokenizer_folder)
+    model = build_model(job, tokenizer, machine)
+    module = PretrainingModule(
+        model,
+        job.objective,
+        job.optimizer,
+        job.schedule,
+        machine=machine,
+        seed=job.pretrain.seed,
+        num_steps=plan.num_steps,
+    )
+    validation = ValidationProbe(
+        module.losses,
+        job.examples_folder,
+        plan,
+        machine=machine,
+        every_steps=job.pretrain.validate_every_steps,
+        max_sequences=job.pretrain.validation_sequences,
+    )
+    best = BestStep(validation, plan)
+    shown = job.pretrain.mask_predictions
+    predictions = MaskPredictionProbe(model, tokenizer, shown, job.mask_predictions_path, machine=machine)
+    probes: list[Probe] = [best, predictions, *(make(model, machine) for make in make_probes)]
+
+    clock = TrainingClock()
+    state = TrainingState(
+        job=job,
+        plan=plan,
+        identity=identity,
+        module=module,
+        best=best,
+        totals=Totals(clock, saved.get("totals"), Seconds(**saved.get("interval_s", {}))),
+        rewinds=saved.get("rewinds", []) if rewinds is None else rewinds,
+        log=MetricsLog(job.metrics_path),
+        checkpoints=CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints),
+    )
+    plan.skipped = tuple(skipped_in(state.rewinds))
+    state.restore(checkpoint, probes)
+    return state, probes, clock
+
+
+def _train(
+    state: TrainingState, probes: Sequence[Probe], clock: TrainingClock, extra_callbacks: Sequence[pl.Callback]
+) -> list[dict[str, Any]] | None:
+    """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
+    job, plan, module = state.job, state.plan, state.module
+    machine, num_steps = module.machine, plan.num_steps
+    attention = _attention_by_length(job, machine, plan)
+    data = _build_data(job, machine, plan, clock, attention)
+    data.first_step = module.finished_steps
+    if machine.compile:
+        compile_in_place(module.losses)
+    progress = TrainingProgress(
+        "pretraining",
+        first_step=data.first_step,
+        num_steps=num_steps,
+        every_s=job.runtime.progress_every_s,
+        shown=machine.ranks.is_first,
+    )
+    left = TimeLeft(plan, work_of_sequences(module.model, data.dataset.examples, data.dataset.layouts))
+    guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
+    every_steps = job.pretrain.checkpoint_every_steps
+    saving = SaveAndStop(state.save, request, clock, state.best, guard, every_steps=every_steps, num_steps=num_steps)
+    profiles = [ProfileSteps(job.profile_folder, clock, num_steps=num_steps)] if job.runtime.profile else []
+    callbacks = [
+        *profiles,
+        AttentionByLength(attention),
+        RecordMetrics(state.log, clock, state.totals, progress, left, guard, num_steps=num_steps),
+        RunProbes(probes, state.log, clock, num_steps=num_steps),
+        saving,
+        *extra_callbacks,
+    ]
+    trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
+    with progress:
+        clock.start()
+        fit(trainer, module, data)
+    state.log.close()
+    if guard.failure is not None and not sum_over_ranks([request.made], machine.device)[0]:
+        return roll_back(job, plan, state.checkpoints, state.rewinds, guard.failure, machine=machine)
+    leave_process_group()
+    if guard.failure is not None:
+        raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}; run it again to resume")
+    if saving.stopped:
+        raise TrainingInterrupted(
+            f"pretraining was stopped and saved after step {module.finished_steps:,} of {num_steps:,} in "
+            f"{job.run_folder}; run it again to resume"
+        )
+    return None
+
+
+def _attention_by_length(job: PretrainJob, machine: Machine, plan: Plan) -> dict[int, AttentionChoice]:
+    device = attention_device(machine.device, machine.precision)
+    return {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
+
+
+def _build_data(
+    job: PretrainJob, machine: Machine, plan: Plan, clock: TrainingClock, attention: Mapping[int, AttentionChoice]
+) -> PretrainingData:
+    """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
+    examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in plan.lengths}
+    stores = {length: of_length.store for length, of_length in examples.items()}
+    layouts = row_layouts(job.runtime, stores, attention)
+    if machine.ranks.is_first:
         device = attention_device(machine.device, machine.precision)
-        self.attention = {
-            length: pretraining_attention(job.runtime, job.model, device, length) for length in self.plan.lengths
-        }
-        self.clock = TrainingClock()
-        self.log = MetricsLog(job.metrics_path)
-        self.tokenizer = Tokenizer.load(job.tokenizer_folder)
-        self.identity = identity_of(job, machine.precision)
-        self.checkpoints = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
-        checkpoint = find_checkpoint(job, self.identity)
-        self.plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
-        self.module = PretrainingModule(
-            build_model(job, self.tokenizer, machine),
-            job.objective,
-            job.optimizer,
-            job.schedule,
-            machine=machine,
-            seed=job.pretrain.seed,
-            num_steps=self.plan.num_steps,
-        )
-        self.best = BestStep(self._build_validation(), self.plan)
-        handed_in = [make(self.module.model, machine) for make in make_probes]
-        self.probes = [self.best, self._build_mask_predictions(), *handed_in]
-        state = checkpoint.state if checkpoint else {}
-        self.totals = Totals(self.clock, state.get("totals"), Seconds(**state.get("interval_s", {})))
-        of_checkpoint = checkpoint.state.get("rewinds", []) if checkpoint else []
-        self.rewinds = of_checkpoint if rewinds is None else rewinds
-        self.plan.skipped = tuple(skipped_in(self.rewinds))
-        self._restore(checkpoint)
+        say(f"pretraining {layouts_in_words(layouts, stores, attention, job.model, device)}")
+    return PretrainingData(
+        examples,
+        layouts,
+        plan,
+        num_workers=job.runtime.num_workers,
+        machine=machine,
+        seed=job.pretrain.seed,
+        clock=clock,
+    )
 
-    def train(self) -> list[dict[str, Any]] | None:
-        """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
-        job, num_steps = self.job, self.plan.num_steps
-        data = self._build_data()
-        data.first_step = self.module.finished_steps
-        if self.machine.compile:
-            compile_in_place(self.module.losses)
-        progress = TrainingProgress(
-            "pretraining",
-            first_step=data.first_step,
-            num_steps=num_steps,
-            every_s=job.runtime.progress_every_s,
-            shown=self.machine.ranks.is_first,
-        )
-        left = TimeLeft(self.plan, work_of_sequences(self.module.model, data.dataset.examples, data.dataset.layouts))
-        guard, request = DivergenceGuard(job, self.plan, self.machine, self.rewinds), StopRequest()
-        saving = SaveAndStop(
-            self._save,
-            request,
-            self.clock,
-            self.best,
-            guard,
-            every_steps=job.pretrain.checkpoint_every_steps,
-            num_steps=num_steps,
-        )
-        profiles = [ProfileSteps(job.profile_folder, self.clock, num_steps=num_steps)] if job.runtime.profile else []
-        callbacks = [
-            *profiles,
-            AttentionByLength(self.attention),
-            RecordMetrics(self.log, self.clock, self.totals, progress, left, guard, num_steps=num_steps),
-            RunProbes(self.probes, self.log, self.clock, num_steps=num_steps),
-            saving,
-            *self.callbacks,
-        ]
-        trainer = build_trainer(self.machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
-        with progress:
-            self.clock.start()
-            fit(trainer, self.module, data)
-        self.log.close()
-        if guard.failure is not None and not sum_over_ranks([request.made], self.machine.device)[0]:
-            return roll_back(job, self.plan, self.checkpoints, self.rewinds, guard.failure, machine=self.machine)
-        leave_process_group()
-        if guard.failure is not None:
-            raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}; run it again to resume")
-        if saving.stopped:
-            raise TrainingInterrupted(
-                f"pretraining was stopped and saved after step {self.module.finished_steps:,} of {num_steps:,} in "
-                f"{job.run_folder}; run it again to resume"
-            )
-        return None
 
-    def _build_data(self) -> PretrainingData:
-        job = self.job
-        examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in self.plan.lengths}
-        stores = {length: of_length.store for length, of_length in examples.items()}
-        layouts = row_layouts(job.runtime, stores, self.attention)
-        if self.machine.ranks.is_first:
-            device = attention_device(self.machine.device, self.machine.precision)
-            say(f"pretraining {layouts_in_words(layouts, stores, self.attention, job.model, device)}")
-        return PretrainingData(
-            examples,
-            layouts,
-            self.plan,
-            num_workers=job.runtime.num_workers,
-            machine=self.machine,
-            seed=job.pretrain.seed,
-            clock=self.clock,
-        )
-
-    def write_best(self) -> None:
-        """Write a model folder of the best step, unless that is the last step, whose model is the result."""
-        step = self.best.step
-        if step is None or step == self.plan.num_steps:
-            shutil.rmtree(self.job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
-        elif (checkpoint := self.checkpoints.load(step)) is not None:
-            write_best(self.job, self.module.model, checkpoint)
-
-    def _build_validation(self) -> Probe:
-        job = self.job
-        return ValidationProbe(
-            self.module.losses,
-            job.examples_folder,
-            self.plan,
-            machine=self.machine,
-            every_steps=job.pretrain.validate_every_steps,
-            max_sequences=job.pretrain.validation_sequences,
-        )
-
-    def _build_mask_predictions(self) -> Probe:
-        job = self.job
-        return MaskPredictionProbe(
-            self.module.model,
-            self.tokenizer,
-            job.pretrain.mask_predictions,
-            job.mask_predictions_path,
-            machine=self.machine,
-        )
-
-    def _restore(self, checkpoint: Checkpoint | None) -> None:
-        """Restore the module and the records to the state of the checkpoint."""
-        take_over_records(self.job, is_first_rank=self.machine.ranks.is_first)
-        if checkpoint is not None:
-            state = checkpoint.state
-            self.module.model.load_state_dict(state["model"])
-            self.module.optimizer_state = state["optimizer"]
-            self.module.interval_state = state["interval"]
-            self.module.finished_steps = checkpoint.step
-        best = checkpoint.state.get("best") if checkpoint else None
-        # The best checkpoint may be gone, superseded by a newer one that is now damaged; training will beat it again.
-        compares = checkpoint is not None and same_measure(checkpoint.state["identity"], self.identity)
-        self.best.restore(best if best and compares and best["step"] in self.checkpoints.steps else None)
-        # A new run drops even the rows of step 0: they are written again.
-        step = checkpoint.step if checkpoint else -1
-        if self.machine.ranks.is_first:
-            self.job.run_folder.mkdir(parents=True, exist_ok=True)
-            for path in self.job.written_atomically:
-                drop_leftovers(path)
-            self.log.keep_up_to(step)
-            keep_health(self.job.health_path, step, self.rewinds)
-        for probe in self.probes:
-            probe.keep_up_to(step)
-
-    def _save(self, module: PretrainingModule) -> None:
-        """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes."""
-        interval = module.interval.total()
-        if not self.machine.ranks.is_first:
-            return
-        # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
-        for path in (self.job.metrics_path, self.job.mask_predictions_path, self.job.health_path):
-            sync_to_disk(path)
-        self.checkpoints.save(module.finished_steps, self._state(module, interval), best_step=self.best.step)
-        write_latest(self.job, module.model)
-
-    def _state(self, module: PretrainingModule, interval: dict[str, float]) -> dict[str, Any]:
-        optimizer = module.optimizers(use_pl_optimizer=False)
-        assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
-        place = self.plan.place(module.finished_steps)
-        return {
-            "step": module.finished_steps,
-            "place": {"phase": place.phase, "consumed": place.consumed},
-            "model": module.model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "interval": interval,
-            "interval_s": dataclasses.asdict(self.totals.row.seconds),
-            "best": self.best.as_mapping(),
-            "totals": self.totals.as_mapping(),
-            "rewinds": list(self.rewinds),
-            "identity": self.identity,
-        }
+def _write_best(state: TrainingState) -> None:
+    """Write a model folder of the best step, unless that is the last step, whose model is the result."""
+    step = state.best.step
+    if step is None or step == state.plan.num_steps:
+        shutil.rmtree(state.job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
+    elif (checkpoint := state.checkpoints.load(step)) is not None:
+        write_best(state.job, state.module.model, checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Literal
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import EncoderWeights
 from bertline.foundation.validation import to_mapping, validate
+from bertline.foundation.work import Work
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
 from bertline.tasks.config import TaskConfig
@@ -37,6 +39,23 @@ class SweepJob:
     """Folder of work in progress: outcomes, events, at the end `result/`. Its name is part of the studies' names."""
     studies_url: str
     """URL of the database with the studies of all tasks (see `TrackingConfig.studies_url`)."""
+
+    @classmethod
+    def of(cls, work: Work) -> SweepJob:
+        """Return the job of a run folder, whose inputs are `tasks` (this task's rows) and, if the task starts from the
+        pipeline's encoder, `pretrain`."""
+        config, name = work.config, str(work.task_name)
+        return cls(
+            task_name=name,
+            task=config.tasks[name],
+            sweep=config.sweep,
+            # Trials run on one device each; `sweep_workers` of them run in parallel.
+            runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
+            task_folder=work.inputs["tasks"],
+            pretrain_folder=work.inputs.get("pretrain", work.folder / "none"),
+            run_folder=work.folder,
+            studies_url=config.tracking.studies_url,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

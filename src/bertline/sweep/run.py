@@ -8,6 +8,7 @@ from bertline.finetuning.finetune import check_options
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
 from bertline.foundation.progress import say
+from bertline.foundation.work import Work
 from bertline.sweep.baseline_scores import baselines_to_score, scored_baselines
 from bertline.sweep.bench import kind_of
 from bertline.sweep.fusion import combined_seeds
@@ -28,7 +29,12 @@ from bertline.sweep.trials import opened_studies, run_trials, workers_matter
 from bertline.sweep.work import KnownWork
 from bertline.sweep.workers import started_workers
 
-__all__ = ["SweepJob", "run_sweep"]
+__all__ = ["SweepJob", "run", "run_sweep"]
+
+
+def run(work: Work) -> dict[str, float]:
+    """Sweep in a worker process; see `run_sweep`."""
+    return run_sweep(SweepJob.of(work))
 
 
 def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:

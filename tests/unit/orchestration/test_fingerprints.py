@@ -94,22 +94,19 @@ def test_the_way_from_hydra_to_the_recipes_is_part_of_every_stage(source: Path) 
 @pytest.mark.parametrize(
     ("module", "old", "new", "stages"),
     [
-        ("pretrain_job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
-        ("sweep_job", "num_devices=1", "num_devices=2", {"sweep"}),
-        ("summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
+        ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
+        ("sweep.job", "num_devices=1", "num_devices=2", {"sweep"}),
+        ("orchestration.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
     ],
 )
 def test_what_turns_configuration_into_work_is_part_of_its_stage_alone(
     source: Path, module: str, old: str, new: str, stages: set[str]
 ) -> None:
-    assert changed(source, f"bertline.orchestration.{module}", old, new) == stages
+    assert changed(source, f"bertline.{module}", old, new) == stages
 
 
 def test_what_opens_and_records_stages_is_in_no_fingerprint() -> None:
-    work = {
-        f"bertline.orchestration.{name}"
-        for name in ("encoder_pointers", "pretrain_job", "summary", "sweep_job", "unused")
-    }
+    work = {f"bertline.orchestration.{name}" for name in ("encoder_pointers", "summary", "unused")}
     for stage in STAGES:
         reached = {
             name for name in code_fingerprint(stage) if name.startswith(("bertline.tracking", "bertline.orchestration"))
@@ -184,7 +181,7 @@ def test_the_whole_source_has_the_same_digests_on_another_python(python: str) ->
 
 def test_imports_inside_functions_are_reached(tmp_path: Path) -> None:
     for name, text in {
-        "src/bertline/orchestration/pretrain_job.py": "def f():\n    from bertline.modeling import late\n",
+        "src/bertline/pretraining/run.py": "def f():\n    from bertline.modeling import late\n",
         "src/bertline/modeling/late.py": "x = 1\n",
         "pipelines/pretrain.py": "import other\n",
         "pipelines/other.py": "x = 1\n",
@@ -193,7 +190,7 @@ def test_imports_inside_functions_are_reached(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     assert set(code_fingerprint(PRETRAIN, source=tmp_path / "src")) == {
-        "bertline.orchestration.pretrain_job",
+        "bertline.pretraining.run",
         "bertline.modeling.late",
         "pipelines/other.py",
         "pipelines/pretrain.py",

@@ -22,6 +22,7 @@ from bertline.orchestration.status import is_locked, read_status
 from bertline.training.nodes import Node
 
 RUNTIME = tiny.runtime()
+WORK = "bertline.sweep.run:run"  # the scripts in the worker's place do other work
 PREAMBLE = """
 import os, sys, time
 from pathlib import Path
@@ -70,7 +71,7 @@ from bertline.foundation.files import folder_written_atomically
 from bertline.orchestration import launching, worker
 launching._command = lambda folder, *_: [sys.executable, "-c", sys.argv[2], str(folder)]
 try:
-    launching.run_in_worker(Path(sys.argv[1]), None, several_devices=False)
+    launching.run_in_worker(Path(sys.argv[1]), "bertline.none:none", None, several_devices=False)
 except BertlineError as error:
     print(error)
 """
@@ -85,7 +86,7 @@ def test_the_workers_lines_are_shown_and_its_figures_returned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     use(monkeypatch, FINISHES, "0")
-    assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+    assert run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
     assert "working" in capfd.readouterr().out
     assert "working" in (tmp_path / "log").read_text()
 
@@ -93,7 +94,7 @@ def test_the_workers_lines_are_shown_and_its_figures_returned(
 def test_a_finished_run_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, FINISHES, "0")
     for _ in range(2):
-        assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+        assert run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
     assert (tmp_path / "starts").read_text() == "x"
 
 
@@ -113,10 +114,10 @@ def test_a_finished_run_whose_result_is_not_what_was_written_works_again(
     use(monkeypatch, "import sys; import test_launching as t; sys.exit(t.work(sys.argv[1]))")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
     for _ in range(2):
-        assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"loss": 4.0}
+        assert run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False) == {"loss": 4.0}
         assert (tmp_path / "starts").read_text() == "x"
     damaged(tmp_path / "result", how)
-    assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"loss": 4.0}
+    assert run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False) == {"loss": 4.0}
     assert (tmp_path / "result/weights").read_bytes() == bytes(1000)
     assert (tmp_path / "starts").read_text() == "xx"
     assert "he work is done again" in capfd.readouterr().err
@@ -125,7 +126,7 @@ def test_a_finished_run_whose_result_is_not_what_was_written_works_again(
 def work(folder: str) -> int:
     """The worker, with a result of 1,000 zeros."""
 
-    def write(_: object, __: object, run: Path) -> dict[str, float]:
+    def write(_: str, __: object, ___: object, run: Path) -> dict[str, float]:
         (run / "starts").open("a").write("x")
         with folder_written_atomically(run / "result") as result:
             (result / "weights").write_bytes(bytes(1000))
@@ -133,7 +134,7 @@ def work(folder: str) -> int:
 
     worker._frozen = lambda _: ({}, None)  # type: ignore[assignment,return-value]
     worker._work = write  # type: ignore[assignment]
-    return worker.main(Path(folder))
+    return worker.main(Path(folder), WORK)
 
 
 def test_a_second_recipe_attaches_instead_of_starting_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +144,7 @@ def test_a_second_recipe_attaches_instead_of_starting_twice(tmp_path: Path, monk
     first = subprocess.Popen([sys.executable, "-c", FINISHES, str(tmp_path), "2"])
     while not is_locked(tmp_path):
         time.sleep(0.05)
-    results.append(run_in_worker(tmp_path, RUNTIME, several_devices=False))
+    results.append(run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False))
     assert first.wait() == 0
     assert results == [{"val/mlm_loss": 4.0}]
     assert (tmp_path / "starts").read_text() == "x"
@@ -152,7 +153,7 @@ def test_a_second_recipe_attaches_instead_of_starting_twice(tmp_path: Path, monk
 def test_a_failure_is_told_in_the_workers_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, FAILS)
     with pytest.raises(BertlineError, match="the text is empty"):
-        run_in_worker(tmp_path, RUNTIME, several_devices=False)
+        run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False)
 
 
 def test_a_killed_worker_is_told_apart_and_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,10 +167,10 @@ def test_a_killed_worker_is_told_apart_and_started_again(tmp_path: Path, monkeyp
     killer = threading.Thread(target=kill_when_running)
     killer.start()
     with pytest.raises(BertlineError, match="was killed; run the same command again"):
-        run_in_worker(tmp_path, RUNTIME, several_devices=False)
+        run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False)
     killer.join()
     use(monkeypatch, FINISHES, "0")
-    assert run_in_worker(tmp_path, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
+    assert run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
 
 
 def test_ctrl_c_reaches_the_worker_once(tmp_path: Path) -> None:
@@ -205,9 +206,9 @@ def test_several_devices_are_started_by_torchrun(tmp_path: Path) -> None:
     import dataclasses
 
     two = dataclasses.replace(RUNTIME, num_devices=2)
-    command = launching._command(tmp_path, two, True, Node())
+    command = launching._command(tmp_path, WORK, two, True, Node())
     assert command[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    assert "torch.distributed.run" not in launching._command(tmp_path, two, False, Node())
+    assert "torch.distributed.run" not in launching._command(tmp_path, WORK, two, False, Node())
 
 
 def test_a_worker_is_started_in_the_environment_for_training(tmp_path, monkeypatch):

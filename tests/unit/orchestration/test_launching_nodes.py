@@ -42,11 +42,12 @@ from bertline.orchestration.launching import run_in_worker
 from bertline.training.config import RuntimeConfig
 runtime = RuntimeConfig(**json.loads(sys.argv[2]))
 try:
-    print("figures", json.dumps(run_in_worker(Path(sys.argv[1]), runtime, several_devices=True)))
+    print("figures", json.dumps(run_in_worker(Path(sys.argv[1]), "bertline.pretraining.run:run", runtime, several_devices=True)))
 except BertlineError as error:
     sys.exit(str(error))
 """
 RUNTIME = tiny.runtime_section(num_nodes=2)
+WORK = "bertline.pretraining.run:run"
 STEPS = 300
 
 
@@ -158,7 +159,7 @@ def test_another_node_starts_its_ranks_although_the_first_one_is_at_work_already
     start = launching._start
     monkeypatch.setattr(launching, "_start", finish)
     with hold_lock(tmp_path):  # as the first rank does, in its process
-        assert run_in_worker(tmp_path, RuntimeConfig(**RUNTIME), several_devices=True) == {"val/mlm_loss": 4.0}
+        assert run_in_worker(tmp_path, WORK, RuntimeConfig(**RUNTIME), several_devices=True) == {"val/mlm_loss": 4.0}
     assert (tmp_path / "started").exists()
     assert not (tmp_path / "log").exists()  # two machines that append to one file overwrite each other
 
@@ -170,20 +171,20 @@ def test_a_status_from_before_is_not_taken_for_the_end_of_this_start(
     monkeypatch.setattr(launching, "_FILE_SYSTEM_LAG_S", 0.1)
     write_status(tmp_path, Status(state="stopped", message="stopped after step 5"))
     with pytest.raises(BertlineError, match=r"node 1 ended with exit status 3.*log\.node1.*port 29500 of 127\.0\.0\.1"):
-        run_in_worker(tmp_path, RuntimeConfig(**RUNTIME), several_devices=True)
+        run_in_worker(tmp_path, WORK, RuntimeConfig(**RUNTIME), several_devices=True)
 
 
 def test_nodes_that_do_not_know_their_place_start_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NODE_RANK", raising=False)
     with pytest.raises(MachineError, match="NODE_RANK and MASTER_ADDR are not set"):
-        run_in_worker(tmp_path / "run", RuntimeConfig(**RUNTIME), several_devices=True)
+        run_in_worker(tmp_path / "run", WORK, RuntimeConfig(**RUNTIME), several_devices=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_work_for_one_device_needs_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "result").mkdir()
     write_status(tmp_path, Status(state="finished", metrics={"dev/accuracy": 0.5}))
-    assert run_in_worker(tmp_path, RuntimeConfig(**RUNTIME), several_devices=False) == {"dev/accuracy": 0.5}
+    assert run_in_worker(tmp_path, WORK, RuntimeConfig(**RUNTIME), several_devices=False) == {"dev/accuracy": 0.5}
 
 
 def test_torchrun_is_told_the_place_whatever_its_own_variables_say(
@@ -194,7 +195,7 @@ def test_torchrun_is_told_the_place_whatever_its_own_variables_say(
     monkeypatch.setenv("PET_RDZV_BACKEND", "c10d")
     monkeypatch.setenv("PET_NNODES", "7")
     node = this_node(2, {"PET_NODE_RANK": "1", "PET_RDZV_ENDPOINT": "10.0.0.1:4000"})
-    command = launching._command(tmp_path / "3fa2", RuntimeConfig(**RUNTIME), True, node)
+    command = launching._command(tmp_path / "3fa2", WORK, RuntimeConfig(**RUNTIME), True, node)
     config, *_ = config_from_args(parse_args(command[3:]))
     assert (config.min_nodes, config.max_nodes, config.rdzv_configs["rank"]) == (2, 2, 1)
     assert (config.rdzv_backend, config.rdzv_endpoint, config.run_id) == ("static", "10.0.0.1:4000", "3fa2")

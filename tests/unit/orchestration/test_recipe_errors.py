@@ -17,6 +17,7 @@ from bertline.orchestration.last_words import COULD_NOT_WRITE
 from bertline.orchestration.launching import run_in_worker
 
 ROOT = Path(__file__).resolve().parents[3]
+WORK = "bertline.sweep.run:run"
 
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -82,10 +83,10 @@ from bertline.foundation.errors import MachineError
 from bertline.orchestration import worker, status
 def full(folder, status):
     raise MachineError("status.json cannot be written: No space left on device")
-def work(frozen, config, folder):
+def work(function, frozen, config, folder):
     {work}
 worker.write_status, worker._work, worker._frozen = ({write}), work, lambda folder: ({{}}, None)
-code = worker.main(Path(sys.argv[1]))
+code = worker.main(Path(sys.argv[1]), "bertline.sweep.run:run")
 from bertline.orchestration.last_words import give_up_streams
 give_up_streams()
 sys.exit(code)
@@ -119,7 +120,7 @@ def test_on_a_full_disk_the_reason_reaches_standard_error_and_the_exit_status(
         script = "import os\nfor stream in (1, 2):\n    os.dup2(os.open('/dev/full', os.O_WRONLY), stream)\n" + script
     monkeypatch.setattr(launching, "_command", lambda folder, *_: [sys.executable, "-c", script, str(folder)])
     with pytest.raises(BertlineError, match=r"could not write how; its last words are above\. Free space"):
-        run_in_worker(tmp_path, tiny.runtime(), several_devices=False)
+        run_in_worker(tmp_path, WORK, tiny.runtime(), several_devices=False)
     assert said in capfd.readouterr().err
 
 
@@ -133,7 +134,7 @@ def test_a_worker_on_a_full_disk_ends_with_a_status_of_its_own(tmp_path: Path) -
         "worker._frozen = lambda folder: ({}, None)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "from pathlib import Path\n"
-        f"code = worker.main(Path({str(tmp_path)!r})); give_up_streams(); sys.exit(code)"
+        f"code = worker.main(Path({str(tmp_path)!r}), {WORK!r}); give_up_streams(); sys.exit(code)"
     )
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

@@ -27,7 +27,7 @@ from bertline.pretraining.identity import FREE_KEYS
 from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
-from unfinished_runs import BEGIN, CODE, STEPS, curve, frozen, looks_unfinished, opening, train
+from unfinished_runs import BEGIN, CODE, STEPS, WORK, curve, frozen, looks_unfinished, opening, train
 
 Compose = Callable[..., dict[str, Any]]
 OTHER_FREE_KEYS = (
@@ -103,7 +103,7 @@ def test_a_diverged_run_is_gone_on_with_once_it_may_roll_back_more_often(
     alone = train(allowed).rename(tmp_path / "alone")
 
     with open_stage("pretrain", compose("pretrain.health.max_rewinds=0")) as stage:
-        assert worker.main(stage.folder) != 0
+        assert worker.main(stage.folder, WORK) != 0
     assert "max_rewinds=0" in read_status(stage.folder).message
     folder = train(allowed)
     assert not stage.folder.exists()
@@ -131,7 +131,7 @@ def test_a_worker_of_its_own_resumes_and_mlflow_shows_one_whole_curve(compose: C
     tracked = ("tracking.enabled=true", f"tracking.uri=sqlite:///{tmp_path / 'mlflow.db'}")
     begun = train(compose(), stop_at=30)
     with open_stage("pretrain", compose("pretrain.health.max_rewinds=9", *tracked)) as stage:
-        metrics = stage.work()
+        metrics = stage.work(WORK)
         stage.finish(metrics)
     assert metrics["steps"] == STEPS
     assert not begun.exists()

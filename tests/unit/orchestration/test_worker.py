@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 import probing_inputs as language
-from bertline.foundation.errors import DataError
+from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.metrics_log import read_metrics
 from bertline.orchestration import frozen_inputs, worker
 from bertline.orchestration.frozen_inputs import marks_of
 from bertline.orchestration.status import read_status
+
+SWEEP = "bertline.sweep.run:run"
 
 
 def test_the_worker_hands_the_linear_probe_to_pretraining(
@@ -38,7 +40,7 @@ def test_the_worker_hands_the_linear_probe_to_pretraining(
     inputs = {name: str(tmp_path / name) for name in ("examples", "tokenizer")}
     frozen = {"stage": "pretrain", "task_name": None, "inputs": inputs, "config": config}
     (folder / "config.yaml").write_text(yaml.safe_dump(frozen))
-    assert worker.main(folder) == 0
+    assert worker.main(folder, "bertline.pretraining.run:run") == 0
     assert [runtime.device for runtime in runtimes] == ["cpu"]
     rows = read_metrics(folder / "metrics.jsonl")
     assert [row.step for row in rows if "probe/bigram_shift_accuracy" in row.metrics] == [0, 2, 4]
@@ -63,7 +65,7 @@ def opened(
     """Freezes a run folder with the rows as they are; its worker does `work` and writes a result."""
 
     def freeze(work: Work) -> Path:
-        def worked(frozen: dict[str, Any], config: object, folder: Path) -> dict[str, float]:
+        def worked(function: str, frozen: dict[str, Any], config: object, folder: Path) -> dict[str, float]:
             work()
             (folder / "result").mkdir(exist_ok=True)
             (folder / "starts").open("a").write("x")
@@ -92,12 +94,12 @@ def test_a_worker_whose_inputs_changed_before_it_began_fails_and_does_nothing(
 ) -> None:
     folder = opened(lambda: None)
     rows.write_bytes(b"new")
-    assert worker.main(folder) == 1
+    assert worker.main(folder, SWEEP) == 1
     status = read_status(folder)
     assert status.state == "failed" and f"changed after it was opened: {rows.parent}" in status.message
     assert not (folder / "starts").exists()
     rows.write_bytes(b"old")
-    assert worker.main(folder) == 0
+    assert worker.main(folder, SWEEP) == 0
 
 
 @pytest.mark.parametrize("change", ["content", "gone"])
@@ -110,12 +112,12 @@ def test_a_result_of_inputs_that_changed_meanwhile_is_never_that_of_the_frozen_o
             rows.write_bytes(b"new")
 
     folder = opened(changed)
-    assert worker.main(folder) == 1
+    assert worker.main(folder, SWEEP) == 1
     status = read_status(folder)
     assert status.state == "failed" and f"changed while it ran: {rows.parent}" in status.message
     # Trials and checkpoints of other content lie in the folder, also once the old content is back.
     rows.write_bytes(b"old")
-    assert worker.main(folder) == 1
+    assert worker.main(folder, SWEEP) == 1
     assert read_status(folder) == status
     assert (folder / "starts").read_text() == "x"
 
@@ -129,7 +131,7 @@ def test_inputs_that_changed_before_the_work_broke_off_spoil_it_too(
         raise error
 
     folder = opened(broken_off)
-    assert worker.main(folder) == 1
+    assert worker.main(folder, SWEEP) == 1
     status = read_status(folder)
     assert status.inputs_changed and f"changed while it ran: {rows.parent}" in status.message
     assert (str(error) or "stopped by a signal") in status.message
@@ -138,12 +140,12 @@ def test_inputs_that_changed_before_the_work_broke_off_spoil_it_too(
 def test_a_run_whose_inputs_are_gone_resumes_once_they_are_back(opened: Callable[[Work], Path], rows: Path) -> None:
     """As while the stage that makes them runs again: DVC removes its output first."""
     folder = opened(lambda: shutil.rmtree(rows.parent) if not (folder / "starts").exists() else None)
-    assert worker.main(folder) == 1
+    assert worker.main(folder, SWEEP) == 1
     status = read_status(folder)
     assert status.state == "failed" and not status.inputs_changed and f"is gone: {rows.parent}" in status.message
     rows.parent.mkdir()
     rows.write_bytes(b"old")
-    assert worker.main(folder) == 0
+    assert worker.main(folder, SWEEP) == 0
     assert (folder / "starts").read_text() == "xx"
 
 
@@ -154,7 +156,7 @@ def test_inputs_that_were_written_anew_with_the_same_content_are_the_same(
         rows.unlink()
         rows.write_bytes(b"old")
 
-    assert worker.main(opened(written_anew)) == 0
+    assert worker.main(opened(written_anew), SWEEP) == 0
 
 
 def test_inputs_that_nobody_wrote_to_are_not_read_again(
@@ -162,4 +164,10 @@ def test_inputs_that_nobody_wrote_to_are_not_read_again(
 ) -> None:
     folder = opened(lambda: None)
     monkeypatch.delattr(frozen_inputs, "sha256_of_path")
-    assert worker.main(folder) == 0
+    assert worker.main(folder, SWEEP) == 0
+
+
+@pytest.mark.parametrize("function", ["os:getcwd", "bertline.sweep.run", "bertlines.sweep.run:run"])
+def test_a_worker_runs_functions_of_bertline_alone(function: str) -> None:
+    with pytest.raises(BertlineError, match=f"'{function}' does not name the work; expected bertline.MODULE:FUNCTION"):
+        worker._imported(function)
