@@ -41,8 +41,9 @@ from bertline.foundation.errors import BertlineError
 from bertline.orchestration.launching import run_in_worker
 from bertline.training.config import RuntimeConfig
 runtime = RuntimeConfig(**json.loads(sys.argv[2]))
+work = "bertline.pretraining.run:run"
 try:
-    print("figures", json.dumps(run_in_worker(Path(sys.argv[1]), "bertline.pretraining.run:run", runtime, several_devices=True)))
+    print("figures", json.dumps(run_in_worker(Path(sys.argv[1]), work, runtime, several_devices=True)))
 except BertlineError as error:
     sys.exit(str(error))
 """
