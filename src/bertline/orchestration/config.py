@@ -9,15 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.config import (
-    HubCorpusConfig,
-    NoCorpusConfig,
-    PythonDocsConfig,
-    PythonDocsCorpusConfig,
-    TableCorpusConfig,
-    TextCorpusConfig,
-    WikiExtractorCorpusConfig,
-)
+from bertline.corpus.config import NoCorpusConfig, PythonDocsConfig
+from bertline.corpus.registry import CorpusConfig
 from bertline.evaluation.config import EvaluateConfig
 from bertline.examples.config import ExamplesConfig
 from bertline.export.config import ExportConfig
@@ -37,14 +30,7 @@ class PipelineConfig:
     """Configuration of the whole pipeline, as composed from `conf/`."""
 
     python_docs: PythonDocsConfig
-    corpus: (
-        PythonDocsCorpusConfig
-        | TextCorpusConfig
-        | WikiExtractorCorpusConfig
-        | TableCorpusConfig
-        | HubCorpusConfig
-        | NoCorpusConfig
-    )
+    corpus: CorpusConfig | NoCorpusConfig
     tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.config import PythonDocsConfig, PythonDocsCorpusConfig
+from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import docs_match_rows
