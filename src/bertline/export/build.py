@@ -16,16 +16,12 @@ from bertline.export.verification import CHECKED_TEXTS, verify_model
 from bertline.export.views import Architecture, architecture_in
 from bertline.finetuning.task_file import FinishedTask, write_task_file
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import (
-    folder_written_atomically,
-    sha256_of_file,
-    size_of_path,
-    write_atomically,
-)
+from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.modeling.huggingface import load_pretraining_model, read_config, save_model
-from bertline.tasks.config import RegressionTaskConfig, RetrievalTaskConfig
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"

@@ -7,21 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from bertline.export.markdown import code_span
-from bertline.finetuning.kinds.multi_label import THRESHOLD
-from bertline.finetuning.kinds.token_classification import OUTSIDE_MARGIN
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.temperature import TEMPERATURE
 from bertline.foundation.errors import ArtifactError
-from bertline.tasks.config import (
-    ClassificationTaskConfig,
-    FillMaskTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RegressionTaskConfig,
-    RerankingTaskConfig,
-    RetrievalTaskConfig,
-    SummarisationTaskConfig,
-    TokenClassificationTaskConfig,
-)
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.classification.multi_label import THRESHOLD
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.kinds.token_classification.model import OUTSIDE_MARGIN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,10 +16,11 @@ from bertline.examples.config import ExamplesConfig
 from bertline.export.config import ExportConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
-from bertline.tasks.config import ChoiceSpace, TaskConfig
+from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig

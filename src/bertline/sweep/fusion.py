@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
 from bertline.foundation.files import folder_written_atomically, write_json
+from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.baselines.search import bm25_of, found_by
 from bertline.sweep.bench import kind_of, test_splits

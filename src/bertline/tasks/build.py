@@ -10,19 +10,17 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.registry import TaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.classification_data import classification_task
-from bertline.tasks.config import (
-    ClassificationTaskConfig,
-    FillMaskTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RegressionTaskConfig,
-    RerankingTaskConfig,
-    RetrievalTaskConfig,
-    SummarisationTaskConfig,
-    TaskConfig,
-    TokenClassificationTaskConfig,
-)
 from bertline.tasks.fill_mask_data import fill_mask_task
 from bertline.tasks.question_data import question_task
 from bertline.tasks.regression_data import regression_task

@@ -11,9 +11,10 @@ from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import package_versions, read_modules
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.manifests import versions_of
+from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import BaseTaskConfig, ClassificationTaskConfig
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import docs_match_rows
 from bertline.tasks.label_values import OneLabel, SeveralLabels

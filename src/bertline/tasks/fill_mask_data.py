@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import FillMaskTaskConfig
 from bertline.tasks.plain_text import Passage, read_passages
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import PlainRows

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import QuestionAnsweringTaskConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.squad import Question, read_squad
 from bertline.tasks.stored_rows import QuestionRows

@@ -7,9 +7,9 @@ import re
 import numpy as np
 
 from bertline.foundation.errors import DataError
+from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.classification_data import num_rows_made, read_table, table_versions, text_pairs_of
-from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.label_values import ANumber
 from bertline.tasks.row_caps import capped
 from bertline.tasks.rows import LabelledRow

@@ -10,11 +10,11 @@ import numpy as np
 from bertline.corpus.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.tasks.answers_table import Question, read_answers
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import RerankingTaskConfig
 from bertline.tasks.metrics.ranking import num_relevant
 from bertline.tasks.row_caps import capped
 from bertline.tasks.search_data import most_train_rows, search_splits, search_versions

@@ -11,10 +11,11 @@ from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import package_versions, read_modules
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import BaseTaskConfig, RetrievalTaskConfig
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.docs_search import docs_search_splits
 from bertline.tasks.row_caps import capped
 from bertline.tasks.search_files import Judgement, RawDocument, RawQuery

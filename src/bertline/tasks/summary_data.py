@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import SummarisationTaskConfig
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import Summary, chosen_sentences, read_summaries

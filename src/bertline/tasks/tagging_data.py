@@ -9,9 +9,9 @@ from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import package_versions, read_modules
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.conll import TaggedSentence, read_conll
 from bertline.tasks.docs_parameters import docs_parameters_sentences
 from bertline.tasks.metrics.entities import entities

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.config import FillMaskTaskConfig
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.fill_mask_data import fill_mask_task
 from bertline.tasks.source_config import PlainTextSourceConfig
 

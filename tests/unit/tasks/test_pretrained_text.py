@@ -167,7 +167,7 @@ def test_what_differs_only_in_case_and_white_space_is_always_found(texts, search
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
 def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
-    monkeypatch.setattr("bertline.corpus.sources.read_modules", lambda *_, **__: iter(leaking))
+    monkeypatch.setattr("bertline.corpus.readers.python_docs.read_modules", lambda *_, **__: iter(leaking))
     monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
     config = PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.finetuning.kinds.question_answering import given_answers
 from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor, require_pairs, row_ids
+from bertline.kinds.question_answering.model import given_answers
 from bertline.tasks.stored_rows import QuestionRows
 
 

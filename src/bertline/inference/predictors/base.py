@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 from torch import nn
 
-from bertline.finetuning.kinds.base import Calibration, TaskKind
+from bertline.finetuning.task_kind import Calibration, TaskKind
 from bertline.foundation.errors import DataError
 from bertline.tasks.stored_rows import StoredRows
 from bertline.tokenization.tokenizer import Tokenizer

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 from torch import nn
 
-from bertline.finetuning.kinds.classification import Classification
-from bertline.finetuning.kinds.fill_mask import FillMask
-from bertline.finetuning.kinds.multi_label import MultiLabel
-from bertline.finetuning.kinds.question_answering import QuestionAnswering
-from bertline.finetuning.kinds.regression import Regression
-from bertline.finetuning.kinds.reranking import Reranking
-from bertline.finetuning.kinds.retrieval import Retrieval
-from bertline.finetuning.kinds.summarisation import Summarisation
-from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.finetuning.task_file import FinishedTask
 from bertline.foundation.errors import ArtifactError
 from bertline.inference.predictors.answers import QuestionAnsweringPredictor
@@ -22,6 +13,15 @@ from bertline.inference.predictors.rankings import RerankingPredictor, Retrieval
 from bertline.inference.predictors.summaries import SummarisationPredictor
 from bertline.inference.predictors.texts import ClassificationPredictor, MultiLabelPredictor, RegressionPredictor
 from bertline.inference.predictors.words import TokenClassificationPredictor
+from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.fill_mask.model import FillMask
+from bertline.kinds.question_answering.model import QuestionAnswering
+from bertline.kinds.regression.model import Regression
+from bertline.kinds.reranking.model import Reranking
+from bertline.kinds.retrieval.model import Retrieval
+from bertline.kinds.summarisation.model import Summarisation
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.tokenization.tokenizer import Tokenizer
 
 _PREDICTORS: dict[type, type[TaskPredictor]] = {

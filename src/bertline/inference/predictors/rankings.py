@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.retrieval import DEPTH, Retrieval
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import DataError
 from bertline.inference.predictors.base import (
@@ -20,6 +19,7 @@ from bertline.inference.predictors.base import (
     require_texts,
     row_ids,
 )
+from bertline.kinds.retrieval.model import DEPTH, Retrieval
 from bertline.tasks.metrics.ranking import trec_order
 from bertline.tasks.stored_rows import CandidateRows, Documents
 

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.multi_label import THRESHOLD
 from bertline.foundation.errors import DataError
 from bertline.inference.predictors.base import (
     FileColumns,
@@ -19,6 +18,7 @@ from bertline.inference.predictors.base import (
     require_texts,
     row_ids,
 )
+from bertline.kinds.classification.multi_label import THRESHOLD
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 
 LABEL_COLUMN = "predicted"

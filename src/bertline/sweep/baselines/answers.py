@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from bertline.corpus.sentences import split_sentences
-from bertline.finetuning.kinds.question_answering import AnswerPredictions
+from bertline.kinds.question_answering.model import AnswerPredictions
 from bertline.sweep.baselines.base import Baseline
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import QuestionRows

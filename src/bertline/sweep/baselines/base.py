@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bertline.finetuning.kinds.base import TaskKind
+from bertline.finetuning.task_kind import TaskKind
 from bertline.tasks.storage import SplitName
 
 Settings = Mapping[str, float | str]

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from bertline.finetuning.kinds.base import TaskKind
-from bertline.finetuning.kinds.classification import Classification
-from bertline.finetuning.kinds.fill_mask import FillMask
-from bertline.finetuning.kinds.multi_label import MultiLabel
-from bertline.finetuning.kinds.question_answering import QuestionAnswering
-from bertline.finetuning.kinds.regression import Regression
-from bertline.finetuning.kinds.reranking import Reranking
-from bertline.finetuning.kinds.retrieval import Retrieval
-from bertline.finetuning.kinds.summarisation import Summarisation
-from bertline.finetuning.kinds.token_classification import TokenClassification
+from bertline.finetuning.task_kind import TaskKind
+from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.fill_mask.model import FillMask
+from bertline.kinds.question_answering.model import QuestionAnswering
+from bertline.kinds.regression.model import Regression
+from bertline.kinds.reranking.model import Reranking
+from bertline.kinds.retrieval.model import Retrieval
+from bertline.kinds.summarisation.model import Summarisation
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.sweep.baselines.answers import answer_baselines
 from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.fill_mask import EncodedPassages, FilledBlanks, FillMask
+from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks, FillMask
 from bertline.sweep.baselines.base import Baseline
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import PlainRows

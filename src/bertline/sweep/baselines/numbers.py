@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import Ridge
 
-from bertline.finetuning.kinds.regression import Regression
+from bertline.kinds.regression.model import Regression
 from bertline.sweep.baselines.base import Baseline, best_on_dev
 from bertline.sweep.baselines.linear import Features, one_thread
 from bertline.sweep.baselines.ngrams import NgramFeatures, Unit, num_rows_read

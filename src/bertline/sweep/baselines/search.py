@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.reranking import CandidateScores, Reranking
-from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
+from bertline.kinds.reranking.model import CandidateScores, Reranking
+from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
 from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.linear import REGRESSIONS, of_one_label
 from bertline.sweep.baselines.overlap import PairOverlap, Standardised

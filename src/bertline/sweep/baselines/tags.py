@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
 from bertline.sweep.baselines.base import Baseline
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows

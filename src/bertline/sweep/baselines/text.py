@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
-from bertline.finetuning.kinds.classification import Classification
-from bertline.finetuning.kinds.multi_label import MultiLabel
+from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification.multi_label import MultiLabel
 from bertline.sweep.baselines.base import Baseline, best_on_dev
 from bertline.sweep.baselines.linear import (
     NAIVE_BAYES,

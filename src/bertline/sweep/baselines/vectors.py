@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.regression import Regression
-from bertline.finetuning.kinds.reranking import Reranking
-from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
-from bertline.finetuning.kinds.token_classification import TokenClassification
 from bertline.finetuning.vector_index import VectorIndex
+from bertline.kinds.regression.model import Regression
+from bertline.kinds.reranking.model import Reranking
+from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label, one_thread

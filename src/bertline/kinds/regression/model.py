@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import DataError
+from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
 from bertline.modeling.huggingface import load_classifier, load_text_encoder, save_model
-from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -192,3 +192,8 @@ def _outputs(model: nn.Module, sequences: Sequences, machine: Machine) -> NDArra
                 outputs = np.zeros((len(sequences), found.shape[1]), dtype=np.float32)
             outputs[indices] = found
     return np.zeros((0, 1), dtype=np.float32) if outputs is None else outputs
+
+
+def task_kind(config: RegressionTaskConfig, labels: Sequence[str]) -> Regression:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return Regression(config, labels)

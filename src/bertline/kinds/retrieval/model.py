@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
-from bertline.finetuning.search_pairs import EncodedSearch, Numbers, PairBatches, contrastive_loss
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.retrieval.search_pairs import EncodedSearch, Numbers, PairBatches, contrastive_loss
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.huggingface import load_text_encoder, save_model
 from bertline.modeling.weight_digest import digest_of_weights
 from bertline.tasks.bm25 import Bm25
-from bertline.tasks.config import RetrievalTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.storage import COLLECTION, SplitName, read_rows
 from bertline.tasks.stored_rows import Documents, QueryRows
@@ -284,3 +284,8 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
 def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
     return [list(zip(*each, strict=True)) for each in zip(rows.document_ids, rows.relevances, strict=True)]
+
+
+def task_kind(config: RetrievalTaskConfig, labels: Sequence[str]) -> Retrieval:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return Retrieval(config, labels)

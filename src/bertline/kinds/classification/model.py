@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import Windows
-from bertline.finetuning.kinds.base import Batch, Calibration, LossOptions
-from bertline.finetuning.kinds.text_classifier import TextClassifier
+from bertline.finetuning.task_kind import Batch, Calibration, LossOptions
 from bertline.finetuning.temperature import TEMPERATURE, softmax_temperature, with_softmax_temperature
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.classification.text_classifier import TextClassifier
 from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.metrics.calibration import expected_calibration_error
@@ -116,3 +118,8 @@ class Classification(TextClassifier[TextRows]):
     def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> bool:
         """Return whether every row gets the same label."""
         return len(np.unique(predictions.argmax(axis=1))) == 1
+
+
+def task_kind(config: ClassificationTaskConfig, labels: Sequence[str]) -> Classification | MultiLabel:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return MultiLabel(config, labels) if config.multi_label else Classification(config, labels)

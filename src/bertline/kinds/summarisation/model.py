@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import BertForTokenClassification
@@ -247,3 +248,8 @@ def _rouge_of(rows: SummaryRows, chosen: Sequence[NDArray[np.int64]]) -> NDArray
         for sentences, places, summary in zip(rows.sentences, chosen, rows.summaries, strict=True)
     )
     return np.array([[scores[name] for name in SCORES] for scores in found]).reshape(-1, len(SCORES))
+
+
+def task_kind(config: SummarisationTaskConfig, labels: Sequence[str]) -> Summarisation:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return Summarisation(config, labels)

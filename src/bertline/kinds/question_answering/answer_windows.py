@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertline.tasks.config import QuestionAnsweringTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
-from bertline.tasks.config import TaskConfig
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import StoredRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -178,3 +178,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> bool:
         """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
         return False
+
+
+def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return kind_part(config.kind, "model").task_kind(config, labels)

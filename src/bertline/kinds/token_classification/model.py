@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import add_marked_types
 from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
 from bertline.modeling.heads import BertForTokenClassification
@@ -328,3 +329,8 @@ def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tenso
         emissions = emissions.detach().requires_grad_()
         (marginals,) = torch.autograd.grad(crf.log_partition(emissions, lengths).sum(), emissions)
     return marginals
+
+
+def task_kind(config: TokenClassificationTaskConfig, labels: Sequence[str]) -> TokenClassification:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return TokenClassification(config, labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, any_of, encode_texts, scoring_batches
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.seeds import generator
+from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.huggingface import load_classifier, save_model
-from bertline.tasks.config import RerankingTaskConfig
 from bertline.tasks.metrics import ranking
 from bertline.tasks.stored_rows import CandidateRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -217,3 +217,8 @@ def _right(texts: list[str], relevances: list[int]) -> str:
 
 def _sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+
+
+def task_kind(config: RerankingTaskConfig, labels: Sequence[str]) -> Reranking:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return Reranking(config, labels)

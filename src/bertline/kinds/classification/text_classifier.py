@@ -22,13 +22,13 @@ from bertline.finetuning.encoding import (
     encode_windows,
     scoring_batches,
 )
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.temperature import TEMPERATURE
 from bertline.finetuning.token_marks import add_marked_types
+from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.modeling.huggingface import load_classifier
-from bertline.tasks.config import ClassificationTaskConfig
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy, mask_rows, max_targets
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts
-from bertline.finetuning.kinds.base import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.huggingface import load_pretraining_model, load_with_head, save_model
@@ -286,3 +287,8 @@ def _evenly(places: NDArray[np.int64], most: int | None) -> NDArray[np.int64]:
     if most is None or len(places) <= most:
         return places
     return places[((np.arange(most) + 0.5) * len(places) / most).astype(np.int64)]
+
+
+def task_kind(config: FillMaskTaskConfig, labels: Sequence[str]) -> FillMask:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return FillMask(config, labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_indices
-from bertline.finetuning.kinds.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
-from bertline.finetuning.kinds.base import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.kinds.question_answering.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
@@ -271,3 +272,8 @@ def _cut(context: str, start: int, stop: int) -> str:
 
 def _pairs_of_scores(given: list[str], answers: list[list[str]]) -> list[tuple[float, float]]:
     return [answer_scores(text, right) for text, right in zip(given, answers, strict=True)]
+
+
+def task_kind(config: QuestionAnsweringTaskConfig, labels: Sequence[str]) -> QuestionAnswering:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return QuestionAnswering(config, labels)

@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.kinds.base import Batch, Calibration, LossOptions
-from bertline.finetuning.kinds.text_classifier import TextClassifier
+from bertline.finetuning.task_kind import Batch, Calibration, LossOptions
 from bertline.finetuning.temperature import TEMPERATURE, sigmoid_temperature, with_sigmoid_temperature
+from bertline.kinds.classification.text_classifier import TextClassifier
 from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
 from bertline.tasks.metrics.calibration import expected_calibration_error
