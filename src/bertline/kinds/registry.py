@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from bertline.foundation.errors import ArtifactError
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
@@ -25,6 +26,9 @@ TaskConfig = (
     | FillMaskTaskConfig
 )
 
+KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in get_args(TaskConfig))
+"""Names of the kinds: those of their folders, and the values of `kind` in the configuration."""
+
 Part = Literal["data", "model", "baselines", "serving", "report", "export"]
 
 
@@ -32,5 +36,10 @@ def kind_part(kind: str, part: Part) -> Any:
     """Import a part of a kind of task, `kinds/KIND/PART.py`, when it is needed.
 
     The part is always a literal: code fingerprints read it, and cover this part of every kind.
+
+    Raises:
+        ArtifactError: There is no such kind.
     """
+    if kind not in KINDS:
+        raise ArtifactError(f"there is no kind of task {kind!r}; expected one of {', '.join(KINDS)}.")
     return import_module(f"bertline.kinds.{kind}.{part}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -17,18 +18,16 @@ from bertline.tasks.bm25 import Bm25
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.metrics.ranking import num_relevant
 from bertline.tasks.row_caps import capped
-from bertline.tasks.search_data import most_train_rows, search_splits, search_versions
+from bertline.tasks.search_data import search_splits, search_versions
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text, split_files
-from bertline.tasks.splits import fewest_train_rows
-from bertline.tasks.storage import SplitName
+from bertline.tasks.splits import fewest_train_rows, num_rows_made
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import CandidateRows, QueryRows
 
 
-def reranking_task(
-    name: str, config: RerankingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: RerankingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
     """Read the queries and their candidates, with the scores of the first stage (BM25).
 
     Raises:
@@ -144,7 +143,7 @@ def _with_all_splits(
     dev = _unseen(dev, test, "dev_question_also_in_test", dropped)
     train = _unseen(train, [*dev, *test], "train_question_also_in_dev_or_test", dropped)
     train.sort(key=lambda question: (seed_for(seed, "order", question.id), question.id))
-    chosen: dict[SplitName, list[Question]] = {"train": train[: most_train_rows(config)], "dev": dev, "test": test}
+    chosen: dict[SplitName, list[Question]] = {"train": train[: num_rows_made(config)], "dev": dev, "test": test}
     return {split: capped(each, lambda row: row.id, split, config, dropped) for split, each in chosen.items()}
 
 
@@ -173,3 +172,8 @@ def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> 
         first_scores,
         _relevances(questions),
     )
+
+
+def stored_rows(folder: Path, split: SplitName) -> CandidateRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, CandidateRows)

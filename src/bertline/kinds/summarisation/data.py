@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import Summary, chosen_sentences, read_summaries
 
 
-def summary_task(config: SummarisationTaskConfig) -> BuiltTask:
+def built_task(
+    name: str, config: SummarisationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
+) -> BuiltTask:
     """Read the files, cut missing splits from train, shuffle train, and select the target sentences.
 
     A hash of its document assigns a row to a split, so equal documents stay together. A train document that also occurs
@@ -55,3 +61,8 @@ def _stored(rows: list[Summary], num_sentences: int) -> SummaryRows:
         summaries=[row.summary for row in rows],
         chosen=[chosen_sentences(row.sentences, row.summary, most=num_sentences) for row in rows],
     )
+
+
+def stored_rows(folder: Path, split: SplitName) -> SummaryRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, SummaryRows)

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TypeVar, assert_never
+from pathlib import Path
+from typing import assert_never
 
 import numpy as np
+import pyarrow.parquet as pq
+import pyarrow.types as types
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import package_versions, read_modules
 from bertline.foundation.errors import ConfigError, DataError
-from bertline.foundation.manifests import versions_of
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import docs_match_rows
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import LabelledRow, SourceRows
+from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
 from bertline.tasks.source_config import (
     DocsLibrarySourceConfig,
     DocsMatchSourceConfig,
@@ -27,16 +28,15 @@ from bertline.tasks.source_config import (
     OnBadRow,
     TableSourceConfig,
 )
-from bertline.tasks.splits import fewest_train_rows, with_all_splits
-from bertline.tasks.storage import SplitName
+from bertline.tasks.splits import fewest_train_rows, num_rows_made
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
-from bertline.tasks.table_source import ReadLabels, hub_rows, table_rows
+from bertline.tasks.table_source import read_table, table_versions
 
-_Label = TypeVar("_Label", str, tuple[str, ...], float)
 _Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
 
 
-def classification_task(
+def built_task(
     name: str, config: ClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> BuiltTask:
     """Read and split the rows, and map labels to indices.
@@ -61,24 +61,6 @@ def classification_task(
             "labels_by_split": {split: _counted(rows, labels) for split, rows in splits.items()},
         },
     )
-
-
-def read_table(
-    source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[_Label]
-) -> SourceRows[_Label]:
-    """Read a table or dataset, with missing splits cut from train; train is not shortened."""
-    rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
-    return with_all_splits(rows, config)
-
-
-def num_rows_made(config: BaseTaskConfig) -> int | None:
-    """Return the number of train rows to keep, that of the largest training set requested; None keeps all."""
-    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
-
-
-def text_pairs_of(rows: list[LabelledRow[_Label]]) -> list[str] | None:
-    """Return the second texts; None if rows are single passages."""
-    return [row.text_pair for row in rows if row.text_pair is not None] or None
 
 
 def _labelled_splits(
@@ -121,11 +103,6 @@ def _versions(config: ClassificationTaskConfig, python_docs: PythonDocsConfig) -
             return table_versions(config.source)
         case _:
             assert_never(config.source)
-
-
-def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str]:
-    """Return the versions of the packages that read the source."""
-    return versions_of("pyarrow") if isinstance(source, TableSourceConfig) else versions_of("datasets", "pyarrow")
 
 
 def _label_names(name: str, config: ClassificationTaskConfig, train: list[LabelledRow[tuple[str, ...]]]) -> list[str]:
@@ -198,3 +175,10 @@ def _stored(
     for place, row in enumerate(rows):
         matrix[place, [numbers[label] for label in row.label]] = 1
     return MultiLabelRows(ids, texts, pairs, matrix)
+
+
+def stored_rows(folder: Path, split: SplitName) -> TextRows | MultiLabelRows:
+    """Read a split that the stage has written."""
+    file = folder / f"{split}.parquet"
+    several = file.exists() and types.is_list(pq.read_schema(file).field("labels").type)
+    return read_rows(folder, split, MultiLabelRows) if several else read_rows(folder, split, TextRows)

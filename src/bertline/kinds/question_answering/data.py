@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.squad import Question, read_squad
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import QuestionRows
 
 
-def question_task(config: QuestionAnsweringTaskConfig) -> BuiltTask:
+def built_task(
+    name: str, config: QuestionAnsweringTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
+) -> BuiltTask:
     """Read the files, cut missing splits from train by article, and shuffle train.
 
     A train question whose context also occurs in dev or test, or a dev question whose context also occurs in test, is
@@ -50,3 +56,8 @@ def _stored(rows: list[Question]) -> QuestionRows:
         answers=[row.answers for row in rows],
         starts=[row.starts for row in rows],
     )
+
+
+def stored_rows(folder: Path, split: SplitName) -> QuestionRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, QuestionRows)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.plain_text import Passage, read_passages
 from bertline.tasks.source_files import read_splits, same_text
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import PlainRows
 
 
-def fill_mask_task(config: FillMaskTaskConfig) -> BuiltTask:
+def built_task(name: str, config: FillMaskTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
     """Read the files, cut missing splits from train, and shuffle train.
 
     A hash of its words assigns a passage to a split, so equal passages stay together. A train passage that also occurs
@@ -42,3 +46,8 @@ def fill_mask_task(config: FillMaskTaskConfig) -> BuiltTask:
 
 def _words(passage: Passage) -> str:
     return same_text([passage.text])
+
+
+def stored_rows(folder: Path, split: SplitName) -> PlainRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, PlainRows)

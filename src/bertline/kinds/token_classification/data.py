@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import assert_never
 
 from bertline.corpus.config import PythonDocsConfig
@@ -18,14 +19,14 @@ from bertline.tasks.metrics.entities import entities
 from bertline.tasks.row_caps import capped
 from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.storage import SplitName
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import iob2_labels, types_of
 
 Splits = dict[SplitName, list[TaggedSentence]]
 
 
-def token_classification_task(
+def built_task(
     name: str, config: TokenClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
 ) -> BuiltTask:
     """Read and split the sentences. Labels are O and, for each type in alphabetical order, B- and I-.
@@ -124,3 +125,8 @@ def _stored(sentences: list[TaggedSentence]) -> TaggedRows:
         [list(sentence.words) for sentence in sentences],
         [list(sentence.tags) for sentence in sentences],
     )
+
+
+def stored_rows(folder: Path, split: SplitName) -> TaggedRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, TaggedRows)

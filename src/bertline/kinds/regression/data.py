@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 
+from bertline.corpus.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.classification_data import num_rows_made, read_table, table_versions, text_pairs_of
 from bertline.tasks.label_values import ANumber
 from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import LabelledRow
-from bertline.tasks.splits import fewest_train_rows
+from bertline.tasks.rows import LabelledRow, text_pairs_of
+from bertline.tasks.splits import fewest_train_rows, num_rows_made
+from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import NumberRows
+from bertline.tasks.table_source import read_table, table_versions
 
 
-def regression_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
+def built_task(
+    name: str, config: RegressionTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
+) -> BuiltTask:
     """Read and split the rows.
 
     Raises:
@@ -62,3 +67,8 @@ def _stored(rows: list[LabelledRow[float]]) -> NumberRows:
         text_pairs_of(rows),
         np.array([row.label for row in rows], dtype=np.float64),
     )
+
+
+def stored_rows(folder: Path, split: SplitName) -> NumberRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, NumberRows)
