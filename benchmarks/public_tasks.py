@@ -40,7 +40,7 @@ from bertline.foundation.files import sha256_of_file
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.registry import TaskConfig
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
 from bertline.tasks.storage import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer

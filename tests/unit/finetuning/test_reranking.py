@@ -16,7 +16,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ConfigError
 from bertline.kinds.reranking.model import Reranking
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.stored_rows import CandidateRows
 
 

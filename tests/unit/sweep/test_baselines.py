@@ -8,12 +8,12 @@ import pytest
 import tiny
 from bertline.kinds.classification.model import Classification
 from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.regression.baselines import PENALTIES
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.regression.model import Regression
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.ngrams import MOST_CHARACTERS, UNITS, NgramFeatures, num_rows_read
-from bertline.sweep.baselines.numbers import PENALTIES
 from bertline.sweep.baselines.overlap import NUM_FEATURES, PairOverlap, parts_of
 from bertline.sweep.baselines.vectors import linear_baseline
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows

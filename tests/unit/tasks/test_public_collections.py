@@ -12,9 +12,9 @@ from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.validation import validate
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.reranking.model import Reranking
+from bertline.kinds.retrieval.baselines import found_by
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
-from bertline.sweep.baselines.choose import baselines_of
-from bertline.sweep.baselines.search import found_by
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
 from bertline.tasks.storage import read_task_manifest
 

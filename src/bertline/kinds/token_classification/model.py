@@ -18,7 +18,7 @@ from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import add_marked_types
-from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words
+from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words, word_means
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
@@ -245,20 +245,6 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
             return logits.gather(1, places).float()
         return word_means(logits, batch)
-
-
-def word_means(values: Tensor, batch: Batch) -> Tensor:
-    """Mean-pool the vectors of each word's tokens, [B, S, K] to [B, W, K], in fp32.
-
-    Args:
-        values: Hidden states or logits of the tokens, [B, S, K].
-        batch: From `EncodedWords.batch`.
-    """
-    columns = torch.arange(batch["word_places"].shape[1], device=values.device)
-    is_of_word = (batch["words_of_tokens"].to(values.device)[:, None, :] == columns[:, None]).float()  # [B, W, S]
-    # Matrix product instead of a scatter: its gradient is deterministic on a GPU. Autocast would compute it in bf16.
-    with torch.autocast(values.device.type, enabled=False):
-        return is_of_word @ values.float() / is_of_word.sum(2, keepdim=True).clamp(min=1)
 
 
 def decided(predictions: TagPredictions, calibration: Mapping[str, float]) -> TagPredictions:

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
-from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.vectors import NAMES, tagging_baseline
+from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import TaggedRows
 
@@ -43,3 +45,13 @@ def tagging_baselines(
             predictions={split: predicted(rows) for split, rows in {"dev": dev, **tests}.items()},
         )
     ]
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return each word's most frequent tag and linear taggers on a window of words and on an encoder's vectors."""
+    kind, rows = given.kind, (given.train, given.dev, given.tests)
+    made = [*tagging_baselines(kind, *rows), *window_tagger(kind, *rows)]
+    if given.encoder is not None:
+        for name in NAMES:
+            made += tagging_baseline(name, given.encoder, kind, *rows)
+    return made

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.kinds.reranking.model import CandidateScores, Reranking
+from bertline.finetuning.vector_index import VectorIndex
 from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
-from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
-from bertline.sweep.baselines.linear import REGRESSIONS, of_one_label
-from bertline.sweep.baselines.overlap import PairOverlap, Standardised
+from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors
+from bertline.sweep.baselines.linear import one_thread
+from bertline.sweep.baselines.vectors import NAMES, TITLES, Name, choices_of, unit
 from bertline.tasks.bm25 import ANALYSES, K1, Analysis, B, Bm25
 from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import CandidateRows, QueryRows
+from bertline.tasks.stored_rows import QueryRows
 
 _K1S = (0.3, 0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
 _BS = (0.25, 0.5, 0.75, 1.0)
 MOST_DOCUMENTS = 100_000
 """Number of documents on which settings are tried if the collection is larger, as each setting needs an index."""
-MOST_PAIRS = 100_000
-"""Maximum number of candidates that are read from the first rows of train, always all candidates of a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,61 +68,6 @@ def _tried(kind: Retrieval, dev: QueryRows) -> NDArray[np.int64]:
     return np.array([number for number, each in ids if number < MOST_DOCUMENTS or each in wanted], dtype=np.int64)
 
 
-def first_stage(kind: Reranking, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]) -> Baseline:
-    """Return the baseline that keeps the order of the first stage, which is BM25's."""
-    return Baseline(name="bm25", title="BM25", predictions=predictions_of(kind.first_stage, dev, tests))
-
-
-def candidate_overlap(
-    kind: Reranking, train: CandidateRows, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]
-) -> list[Baseline]:
-    """Fit logistic regression on what query and candidate share and on the first stage's score and rank.
-
-    The list is empty if all candidates of train are relevant, or none is.
-    """
-    ends = np.cumsum([len(candidates) for candidates in train.candidates])
-    read = train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
-    relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
-    if len(np.unique(relevant)) < 2:
-        return []
-    overlap = Standardised(PairOverlap(*_pairs(read)), *_pairs(read))
-
-    def features(rows: CandidateRows) -> NDArray[np.float64]:
-        return np.concatenate([overlap(*_pairs(rows)), _first_scores(rows)], axis=1)
-
-    train_features, dev_features = features(read), features(dev)
-    fitted = {model: of_one_label(model, train_features, relevant, 2) for model in REGRESSIONS}
-
-    def scores(probabilities: NDArray[np.float32], rows: CandidateRows) -> CandidateScores:
-        return np.split(probabilities[:, 1], np.cumsum([len(one) for one in rows.candidates]))[: len(rows)]
-
-    best = best_on_dev(kind, dev, fitted, lambda model: scores(fitted[model](dev_features), dev))
-    return [
-        Baseline(
-            name="pair_features",
-            title="what query and candidate share, logistic regression",
-            predictions=predictions_of(lambda rows: scores(fitted[best](features(rows)), rows), dev, tests),
-            settings=best.settings(),
-        )
-    ]
-
-
-def _pairs(rows: CandidateRows) -> tuple[list[str], list[str]]:
-    queries = [query for query, texts in zip(rows.queries, rows.candidates, strict=True) for _ in texts]
-    return queries, [text for texts in rows.candidates for text in texts]
-
-
-def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
-    """Return [candidates, 2]: the score of the first stage relative to the largest, and -log(1 + rank), rank from 0."""
-    columns = [np.zeros((0, 2))]
-    for of_query in rows.first_scores:
-        scores = np.array(of_query, dtype=np.float64)
-        ranks = np.argsort(np.argsort(-scores, kind="stable"), kind="stable")
-        best = np.abs(scores).max(initial=0.0)
-        columns.append(np.stack([scores / best if best else scores, -np.log1p(ranks)], axis=1))
-    return np.concatenate(columns)
-
-
 def bm25_of(kind: Retrieval, settings: Mapping[str, Any]) -> Bm25:
     """Return BM25 over the collection with the settings that dev chose."""
     return Bm25(kind.collection.texts_read(), k1=settings["k1"], b=settings["b"], analysis=settings["terms"])
@@ -138,3 +82,41 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
         numbers, values = bm25.best(query, width)
         documents[row, : len(numbers)], scores[row, : len(numbers)] = numbers, values
     return Found(documents, scores)
+
+
+def search_baseline(
+    name: Name,
+    encoder: FrozenEncoder,
+    kind: Retrieval,
+    train: QueryRows,
+    dev: QueryRows,
+    tests: Mapping[SplitName, Any],
+) -> Baseline:
+    """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
+    texts = kind.collection.texts_read()
+
+    def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
+        of_documents = vectors(texts)
+        mean = of_documents.mean(axis=0)
+        with one_thread():
+            index = VectorIndex.of(unit(of_documents - mean))
+            return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
+
+    what, _, title = TITLES[name]
+    choices = choices_of(name, encoder, train)
+    best = best_on_dev(kind, dev, choices, lambda option: found(choices[option], [dev])[0])
+    return Baseline(
+        name=name,
+        title=title,
+        predictions=dict(zip(("dev", *tests), found(choices[best], [dev, *tests.values()]), strict=True)),
+        settings={what: best},
+    )
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
+    kind, train, dev, tests = given.kind, given.train, given.dev, given.tests
+    made = [tuned_bm25(kind, dev, tests)]
+    if given.encoder is not None:
+        made += [search_baseline(name, given.encoder, kind, train, dev, tests) for name in NAMES]
+    return made

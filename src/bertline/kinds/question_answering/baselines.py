@@ -8,7 +8,7 @@ import numpy as np
 
 from bertline.corpus.sentences import split_sentences
 from bertline.kinds.question_answering.model import AnswerPredictions
-from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.base import Baseline, Given
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import QuestionRows
 
@@ -46,3 +46,8 @@ def _answers(texts: list[str], starts: list[int]) -> AnswerPredictions:
     """Return predictions with equal scores for the answer and for no answer: without a threshold, the text decides."""
     nothing = np.zeros(len(texts))
     return AnswerPredictions(texts, np.array(starts, dtype=np.int64), nothing, nothing, nothing)
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the first sentence and, if train has unanswerable questions, no answer."""
+    return answer_baselines(given.train, given.dev, given.tests)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from bertline.kinds.classification.model import Classification
 from bertline.kinds.classification.multi_label import MultiLabel
-from bertline.sweep.baselines.base import Baseline, best_on_dev
+from bertline.sweep.baselines.base import Baseline, Given, best_on_dev
 from bertline.sweep.baselines.linear import (
     NAIVE_BAYES,
     REGRESSIONS,
@@ -22,8 +22,9 @@ from bertline.sweep.baselines.linear import (
     of_many_labels,
     of_one_label,
 )
-from bertline.sweep.baselines.ngrams import TITLES, NgramFeatures, Unit, num_rows_read
+from bertline.sweep.baselines.ngrams import TITLES, NgramFeatures, Unit, num_rows_read, units_of
 from bertline.sweep.baselines.overlap import PairOverlap, Standardised
+from bertline.sweep.baselines.vectors import NAMES, linear_baseline
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 
@@ -103,3 +104,14 @@ def _fitted(
 def _pair(rows: TextRows | MultiLabelRows) -> tuple[list[str], list[str]]:
     assert rows.text_pairs is not None
     return rows.texts, rows.text_pairs
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the majority and linear models on n-grams, on what a pair shares and on an encoder's vectors."""
+    kind, rows = given.kind, (given.train, given.dev, given.tests)
+    made = [majority(kind, *rows), *(ngram_baseline(kind, unit, *rows) for unit in units_of(given.train))]
+    if given.train.text_pairs is not None:
+        made.append(pair_baseline(kind, *rows))
+    if given.encoder is not None:
+        made += [linear_baseline(name, given.encoder, kind, *rows) for name in NAMES]
+    return made

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.base import Baseline, Given
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import SummaryRows
 
@@ -24,3 +24,8 @@ def summary_baselines(dev: SummaryRows, tests: Mapping[SplitName, SummaryRows]) 
             },
         )
     ]
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the first sentences."""
+    return summary_baselines(given.dev, given.tests)

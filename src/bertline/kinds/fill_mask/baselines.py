@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks, FillMask
-from bertline.sweep.baselines.base import Baseline
+from bertline.sweep.baselines.base import Baseline, Given
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -61,3 +61,10 @@ def _counts(encoded: EncodedPassages) -> NDArray[np.int64]:
     counts = np.bincount(sequences.input_ids[real], minlength=encoded.policy.vocab_size)
     counts[list(encoded.policy.special_ids)] = 0
     return counts
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the most frequent tokens; the encoder's tokenizer is needed, because tokens are scored."""
+    if given.tokenizer is None:
+        return []
+    return fill_mask_baselines(given.kind, given.train, given.dev, given.tests, given.tokenizer)

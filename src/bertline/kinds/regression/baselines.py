@@ -10,10 +10,12 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import Ridge
 
 from bertline.kinds.regression.model import Regression
-from bertline.sweep.baselines.base import Baseline, best_on_dev
+from bertline.sweep.baselines.base import Baseline, Given, best_on_dev
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.linear import Features, one_thread
-from bertline.sweep.baselines.ngrams import NgramFeatures, Unit, num_rows_read
+from bertline.sweep.baselines.ngrams import NgramFeatures, Unit, num_rows_read, units_of
 from bertline.sweep.baselines.overlap import PairOverlap, Standardised
+from bertline.sweep.baselines.vectors import MOST_ROWS, NAMES, TITLES, Name, text_features
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import NumberRows
 
@@ -97,3 +99,28 @@ def ridge(
 def _pair(rows: NumberRows) -> tuple[list[str], list[str]]:
     assert rows.text_pairs is not None
     return rows.texts, rows.text_pairs
+
+
+def vector_ridge(
+    name: Name,
+    encoder: FrozenEncoder,
+    kind: Regression,
+    train: NumberRows,
+    dev: NumberRows,
+    tests: Mapping[SplitName, NumberRows],
+) -> Baseline:
+    """Fit ridge regression on an encoder's vectors of the texts."""
+    read = train.first(MOST_ROWS[name])
+    title = f"{TITLES[name][1]}, ridge regression"
+    return ridge(kind, name, title, read, dev, tests, text_features(name, encoder, read))
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the mean of train and ridge regressions on n-grams, on what a pair shares and on an encoder's vectors."""
+    kind, rows = given.kind, (given.train, given.dev, given.tests)
+    made = [mean_baseline(*rows), *(ngram_ridge(kind, unit, *rows) for unit in units_of(given.train))]
+    if given.train.text_pairs is not None:
+        made.append(pair_ridge(kind, *rows))
+    if given.encoder is not None:
+        made += [vector_ridge(name, given.encoder, kind, *rows) for name in NAMES]
+    return made
