@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bertline.corpus.sentences import split_sentences
 from bertline.foundation.errors import DataError
-from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
 from bertline.tasks.stored_rows import SummaryRows
 
 
@@ -70,3 +70,8 @@ class SummarisationPredictor(TaskPredictor):
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         return [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(inputs[0])]
+
+
+def predictor(kind: Any) -> type[TaskPredictor]:
+    """Return the class that predicts on user inputs."""
+    return SummarisationPredictor

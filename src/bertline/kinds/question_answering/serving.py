@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor, require_pairs, row_ids
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_pairs, row_ids
 from bertline.kinds.question_answering.model import given_answers
 from bertline.tasks.stored_rows import QuestionRows
 
@@ -51,3 +51,8 @@ class QuestionAnsweringPredictor(TaskPredictor):
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         found = self.predict(*inputs)
         return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]
+
+
+def predictor(kind: Any) -> type[TaskPredictor]:
+    """Return the class that predicts on user inputs."""
+    return QuestionAnsweringPredictor

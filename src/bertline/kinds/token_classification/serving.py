@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from bertline.foundation.errors import DataError
-from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
 from bertline.kinds.token_classification.model import decided
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.stored_rows import TaggedRows
@@ -96,3 +96,8 @@ def _entities(text: str, places: list[tuple[int, int]], tags: list[str], confide
         start, end = places[first][0], places[last][1]
         found.append(Entity(kind, text[start:end], start, end, min(confidences[first : last + 1])))
     return found
+
+
+def predictor(kind: Any) -> type[TaskPredictor]:
+    """Return the class that predicts on user inputs."""
+    return TokenClassificationPredictor

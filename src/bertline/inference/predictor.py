@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,8 +12,10 @@ import pyarrow as pa
 import torch
 from torch import nn
 
+from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.task_kind import Calibration, TaskKind
 from bertline.foundation.errors import DataError
+from bertline.kinds.registry import kind_part
 from bertline.tasks.stored_rows import StoredRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
@@ -156,3 +159,28 @@ def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list
     if len(one) != len(other):
         raise DataError(f"{len(one)} {names[0]} and {len(other)} {names[1]}; expected one of each for each pair.")
     return one, other
+
+
+def predictor_of(finished: FinishedTask, model: nn.Module, tokenizer: Tokenizer) -> TaskPredictor:
+    """Wrap a fine-tuned model for prediction on user inputs.
+
+    `kinds/NAME/serving.py` has a function `predictor(kind) -> type[TaskPredictor]`.
+    """
+    predictor: type[TaskPredictor] = kind_part(finished.kind.config.kind, "serving").predictor(finished.kind)
+    return predictor(finished.kind, finished.calibration, model, tokenizer)
+
+
+class TextPredictor(TaskPredictor):
+    """Base class of tasks whose inputs are texts or text pairs."""
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        inputs = [InputColumn(columns.text, "text")]
+        return inputs if columns.text_pair is None else [*inputs, InputColumn(columns.text_pair, "text")]
+
+    def texts_and_pairs(
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None
+    ) -> tuple[list[str], list[str] | None]:
+        """Validate the texts and the optional second texts."""
+        if text_pairs is None:
+            return require_texts(texts, "texts"), None
+        return require_pairs(texts, text_pairs, ("texts", "text_pairs"))

@@ -1,4 +1,4 @@
-"""Classification, multi-label classification and regression of texts and text pairs."""
+"""Classification and multi-label classification of texts and text pairs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bertline.foundation.errors import DataError
-from bertline.inference.predictors.base import (
-    FileColumns,
-    InputColumn,
-    TaskPredictor,
-    require_pairs,
-    require_texts,
-    row_ids,
-)
-from bertline.kinds.classification.multi_label import THRESHOLD
-from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+from bertline.inference.predictor import TaskPredictor, TextPredictor, row_ids
+from bertline.kinds.classification.multi_label import THRESHOLD, MultiLabel
+from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 
 LABEL_COLUMN = "predicted"
 PROBABILITY_COLUMN = "probability"
@@ -45,23 +37,7 @@ class LabelsPrediction(NamedTuple):
     """Probability of each label; they do not sum to 1."""
 
 
-class _TextPredictor(TaskPredictor):
-    """Base class of tasks whose inputs are texts or text pairs."""
-
-    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        inputs = [InputColumn(columns.text, "text")]
-        return inputs if columns.text_pair is None else [*inputs, InputColumn(columns.text_pair, "text")]
-
-    def texts_and_pairs(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None
-    ) -> tuple[list[str], list[str] | None]:
-        """Validate the texts and the optional second texts."""
-        if text_pairs is None:
-            return require_texts(texts, "texts"), None
-        return require_pairs(texts, text_pairs, ("texts", "text_pairs"))
-
-
-class _LabelPredictor(_TextPredictor):
+class _LabelPredictor(TextPredictor):
     """Base class of classification tasks."""
 
     def listed(self, probabilities: NDArray[np.floating]) -> list[dict[str, Any]]:
@@ -156,28 +132,6 @@ class MultiLabelPredictor(_LabelPredictor):
         ]
 
 
-class RegressionPredictor(_TextPredictor):
-    """Regression of a number for each text or text pair."""
-
-    def predict(  # type: ignore[override]
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
-    ) -> list[float]:
-        """Return the number of each text or text pair, on the task's scale.
-
-        Raises:
-            DataError: The head is `cosine`, and there are no `text_pairs`.
-        """
-        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
-        if self.kind.config.head == "cosine" and seconds is None:
-            raise DataError("this model compares two texts; give text_pairs (in a file: text_pair_column) too.")
-        if not firsts:
-            return []
-        unknown = np.zeros(len(firsts), dtype=np.float64)
-        return self.predictions(NumberRows(row_ids(len(firsts)), firsts, seconds, unknown)).tolist()
-
-    def output_schema(self) -> pa.Schema:
-        return pa.schema([(LABEL_COLUMN, pa.float64())])
-
-    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
-        return [{LABEL_COLUMN: number} for number in self.predict(texts, pairs)]
+def predictor(kind: Any) -> type[TaskPredictor]:
+    """Return the class that predicts on user inputs."""
+    return MultiLabelPredictor if isinstance(kind, MultiLabel) else ClassificationPredictor
