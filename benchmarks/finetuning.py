@@ -40,10 +40,10 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import Batch, LossOptions
-from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.task_kind import Batch, LossOptions
 from bertline.foundation.validation import validate
-from bertline.tasks.config import ClassificationTaskConfig
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.classification.model import Classification
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig

@@ -34,15 +34,14 @@ from records import current_commit
 from bertline.corpus.config import PythonDocsConfig
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import TaskKind
-from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_kind import TaskKind, task_kind
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.manifests import versions_of
 from bertline.foundation.validation import to_mapping, validate
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.kinds.registry import TaskConfig
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
-from bertline.tasks.config import TaskConfig
 from bertline.tasks.storage import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig

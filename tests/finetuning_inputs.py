@@ -14,8 +14,9 @@ import numpy as np
 import tiny
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.manifests import write_manifest
+from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
-from bertline.tasks.config import ChoiceSpace, ClassificationTaskConfig
+from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.source_config import TableSourceConfig
 from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
 from bertline.tasks.stored_rows import TextRows

@@ -11,19 +11,16 @@ import numpy as np
 import torch
 
 import tiny
-from bertline.finetuning.kinds.base import HeadSettings, TaskKind
-from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.task_file import write_task_file
+from bertline.finetuning.task_kind import HeadSettings, TaskKind, task_kind
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
-from bertline.tasks.config import (
-    ClassificationTaskConfig,
-    FillMaskTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RegressionTaskConfig,
-    RerankingTaskConfig,
-    RetrievalTaskConfig,
-    SummarisationTaskConfig,
-)
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
     DocsMatchSourceConfig,

@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bertline.tasks.config import RerankingTaskConfig, RetrievalTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 
 DOCUMENTS = {"1": ("Lift", "Wings give lift."), "2": ("", "Heat in slabs."), "3": ("Drag", "Drag of a plate.")}

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from bertline.foundation.files import write_json
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.bert import BertForPreTraining, BertModel
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
-from bertline.tasks.config import TokenClassificationTaskConfig
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks

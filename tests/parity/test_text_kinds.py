@@ -9,9 +9,8 @@ import transformers
 
 import finetuning_inputs as inputs
 import tiny
-from bertline.finetuning.kinds.base import HeadSettings
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.tasks.config import RegressionTaskConfig
+from bertline.finetuning.task_kind import HeadSettings, task_kind
+from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
 

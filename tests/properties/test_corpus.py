@@ -12,15 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.corpus.cleaning import clean, duplicate_key
-from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig
 from bertline.corpus.docstring_prose import prose_paragraphs
 from bertline.corpus.document import SourceDocument
+from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.python_docs import group_of, is_held_out
+from bertline.corpus.readers.table import TableCorpusConfig
+from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
-from bertline.corpus.tables import read_tables
-from bertline.corpus.text_files import paragraphs_of, read_text_files
 from bertline.foundation.errors import DataError
+from corpus_reading import documents_of
 
 COMMON = {"validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10}
 WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
@@ -108,7 +109,7 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
             kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip",
             min_document_characters=1, **COMMON,
         )  # fmt: skip
-        found = list(read_text_files(config, Counter()))
+        found = list(documents_of(config, Counter()))
     for prepared in prepare_documents(found):
         assert all(sentence.encode() for sentence in prepared.sentences)
 
@@ -128,7 +129,7 @@ def test_any_bytes_are_a_table_or_an_error_that_names_the_file(content: bytes, k
             min_document_characters=1, **COMMON,
         )  # fmt: skip
         try:
-            found = list(read_tables(config, Counter()))
+            found = list(documents_of(config, Counter()))
         except DataError as error:
             assert str(path) in str(error)
         else:

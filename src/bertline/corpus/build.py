@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.config import CorpusConfig, PythonDocsConfig, PythonDocsCorpusConfig
+from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.python_docs import package_versions
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
+from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.selection import select_documents, split_of, split_position
-from bertline.corpus.sources import read_source
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
@@ -42,7 +43,7 @@ def build_corpus(
     """
     dropped: Counter[str] = Counter()
     with folder_written_atomically(out) as folder:
-        source = read_source(config, python_docs, num_workers=num_workers, dropped=dropped)
+        source = config.read(dropped, python_docs=python_docs, num_workers=num_workers)
         batches = ordered_map(prepare_documents, _batches(source), num_workers=num_workers)
         documents = progress((item for batch in batches for item in batch), description="corpus documents")
         written = _Written(folder, config)

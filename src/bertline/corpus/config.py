@@ -1,4 +1,4 @@
-"""Configuration of the corpus stage, and of the Python packages used by the default corpus and tasks."""
+"""Configuration of the Python packages used by the default corpus and tasks, and of a missing corpus."""
 
 from __future__ import annotations
 
@@ -37,90 +37,7 @@ class PythonDocsConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _CommonCorpusConfig:
-    """Settings of every kind of corpus."""
-
-    validation_fraction: float
-    """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
-    split_seed: int
-    deduplicate: Literal["document", "paragraph", "none"]
-    """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
-    min_document_characters: int
-    """Minimum document length in characters; shorter documents are dropped and counted."""
-    on_undecodable: Literal["fail", "skip"]
-    """How to handle a file or record that is not text in `encoding`: fail with its name, or skip and count it."""
-    shard_documents: int
-    """Documents per Parquet shard."""
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must be in [0, 1), found {self.validation_fraction}")
-        if self.min_document_characters < 0:
-            raise ValueError(f"min_document_characters must not be negative, found {self.min_document_characters}")
-        if self.shard_documents < 1:
-            raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PythonDocsCorpusConfig(_CommonCorpusConfig):
-    """Docstrings of the packages in `python_docs`: the default corpus, which needs no download."""
-
-    kind: Literal["python_docs"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TextCorpusConfig(_CommonCorpusConfig):
-    """Plain text files, `.txt` or `.txt.gz`."""
-
-    kind: Literal["text"]
-    path: str
-    """A file, a folder (searched recursively) or a glob."""
-    document: Literal["file", "blank_line", "line"]
-    """Unit of a document: a whole file, a block between blank lines, or a line."""
-    encoding: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WikiExtractorCorpusConfig(_CommonCorpusConfig):
-    """WikiExtractor output: `<doc id= url= title=>` ... `</doc>`, with the title as the first line."""
-
-    kind: Literal["wikiextractor"]
-    path: str
-    encoding: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TableCorpusConfig(_CommonCorpusConfig):
-    """JSONL, CSV or Parquet files with a text column; each row is a document."""
-
-    kind: Literal["jsonl", "csv", "parquet"]
-    path: str
-    text_column: str
-    group_column: str | None
-    """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HubCorpusConfig(_CommonCorpusConfig):
-    """A Hugging Face dataset; each row is a document."""
-
-    kind: Literal["hub"]
-    name: str
-    revision: str
-    """Commit hash of the dataset, for reproducibility."""
-    subset: str | None
-    split: str
-    text_column: str
-    group_column: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class NoCorpusConfig:
     """No corpus: an existing checkpoint is fine-tuned (`experiment=finetune`)."""
 
     kind: Literal["none"]
-
-
-CorpusConfig = (
-    PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
-)

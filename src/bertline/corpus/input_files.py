@@ -9,7 +9,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,6 +20,8 @@ from bertline.foundation.progress import warn
 _GZIP_MAGIC = b"\x1f\x8b"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LONE_SURROGATES = re.compile("[\ud800-\udfff]")  # what `surrogateescape` makes of a byte it cannot decode
+# A line up to this length may be wrapped and is joined with the next one; a longer line ends a paragraph.
+_MAX_WRAPPED_CHARACTERS = 100
 # Limit for files without line ends, which could fill the memory; no real line or document is that long.
 _MAX_LINE_CHARACTERS = 200_000_000
 
@@ -171,3 +173,34 @@ def _parts_before_wildcard(path: Path) -> list[str]:
 
 def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
     return not suffixes or name.lower().removesuffix(".gz").endswith(suffixes)
+
+
+def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:
+    """Join wrapped lines to paragraphs; a blank line, or a line too long to be wrapped, ends a paragraph.
+
+    Example:
+        >>> list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."]))[0]
+        'It was late.'
+        >>> len(list(paragraphs_of(["It was", "late.", "", "x" * 200, "Next."])))
+        3
+    """
+    waiting: list[str] = []
+    for line in lines:
+        text = line.strip()
+        if text:
+            waiting.append(text)
+        if waiting and (not text or len(text) > _MAX_WRAPPED_CHARACTERS):
+            yield " ".join(waiting)
+            waiting = []
+    if waiting:
+        yield " ".join(waiting)
+
+
+def counted(lines: Iterator[Line], file: InputFile, dropped: Counter[str]) -> Iterator[Line]:
+    """Pass on the lines of a file; a file of blank lines only is counted under `files/empty`."""
+    blank = True
+    for line in lines:
+        blank = blank and not line.text.strip()
+        yield line
+    if blank:
+        dropped["files/empty"] += 1

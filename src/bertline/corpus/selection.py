@@ -6,9 +6,9 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bertline.corpus.config import CorpusConfig
 from bertline.corpus.document import Split
 from bertline.corpus.preparation import PreparedDocument, PreparedParagraph
+from bertline.corpus.registry import CorpusConfig
 from bertline.foundation.seeds import unit_interval
 
 

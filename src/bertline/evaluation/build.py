@@ -20,11 +20,14 @@ from bertline.evaluation.pretraining_section import pretraining_charts, pretrain
 from bertline.evaluation.svg import chart_css, standalone
 from bertline.evaluation.tables import row_correctness, write_tables
 from bertline.evaluation.task_charts import task_charts
-from bertline.evaluation.task_rows import rows_of
 from bertline.evaluation.task_section import task_section
 from bertline.evaluation.vector_space import vector_space_chart
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
+from bertline.kinds.registry import kind_part
+from bertline.tasks.build import DataPart
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import StoredRows
 
 FORMAT_VERSION = 1
 _METRIC_NAMES = {"reference_encoder": "reference"}
@@ -73,7 +76,7 @@ def task_overlaps(facts: Facts, line: PipelineFolders, config: EvaluateConfig, *
     """Measure the overlap of all test splits of all tasks with the corpus, which is read only once."""
     places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
     texts = {
-        f"{task.name}/{split}": rows_of(line.tasks[task.name], task.manifest, split).texts_read()
+        f"{task.name}/{split}": _rows_of(line.tasks[task.name], task.manifest, split).texts_read()
         for task, split in places
     }
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
@@ -188,3 +191,8 @@ def _flat(content: Any, key: str = "") -> list[tuple[str, Any]]:
     if not isinstance(content, dict):
         return [(key, content)]
     return [pair for name, value in content.items() for pair in _flat(value, f"{key}.{name}" if key else name)]
+
+
+def _rows_of(folder: Path, manifest: dict[str, Any], split: SplitName) -> StoredRows:
+    data: DataPart = kind_part(manifest["task_kind"], "data")
+    return data.stored_rows(folder, split)

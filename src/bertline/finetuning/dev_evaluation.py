@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.kinds.base import Calibration, TaskKind
+from bertline.finetuning.task_kind import Calibration, TaskKind
 from bertline.training.devices import Machine
 
 

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.dev_evaluation import DevCheck, DevEvaluations
-from bertline.finetuning.kinds.base import Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.module import EvaluateOnDev, FineTuningData, FineTuningModule, ShowProgress
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.progress import RunProgress
+from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.attention import attention_device

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.dev_evaluation import DevEvaluations, steps_of_shares
-from bertline.finetuning.kinds.base import LossOptions, TaskKind
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
 from bertline.finetuning.progress import LossMonitor, RunProgress
+from bertline.finetuning.task_kind import LossOptions, TaskKind
 from bertline.foundation.seeds import seed_for
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.finetuning.kinds.base import Calibration, TaskKind
-from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_kind import Calibration, TaskKind, task_kind
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.validation import to_mapping, validate
-from bertline.tasks.config import TaskConfig
+from bertline.kinds.registry import TaskConfig
 
 TASK_FILE = "task.json"
 _FORMAT_VERSION = 2

@@ -203,3 +203,17 @@ def _context(
     right = end - 1 - begins if end < num_tokens else np.full_like(begins, unlimited)
     whole = np.where(ends <= end, unlimited + 1, 0)
     return np.where((begins >= start) & (begins < end), np.minimum(left, right) + whole, -1)
+
+
+def word_means(values: Tensor, batch: dict[str, Tensor]) -> Tensor:
+    """Mean-pool the vectors of each word's tokens, [B, S, K] to [B, W, K], in fp32.
+
+    Args:
+        values: Hidden states or logits of the tokens, [B, S, K].
+        batch: From `EncodedWords.batch`.
+    """
+    columns = torch.arange(batch["word_places"].shape[1], device=values.device)
+    is_of_word = (batch["words_of_tokens"].to(values.device)[:, None, :] == columns[:, None]).float()  # [B, W, S]
+    # Matrix product instead of a scatter: its gradient is deterministic on a GPU. Autocast would compute it in bf16.
+    with torch.autocast(values.device.type, enabled=False):
+        return is_of_word @ values.float() / is_of_word.sum(2, keepdim=True).clamp(min=1)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bertline.foundation.errors import DataError
-from bertline.inference.predictors.base import InputColumn
+from bertline.inference.predictor import InputColumn
 from bertline.tasks.bad_rows import BadRow
 from bertline.tasks.json_lines import require_whole_characters
 from bertline.tasks.table_files import Record

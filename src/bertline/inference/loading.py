@@ -13,7 +13,7 @@ from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_json
 from bertline.inference.model import LoadedModel
 from bertline.inference.plain import task_of_plain_folder
-from bertline.inference.predictors.choose import predictor_of
+from bertline.inference.predictor import predictor_of
 from bertline.modeling.bert import BertModel
 from bertline.modeling.huggingface import architecture_of, load_encoder, load_pretraining_model, read_config
 from bertline.tokenization.resolve import resolve_folder

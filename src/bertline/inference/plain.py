@@ -6,17 +6,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.task_file import FinishedTask
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.files import read_json
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.huggingface import CONFIG_NAME
 from bertline.modeling.weight_files import read_weight_names
-from bertline.tasks.config import (
-    ClassificationTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RerankingTaskConfig,
-    TokenClassificationTaskConfig,
-)
 
 # Question answering settings of the reference code (google-research/bert, run_squad.py).
 _MAX_QUESTION_LENGTH = 64

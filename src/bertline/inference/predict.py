@@ -21,9 +21,9 @@ from bertline.inference.documents_file import DocumentsFile, searching
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
-from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor
-from bertline.inference.predictors.rankings import RetrievalPredictor
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor
 from bertline.inference.row_files import PLAIN_LAYOUT, Row, format_of, format_read, read_rows
+from bertline.kinds.retrieval.serving import RetrievalPredictor
 from bertline.modeling.packed_linears import packed_linears
 from bertline.modeling.weight_digest import digest_of_weights
 from bertline.tasks.table_files import Record, TableLayout

@@ -9,24 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.config import (
-    HubCorpusConfig,
-    NoCorpusConfig,
-    PythonDocsConfig,
-    PythonDocsCorpusConfig,
-    TableCorpusConfig,
-    TextCorpusConfig,
-    WikiExtractorCorpusConfig,
-)
+from bertline.corpus.config import NoCorpusConfig, PythonDocsConfig
+from bertline.corpus.registry import CorpusConfig
 from bertline.evaluation.config import EvaluateConfig
 from bertline.examples.config import ExamplesConfig
 from bertline.export.config import ExportConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
-from bertline.tasks.config import ChoiceSpace, TaskConfig
+from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
@@ -37,14 +31,7 @@ class PipelineConfig:
     """Configuration of the whole pipeline, as composed from `conf/`."""
 
     python_docs: PythonDocsConfig
-    corpus: (
-        PythonDocsCorpusConfig
-        | TextCorpusConfig
-        | WikiExtractorCorpusConfig
-        | TableCorpusConfig
-        | HubCorpusConfig
-        | NoCorpusConfig
-    )
+    corpus: CorpusConfig | NoCorpusConfig
     tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig

@@ -2,8 +2,9 @@
 
 The fingerprint of a stage covers the syntax trees, without docstrings and comments, of its recipe
 (`pipelines/STAGE.py`), of the modules that turn its configuration into work, and of every bertline module that these
-import, directly or not, at the top of a file or inside a function. It also covers the files next to these modules that
-they use: templates (HTML, CSS) and reference curves.
+import, directly or not, at the top of a file or inside a function. A part of a task kind that is imported on demand is
+followed too: `kind_part(kind, "model")` stands for `kinds/NAME/model.py` of every kind. The fingerprint also covers the
+files next to these modules that they use: templates (HTML, CSS) and reference curves.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _WITHOUT_MEANING = frozenset(
     }
 )
 _RECORDS = "bertline.tracking."
+_KIND_PART = "kind_part"
+_EVERY_KIND = "bertline.kinds.*."
 
 
 def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, str]:
@@ -77,7 +80,11 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
         if key in reached:
             continue
         reached[key], imports = _read(path.read_text(encoding="utf-8"))
-        waiting.extend(name for name in imports if not of_package or name.split(".")[0] == _PACKAGE)
+        for name in imports:
+            if name.startswith(_EVERY_KIND):
+                waiting.extend(_parts_of_kinds(name.removeprefix(_EVERY_KIND), root))
+            elif not of_package or name.split(".")[0] == _PACKAGE:
+                waiting.append(name)
         if of_package:
             for template in (file for suffix in _TEMPLATES for file in path.parent.glob(suffix)):
                 reached[f"{module.rpartition('.')[0]}/{template.name}"] = sha256_of_file(template)[:16]
@@ -99,6 +106,10 @@ def _read(text: str) -> tuple[str, tuple[str, ...]]:
     return syntax_digest(tree), tuple(_imports(tree))
 
 
+def _parts_of_kinds(part: str, root: Path) -> list[str]:
+    return [f"bertline.kinds.{path.parent.name}.{part}" for path in sorted(root.glob(f"bertline/kinds/*/{part}.py"))]
+
+
 def _path_of(module: str, root: Path) -> Path | None:
     base = root.joinpath(*module.split("."))
     for candidate in (base.with_suffix(".py"), base / "__init__.py"):
@@ -116,6 +127,10 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield node.module
             # `from package import module` imports a module; the name of a function has no path and is skipped.
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == _KIND_PART:
+            part = node.args[1]
+            assert isinstance(part, ast.Constant) and isinstance(part.value, str), "the part must be a literal"
+            yield f"{_EVERY_KIND}{part.value}"
 
 
 def _drop_docstrings(tree: ast.AST) -> None:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertline.corpus.config import TableCorpusConfig, TextCorpusConfig, WikiExtractorCorpusConfig
+from bertline.corpus.config import NoCorpusConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say
@@ -50,8 +50,8 @@ def link_user_data(config: PipelineConfig) -> None:
 
 
 def _named_paths(config: PipelineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
-    if isinstance(config.corpus, TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig):
-        yield USER_TEXT, ("corpus.path", config.corpus.path)
+    if not isinstance(config.corpus, NoCorpusConfig) and config.corpus.user_path is not None:
+        yield USER_TEXT, (f"corpus.{config.corpus.user_data}", config.corpus.user_path)
     if isinstance(config.tokenizer, ExistingTokenizerConfig) and is_local(config.tokenizer.path):
         yield USER_VOCABULARY, ("tokenizer.path", config.tokenizer.path)
     start = config.pretrain.start_from

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, assert_never
 
-from bertline.corpus.config import CorpusConfig, HubCorpusConfig, PythonDocsCorpusConfig
 from bertline.corpus.input_files import find_files
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
+from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
 from bertline.examples.pairs import NUM_SPECIAL_TOKENS
@@ -91,17 +92,13 @@ def text_size(
     if made_so.get("corpus") and (documents / MANIFEST_NAME).exists():
         counts = read_manifest(documents, kind=CORPUS_KIND, format_version=CORPUS_FORMAT_VERSION)["counts"]["train"]
         return _estimated(counts["characters"], f"{documents}: {counts['characters']:,} characters of text")
-    match corpus:
-        case PythonDocsCorpusConfig():
-            path = metrics / "corpus.json"
-            if not path.exists():
-                return _unknown("the default corpus has not been made yet (dvc repro corpus)")
-            characters = read_json(path)["train/characters"]
-            return _estimated(characters, f"{path}, of an earlier run: {characters:,} characters")
-        case HubCorpusConfig():
-            return _unknown(f"the dataset {corpus.name} has not been read yet (dvc repro corpus)")
-        case _:
-            return _of_files(corpus.path)
+    if corpus.user_path is not None:
+        return _of_files(corpus.user_path)
+    path = metrics / "corpus.json"
+    if not isinstance(corpus, PythonDocsCorpusConfig) or not path.exists():
+        return _unknown(f"the corpus ({corpus.kind}) has not been made yet (dvc repro corpus)")
+    characters = read_json(path)["train/characters"]
+    return _estimated(characters, f"{path}, of an earlier run: {characters:,} characters")
 
 
 def _of_examples(folder: Path) -> TextSize:

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.base import TaskKind
+from bertline.finetuning.task_kind import TaskKind
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
-from bertline.sweep.baselines.base import Baseline, Settings
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob

@@ -8,15 +8,14 @@ from typing import Any
 import torch
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit
-from bertline.finetuning.kinds.base import TaskKind
-from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_kind import TaskKind, task_kind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import warn
+from bertline.kinds.registry import TaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.store import StudyStore
-from bertline.tasks.config import TaskConfig
 from bertline.tasks.storage import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig

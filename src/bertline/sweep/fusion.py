@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
 from bertline.foundation.files import folder_written_atomically, write_json
+from bertline.kinds.retrieval.baselines import bm25_of, found_by
+from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
 from bertline.sweep.baseline_scores import ScoredBaseline
-from bertline.sweep.baselines.search import bm25_of, found_by
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file

@@ -12,9 +12,9 @@ from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import EncoderWeights
 from bertline.foundation.validation import to_mapping, validate
 from bertline.foundation.work import Work
+from bertline.kinds.registry import TaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
-from bertline.tasks.config import TaskConfig
 from bertline.tokenization.resolve import resolve_folder
 from bertline.training.config import RuntimeConfig
 

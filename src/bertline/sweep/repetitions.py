@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertline.finetuning.finetune import FineTuningResult, fine_tune
-from bertline.finetuning.kinds.retrieval import Found, Retrieval
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
 from bertline.foundation.seeds import seed_for
+from bertline.kinds.retrieval.model import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import ArmBench, Bench, test_splits

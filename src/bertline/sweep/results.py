@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
@@ -62,6 +63,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
     predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
+    right_from = task_kind(job.task, manifest["labels"]).right_from
     rows = split_sizes(job)
     reading = best.reading(job)
     result = {
@@ -88,7 +90,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
         "details": reading["details"],
-        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS, task_kind=job.task.kind)},
+        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS, right_from=right_from)},
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
         "note": note,
@@ -100,7 +102,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
-        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, task_kind=job.task.kind)
+        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=right_from)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
         _write_plots(job, outcomes, folder / "plots")
         _write_best(plan, best, folder / "best")

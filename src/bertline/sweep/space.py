@@ -14,14 +14,10 @@ import optuna
 from bertline.finetuning.config import FineTuningConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import generator
-from bertline.sweep.config import (
-    GridSamplerConfig,
-    RandomSamplerConfig,
-    SweepConfig,
-    TpeSamplerConfig,
-)
+from bertline.kinds.registry import TaskConfig
+from bertline.sweep.config import GridSamplerConfig, RandomSamplerConfig, SweepConfig, TpeSamplerConfig
 from bertline.sweep.job import Arm
-from bertline.tasks.config import ChoiceSpace, LogUniformSpace, SpaceConfig, TaskConfig
+from bertline.tasks.config import ChoiceSpace, LogUniformSpace, SpaceConfig
 
 Params = dict[str, float | int]
 _HINTS = typing.get_type_hints(FineTuningConfig)

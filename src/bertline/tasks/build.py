@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import assert_never
+from typing import Any, Protocol
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
+from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.classification_data import classification_task
-from bertline.tasks.config import (
-    ClassificationTaskConfig,
-    FillMaskTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RegressionTaskConfig,
-    RerankingTaskConfig,
-    RetrievalTaskConfig,
-    SummarisationTaskConfig,
-    TaskConfig,
-    TokenClassificationTaskConfig,
-)
-from bertline.tasks.fill_mask_data import fill_mask_task
-from bertline.tasks.question_data import question_task
-from bertline.tasks.regression_data import regression_task
-from bertline.tasks.reranking_data import reranking_task
-from bertline.tasks.search_data import retrieval_task, trains_nothing
-from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
-from bertline.tasks.summary_data import summary_task
-from bertline.tasks.tagging_data import token_classification_task
+from bertline.tasks.splits import trains_nothing
+from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, SplitName, write_rows
+from bertline.tasks.stored_rows import StoredRows
+
+
+class DataPart(Protocol):
+    """Contract of `kinds/NAME/data.py`, which imports no torch."""
+
+    def built_task(self, name: str, config: Any, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+        """Read the rows of the task's source and split them.
+
+        Args:
+            name: Name of the task, for messages.
+            config: Configuration of this kind of task.
+            python_docs: Packages that the `docs_*` sources are built from.
+            num_workers: Number of processes that read docstrings; the result does not depend on it.
+
+        Raises:
+            DataError: The data is invalid. The message names file and line, the problem and how to fix it.
+        """
+
+    def stored_rows(self, folder: Path, split: SplitName) -> StoredRows:
+        """Read a split that the stage has written."""
 
 
 def build_task(
@@ -51,7 +55,8 @@ def build_task(
     Raises:
         DataError: The data is invalid. The message names file and line where there is one.
     """
-    task = _built(name, config, python_docs, num_workers)
+    data: DataPart = kind_part(config.kind, "data")
+    task = data.built_task(name, config, python_docs, num_workers=num_workers)
     _check(name, config, task)
     counts = {split: len(rows) for split, rows in task.splits.items()}
     with folder_written_atomically(out) as folder:
@@ -81,28 +86,6 @@ def build_task(
     if task.collection is not None:
         figures["num_documents"] = len(task.collection)
     return dict(figures)
-
-
-def _built(name: str, config: TaskConfig, python_docs: PythonDocsConfig, num_workers: int) -> BuiltTask:
-    match config:
-        case ClassificationTaskConfig():
-            return classification_task(name, config, python_docs, num_workers=num_workers)
-        case RegressionTaskConfig():
-            return regression_task(name, config)
-        case QuestionAnsweringTaskConfig():
-            return question_task(config)
-        case RetrievalTaskConfig():
-            return retrieval_task(name, config, python_docs, num_workers=num_workers)
-        case RerankingTaskConfig():
-            return reranking_task(name, config, python_docs, num_workers=num_workers)
-        case SummarisationTaskConfig():
-            return summary_task(config)
-        case TokenClassificationTaskConfig():
-            return token_classification_task(name, config, python_docs, num_workers=num_workers)
-        case FillMaskTaskConfig():
-            return fill_mask_task(config)
-        case _:
-            assert_never(config)
 
 
 def _check(name: str, config: TaskConfig, task: BuiltTask) -> None:

@@ -46,3 +46,8 @@ class SourceRows(Generic[Label]):
         """Return the rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`."""
         splits = {"train": self.train, "dev": self.dev or [], "test": self.test or []}
         return {**splits, **{f"test_{name}": rows for name, rows in self.extra_tests.items()}}
+
+
+def text_pairs_of(rows: list[LabelledRow[Label]]) -> list[str] | None:
+    """Return the second texts; None if rows are single passages."""
+    return [row.text_pair for row in rows if row.text_pair is not None] or None

@@ -13,8 +13,7 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
-from bertline.tasks.built import BuiltTask
-from bertline.tasks.config import BaseTaskConfig, RetrievalTaskConfig
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.docs_search import docs_search_splits
 from bertline.tasks.row_caps import capped
 from bertline.tasks.search_files import Judgement, RawDocument, RawQuery
@@ -28,6 +27,7 @@ from bertline.tasks.source_config import (
     TrecSourceConfig,
 )
 from bertline.tasks.source_files import cut_by_key, same_text
+from bertline.tasks.splits import num_rows_made, trains_nothing
 from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import Documents, QueryRows
 from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec_queries
@@ -35,25 +35,6 @@ from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
 _Judged = dict[str, dict[str, int]]
 """Relevance by query id, then document id."""
-
-
-def retrieval_task(
-    name: str, config: RetrievalTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
-    """Read the collection and split its queries.
-
-    Raises:
-        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
-    """
-    source = search_splits(name, config, config.source, python_docs, num_workers=num_workers)
-    return BuiltTask(
-        splits={**source.splits},
-        labels=(),
-        dropped=source.dropped,
-        versions=search_versions(config.source, python_docs),
-        collection=source.documents,
-        more=source.more,
-    )
 
 
 def search_versions(source: CollectionSource, python_docs: PythonDocsConfig) -> dict[str, str]:
@@ -73,7 +54,7 @@ def search_splits(
     """
     if isinstance(source, DocsSearchSourceConfig):
         modules = read_modules(python_docs, num_workers=num_workers)
-        made = docs_search_splits(modules, source, num_train_rows=most_train_rows(config), seed=config.split_seed)
+        made = docs_search_splits(modules, source, num_train_rows=num_rows_made(config), seed=config.split_seed)
         rows = {split: _capped(each, split, config, made.dropped) for split, each in made.splits.items()}
         return replace(made, splits=rows)
     bad_rows = BadRows(source.on_bad_row)
@@ -101,11 +82,6 @@ def search_splits(
 
 def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: Counter[str]) -> QueryRows:
     return rows.take(capped(range(len(rows)), lambda place: rows.ids[place], split, config, dropped))
-
-
-def trains_nothing(config: BaseTaskConfig) -> bool:
-    """Return whether the task scores an encoder without fine-tuning, and so needs no train rows."""
-    return config.fine_tuning.get("num_epochs") == 0
 
 
 def _raw_documents(source: _FilesSource, bad_rows: BadRows) -> Iterator[RawDocument]:
@@ -239,7 +215,7 @@ def _chosen_queries(
     dev = _unseen(dev, test, queries, "dev_query_also_in_test", dropped)
     train = _unseen(train, [*dev, *test], queries, "train_query_also_in_dev_or_test", dropped)
     train.sort(key=lambda query: (seed_for(seed, "order", query), query))
-    return {"train": train[: most_train_rows(config)], "dev": dev, "test": test}
+    return {"train": train[: num_rows_made(config)], "dev": dev, "test": test}
 
 
 def _unseen(
@@ -260,8 +236,3 @@ def _rows(ids: list[str], queries: Mapping[str, str], judged: _Judged) -> QueryR
         [list(judged[query]) for query in ids],
         [list(judged[query].values()) for query in ids],
     )
-
-
-def most_train_rows(config: BaseTaskConfig) -> int | None:
-    """Return the maximum number of train rows; None means all."""
-    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)

@@ -47,3 +47,13 @@ def _without(
     kept = [row for row in rows if row.content_key() not in keys]
     dropped[reason] += len(rows) - len(kept)
     return kept
+
+
+def num_rows_made(config: BaseTaskConfig) -> int | None:
+    """Return the number of train rows to keep, that of the largest training set requested; None keeps all."""
+    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
+
+
+def trains_nothing(config: BaseTaskConfig) -> bool:
+    """Return whether the task scores an encoder without fine-tuning, and so needs no train rows."""
+    return config.fine_tuning.get("num_epochs") == 0

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any, Generic, cast
 
 from bertline.foundation.errors import DataError
+from bertline.foundation.manifests import versions_of
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.label_values import Labels
 from bertline.tasks.option_names import OptionNames
 from bertline.tasks.rows import Label, LabelledRow, SourceRows
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
+from bertline.tasks.splits import with_all_splits
 from bertline.tasks.table_files import Record, TableLayout, read_records
 
 _OPTIONS = OptionNames(
@@ -171,3 +174,16 @@ def _text(record: Record, column: str | int, place: str, option: str) -> str:
     if not text:
         raise BadRow("empty_text", f"{place}: the text in column {column!r} is empty. Fix or remove the row.")
     return text
+
+
+def read_table(
+    source: TableSourceConfig | HubSourceConfig, config: BaseTaskConfig, read_labels: ReadLabels[Label]
+) -> SourceRows[Label]:
+    """Read a table or dataset, with missing splits cut from train; train is not shortened."""
+    rows = table_rows(source, read_labels) if isinstance(source, TableSourceConfig) else hub_rows(source, read_labels)
+    return with_all_splits(rows, config)
+
+
+def table_versions(source: TableSourceConfig | HubSourceConfig) -> dict[str, str]:
+    """Return the versions of the packages that read the source."""
+    return versions_of("pyarrow") if isinstance(source, TableSourceConfig) else versions_of("datasets", "pyarrow")

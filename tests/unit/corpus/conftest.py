@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus.config import (
-    PackageConfig,
-    PythonDocsConfig,
-    PythonDocsCorpusConfig,
-    TableCorpusConfig,
-    TextCorpusConfig,
-    WikiExtractorCorpusConfig,
-)
+from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
+from bertline.corpus.readers.table import TableCorpusConfig
+from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 
 COMMON = {
     "validation_fraction": 0.2,

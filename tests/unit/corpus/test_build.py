@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.config import PythonDocsConfig, PythonDocsCorpusConfig, TextCorpusConfig
+from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.docstring_prose import prose_paragraphs
 from bertline.corpus.python_docs import read_modules
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
+from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest

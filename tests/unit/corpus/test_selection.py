@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from bertline.corpus.config import TextCorpusConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.selection import select_documents, split_of
 
 Make = Callable[..., TextCorpusConfig]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import tiny
-from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.task_file import write_task_file
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.manifests import write_manifest
+from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
-from bertline.tasks.config import ClassificationTaskConfig
 from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer

@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 import bertline
 from bertline.export.build import build_export
 from bertline.export.config import ExportConfig
-from bertline.finetuning.kinds.choose import task_kind
 from bertline.finetuning.task_file import read_task_file, write_task_file
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.modeling.bert import BertForPreTraining

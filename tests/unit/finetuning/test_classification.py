@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import HeadSettings, LossOptions
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.classification import Classification
+from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
+from bertline.kinds.classification.model import Classification
 from bertline.tasks.stored_rows import TextRows
 from tiny import WORDS, runtime
 

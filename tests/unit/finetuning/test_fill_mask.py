@@ -11,11 +11,10 @@ import transformers
 
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import LossOptions
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.fill_mask import FillMask, _evenly
-from bertline.sweep.baselines.choose import baselines_of
-from bertline.tasks.config import FillMaskTaskConfig
+from bertline.finetuning.task_kind import LossOptions, task_kind
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.fill_mask.model import FillMask, _evenly
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer

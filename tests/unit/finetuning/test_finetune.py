@@ -11,10 +11,10 @@ import torch
 import finished_tasks
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, check_options, fine_tune
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.progress import DivergedError
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ConfigError
+from bertline.kinds.classification.model import Classification
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.tokenizer import Tokenizer
 

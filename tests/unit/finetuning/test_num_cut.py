@@ -10,7 +10,7 @@ import pytest
 import finished_tasks
 import tiny
 from bertline.finetuning.encoding import encode_texts, encode_windows
-from bertline.finetuning.kinds.choose import task_kind
+from bertline.finetuning.task_kind import task_kind
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
 

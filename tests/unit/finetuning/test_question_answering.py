@@ -14,10 +14,12 @@ from transformers import BertForQuestionAnswering
 import finetuning_inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.answer_windows import encode_questions, windows_of
-from bertline.finetuning.kinds.base import HeadSettings, LossOptions
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.question_answering import (
+from bertline.finetuning.task_file import read_task_file, write_task_file
+from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
+from bertline.kinds.question_answering.answer_windows import encode_questions, windows_of
+from bertline.kinds.question_answering.baselines import answer_baselines
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.question_answering.model import (
     NO_ANSWER_THRESHOLD,
     NO_SPAN,
     AnswerPredictions,
@@ -25,11 +27,8 @@ from bertline.finetuning.kinds.question_answering import (
     best_spans,
     given_answers,
 )
-from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.modeling.heads import AnswerLogits
-from bertline.sweep.baselines.answers import answer_baselines
-from bertline.sweep.baselines.choose import baselines_of
-from bertline.tasks.config import QuestionAnsweringTaskConfig
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer

@@ -9,13 +9,12 @@ import pytest
 import torch
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import HeadSettings, LossOptions
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.regression import Regression
+from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import DataError
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.regression.model import Regression
 from bertline.modeling.heads import pooled
 from bertline.modeling.huggingface import load_encoder
-from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.stored_rows import NumberRows
 from tiny import WORDS, runtime
 

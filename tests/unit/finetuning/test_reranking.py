@@ -13,11 +13,10 @@ import finetuning_inputs as inputs
 import search_inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import HeadSettings, LossOptions
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.reranking import Reranking
+from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ConfigError
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.kinds.reranking.model import Reranking
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.stored_rows import CandidateRows
 
 

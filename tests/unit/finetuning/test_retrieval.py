@@ -14,14 +14,13 @@ import search_inputs
 import tiny
 from bertline.finetuning.encoding import assemble
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import HeadSettings, LossOptions
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.retrieval import Found, Retrieval
-from bertline.finetuning.search_pairs import EncodedSearch, PairBatches, contrastive_loss
+from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.foundation.errors import ArtifactError
-from bertline.sweep.baselines import search as search_baselines
-from bertline.sweep.baselines.choose import baselines_of
-from bertline.sweep.baselines.search import found_by, tuned_bm25
+from bertline.kinds.retrieval import baselines as search_baselines
+from bertline.kinds.retrieval.baselines import found_by, tuned_bm25
+from bertline.kinds.retrieval.model import Found, Retrieval
+from bertline.kinds.retrieval.search_pairs import EncodedSearch, PairBatches, contrastive_loss
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.storage import COLLECTION, write_rows
 from bertline.tasks.stored_rows import Documents, QueryRows
 

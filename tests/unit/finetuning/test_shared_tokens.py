@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 import finetuning_inputs as inputs
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.classification import Classification
 from bertline.finetuning.shared_tokens import NUM_MARKS, SAME_TOKEN, with_shared_marked
 from bertline.finetuning.token_marks import add_marked_types
+from bertline.kinds.classification.model import Classification
 from bertline.modeling.huggingface import load_classifier, load_encoder
 from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tasks.stored_rows import TextRows
@@ -140,7 +140,7 @@ def _task(shared: str) -> Any:
 
 
 def _head() -> Any:
-    from bertline.finetuning.kinds.base import HeadSettings
+    from bertline.finetuning.task_kind import HeadSettings
 
     return HeadSettings(dropout_prob=0.0, seed=0, attention="plain")
 

@@ -14,10 +14,10 @@ from torch import nn
 import finetuning_inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds.base import LossOptions
-from bertline.finetuning.kinds.summarisation import NO_LABEL, Summarisation, encode_documents
-from bertline.sweep.baselines.summaries import summary_baselines
-from bertline.tasks.config import SummarisationTaskConfig
+from bertline.finetuning.task_kind import LossOptions
+from bertline.kinds.summarisation.baselines import summary_baselines
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.summarisation.model import NO_LABEL, Summarisation, encode_documents
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import chosen_sentences

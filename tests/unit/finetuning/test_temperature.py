@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 import finetuning_inputs as inputs
-from bertline.finetuning.kinds.classification import Classification
-from bertline.finetuning.kinds.multi_label import THRESHOLD, MultiLabel
 from bertline.finetuning.temperature import (
     TEMPERATURE,
     sigmoid_temperature,
@@ -15,6 +13,8 @@ from bertline.finetuning.temperature import (
     with_sigmoid_temperature,
     with_softmax_temperature,
 )
+from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification.multi_label import THRESHOLD, MultiLabel
 from bertline.tasks.metrics.calibration import expected_calibration_error
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 

@@ -10,12 +10,12 @@ import transformers
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.kinds import token_classification
-from bertline.finetuning.kinds.base import HeadSettings, LossOptions
-from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.finetuning.task_kind import HeadSettings, LossOptions
+from bertline.kinds.token_classification import model as token_classification
+from bertline.kinds.token_classification.baselines import tagging_baselines
+from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
-from bertline.sweep.baselines.tags import tagging_baselines
 from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
 from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.stored_rows import TaggedRows

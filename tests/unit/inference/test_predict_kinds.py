@@ -16,13 +16,13 @@ import pytest
 
 import bertline
 from bertline.finetuning.encoding import Sequences
-from bertline.finetuning.kinds.retrieval import Retrieval
 from bertline.foundation.errors import DataError
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.predict import DocumentsFile, FileColumns, predict_file
-from bertline.inference.predictors.rankings import RetrievalPredictor
 from bertline.inference.row_files import PLAIN_LAYOUT
+from bertline.kinds.retrieval.model import Retrieval
+from bertline.kinds.retrieval.serving import RetrievalPredictor
 from bertline.tasks.stored_rows import Documents, QueryRows
 from bertline.tasks.table_files import TableLayout
 from finished_tasks import Finished, finish, texts

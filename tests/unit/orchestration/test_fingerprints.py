@@ -66,6 +66,15 @@ def test_a_changed_sweep_leaves_pretrain_alone(source: Path) -> None:
     assert "pretrain" not in stages
 
 
+def test_a_changed_part_of_a_kind_of_task_changes_the_stages_that_import_it_on_demand(source: Path) -> None:
+    stages = changed(source, "bertline.kinds.regression.model", "from __future__", "UNUSED = 1\nfrom __future__")
+    assert "sweep" in stages
+    assert not stages & {"corpus", "tokenizer", "examples", "pretrain", "task_data"}
+    stages = changed(source, "bertline.kinds.regression.data", "from __future__", "UNUSED = 1\nfrom __future__")
+    assert "task_data" in stages
+    assert not stages & {"corpus", "tokenizer", "examples", "pretrain"}
+
+
 def test_a_new_reference_curve_changes_the_report_and_what_follows_alone(source: Path) -> None:
     before = {stage.name: code_fingerprint(stage, source=source) for stage in STAGES}
     (path,) = (source / "bertline/evaluation/reference_curves").glob("docs_tiny.json")

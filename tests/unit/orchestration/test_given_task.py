@@ -15,10 +15,10 @@ import yaml
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
 from bertline.orchestration.given_files import GivenFiles, conll_layout, format_of, given_files
 from bertline.orchestration.given_task import TaskOptions, placed, task_name_of, task_of_files
 from bertline.tasks.build import build_task
-from bertline.tasks.config import TaskConfig
 from bertline.tasks.sniffing import beginning_of, guesses
 
 CONF = Path(__file__).parents[3] / "conf"

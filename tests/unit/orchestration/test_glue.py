@@ -9,9 +9,9 @@ import yaml
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
 from bertline.sweep.glue_sets import GLUE, found_sets, task_of
 from bertline.sweep.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
-from bertline.tasks.config import TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

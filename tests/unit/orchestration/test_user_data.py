@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bertline.corpus.reader import CorpusReader
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.user_data import link_user_data
@@ -86,3 +87,22 @@ def test_a_link_to_a_folder_inside_the_place_is_refused(composed: Composed, text
 def test_a_hub_name_is_not_taken_for_a_path(composed: Composed) -> None:
     link_user_data(pipeline_config(composed("tokenizer=existing", "tokenizer.path=google-bert/bert-base-uncased")))
     assert not Path("data/vocabulary").is_symlink()
+
+
+def test_a_corpus_reader_that_does_not_name_the_users_data_cannot_be_defined() -> None:
+    with pytest.raises(TypeError, match="Forgetful: set user_data"):
+
+        class Forgetful(CorpusReader):
+            path: str
+
+    with pytest.raises(TypeError, match="'folder', which is not one of its fields"):
+
+        class Misspelt(CorpusReader):
+            user_data = "folder"
+            path: str
+
+
+@pytest.mark.parametrize("kind", ["text", "wikiextractor", "jsonl", "csv", "parquet"])
+def test_the_files_of_every_corpus_that_reads_files_are_linked(composed: Composed, texts: Path, kind: str) -> None:
+    link_user_data(pipeline_config(composed(f"corpus={kind}", f"corpus.path={texts}")))
+    assert Path("data/text").resolve() == texts

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from bertline.corpus.config import HubCorpusConfig, PythonDocsCorpusConfig, TextCorpusConfig
+from bertline.corpus.readers.hub import HubCorpusConfig
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
+from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 
 import tiny
-from bertline.finetuning.kinds.classification import Classification
-from bertline.finetuning.kinds.multi_label import MultiLabel
-from bertline.finetuning.kinds.regression import Regression
-from bertline.sweep.baselines.choose import baselines_of
+from bertline.kinds.classification.model import Classification
+from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.regression.baselines import PENALTIES
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.regression.model import Regression
+from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.ngrams import MOST_CHARACTERS, UNITS, NgramFeatures, num_rows_read
-from bertline.sweep.baselines.numbers import PENALTIES
 from bertline.sweep.baselines.overlap import NUM_FEATURES, PairOverlap, parts_of
 from bertline.sweep.baselines.vectors import linear_baseline
-from bertline.tasks.config import RegressionTaskConfig
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 
 

@@ -18,11 +18,12 @@ import tiny
 from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.manifests import read_manifest, write_manifest
+from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.huggingface import load_classifier, read_config, read_labels
 from bertline.sweep import repetitions, trials
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
-from bertline.tasks.config import ChoiceSpace, RegressionTaskConfig
+from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer

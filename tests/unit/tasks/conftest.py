@@ -6,7 +6,8 @@ import pytest
 
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.python_docs import Docstring, ModuleDocs
-from bertline.tasks.config import ClassificationTaskConfig, RegressionTaskConfig
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.source_config import TableSourceConfig
 
 # What functions can be about; each makes a distinct summary and a distinct passage.

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.config import FillMaskTaskConfig
-from bertline.tasks.fill_mask_data import fill_mask_task
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.fill_mask.data import built_task
 from bertline.tasks.source_config import PlainTextSourceConfig
+from corpus_reading import NO_PACKAGES
 
 
 def config(path, source=None, **changes):
@@ -28,6 +29,10 @@ def config(path, source=None, **changes):
         "split_seed": 0, "start_from": None, "num_trials": None, "space": {}, "fine_tuning": {},
     }  # fmt: skip
     return FillMaskTaskConfig(**{**task, **changes})
+
+
+def fill_mask_task(made_of):
+    return built_task("blanks", made_of, NO_PACKAGES, num_workers=1)
 
 
 def all_texts(task):

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.config import PythonDocsConfig, PythonDocsCorpusConfig
+from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.storage import read_documents
 from bertline.tasks.docs_library import docs_library_rows
 from bertline.tasks.docs_match import docs_match_rows
@@ -166,7 +167,7 @@ def test_what_differs_only_in_case_and_white_space_is_always_found(texts, search
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
 def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
-    monkeypatch.setattr("bertline.corpus.sources.read_modules", lambda *_, **__: iter(leaking))
+    monkeypatch.setattr("bertline.corpus.readers.python_docs.read_modules", lambda *_, **__: iter(leaking))
     monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
     config = PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from bertline.finetuning.kinds.choose import task_kind
-from bertline.finetuning.kinds.reranking import Reranking
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.validation import validate
-from bertline.sweep.baselines.choose import baselines_of
-from bertline.sweep.baselines.search import found_by
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.reranking.model import Reranking
+from bertline.kinds.retrieval.baselines import found_by
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
-from bertline.tasks.config import RerankingTaskConfig, RetrievalTaskConfig
 from bertline.tasks.storage import read_task_manifest
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
+from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.config import TaskConfig
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest

@@ -8,8 +8,8 @@ import pytest
 
 import search_inputs as inputs
 from bertline.foundation.errors import DataError
+from bertline.kinds.reranking.data import built_task
 from bertline.tasks.build import build_task
-from bertline.tasks.reranking_data import reranking_task
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.storage import read_rows
 from bertline.tasks.stored_rows import CandidateRows
@@ -40,7 +40,7 @@ def answers(tmp_path):
 @pytest.fixture
 def built(python_docs):
     def make(source, **changes):
-        return reranking_task("rerank", inputs.reranking(source, **changes), python_docs, num_workers=1)
+        return built_task("rerank", inputs.reranking(source, **changes), python_docs, num_workers=1)
 
     return make
 
@@ -167,6 +167,6 @@ class TestCollections:
     def test_rows_are_what_they_were_after_writing(self, tmp_path, python_docs):
         config = inputs.reranking(self.write(tmp_path / "in"))
         build_task("rerank", config, python_docs, tmp_path / "out")
-        made = reranking_task("rerank", config, python_docs, num_workers=1).splits
+        made = built_task("rerank", config, python_docs, num_workers=1).splits
         for split in ("train", "dev", "test"):
             assert read_rows(tmp_path / "out", split, CandidateRows) == made[split]

@@ -13,15 +13,13 @@ import pytest
 import search_inputs
 import tiny
 from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.config import (
-    BaseTaskConfig,
-    FillMaskTaskConfig,
-    QuestionAnsweringTaskConfig,
-    RerankingTaskConfig,
-    SummarisationTaskConfig,
-    TokenClassificationTaskConfig,
-)
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.row_caps import capped
 from bertline.tasks.source_config import (
     AnswersSourceConfig,

@@ -6,8 +6,8 @@ import pytest
 
 import search_inputs as inputs
 from bertline.foundation.errors import DataError
+from bertline.kinds.retrieval.data import built_task
 from bertline.tasks.build import build_task
-from bertline.tasks.search_data import retrieval_task
 from bertline.tasks.storage import COLLECTION, read_rows, read_task_manifest
 from bertline.tasks.stored_rows import Documents, QueryRows
 
@@ -58,7 +58,7 @@ long
 @pytest.fixture
 def built(python_docs):
     def make(source, **changes):
-        return retrieval_task("search", inputs.retrieval(source, **changes), python_docs, num_workers=1)
+        return built_task("search", inputs.retrieval(source, **changes), python_docs, num_workers=1)
 
     return make
 

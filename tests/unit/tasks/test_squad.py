@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.config import QuestionAnsweringTaskConfig
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest
 from bertline.tasks.stored_rows import QuestionRows

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from bertline.foundation.errors import DataError
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.config import SummarisationTaskConfig
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest
 from bertline.tasks.stored_rows import SummaryRows

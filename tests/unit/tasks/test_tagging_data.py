@@ -8,10 +8,10 @@ import pytest
 
 import tiny
 from bertline.foundation.errors import DataError
+from bertline.kinds.token_classification.data import built_task
 from bertline.tasks.build import build_task
 from bertline.tasks.storage import read_rows, read_task_manifest
 from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tagging_data import token_classification_task
 
 WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
 
@@ -33,7 +33,7 @@ def built(tmp_path, python_docs):
     def make(config, **contents):
         for name, content in contents.items():
             (tmp_path / f"{name}.conll").write_text(content)
-        return token_classification_task("names", config, python_docs, num_workers=1)
+        return built_task("names", config, python_docs, num_workers=1)
 
     return make
 
@@ -164,7 +164,7 @@ def test_wnut17_has_its_published_sentences_and_types(task, python_docs):
         "path": str(WNUT), "train_file": "wnut17train.conll", "dev_file": "emerging.dev.conll",
         "test_file": "emerging.test.annotated",
     }  # fmt: skip
-    found = token_classification_task("wnut17", task(files), python_docs, num_workers=1)
+    found = built_task("wnut17", task(files), python_docs, num_workers=1)
     assert {split: len(rows) for split, rows in found.splits.items()} == {"train": 3394, "dev": 1009, "test": 1287}
     assert found.labels[1::2] == tuple(
         f"B-{kind}" for kind in ("corporation", "creative-work", "group", "location", "person", "product")

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from bertline.finetuning.kinds.base import TaskKind
+from bertline.finetuning.task_kind import TaskKind
+from bertline.kinds.registry import kind_part
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.tasks.storage import SplitName
+from bertline.tokenization.tokenizer import Tokenizer
 
 Settings = Mapping[str, float | str]
 Choice = TypeVar("Choice")
@@ -50,3 +53,34 @@ def best_on_dev(
 def predictions_of(best: Callable[[Any], Any], dev: Any, tests: Mapping[SplitName, Any]) -> dict[SplitName, Any]:
     """Return the predictions of a fitted method for dev and every test split."""
     return {split: best(rows) for split, rows in {"dev": dev, **tests}.items()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """Inputs of a baseline."""
+
+    kind: Any
+    """The `TaskKind`."""
+    train: Any
+    dev: Any
+    tests: Mapping[SplitName, Any]
+    tokenizer: Tokenizer | None = None
+    """The encoder's tokenizer, for tasks that are scored token by token, which have no baseline without it."""
+    encoder: FrozenEncoder | None = None
+    """The encoder before fine-tuning; without it there are no baselines on its vectors."""
+
+
+def baselines_of(
+    kind: TaskKind[Any, Any, Any],
+    train: Any,
+    dev: Any,
+    tests: Mapping[SplitName, Any],
+    tokenizer: Tokenizer | None = None,
+    encoder: FrozenEncoder | None = None,
+) -> list[Baseline]:
+    """Return the baselines of a task, each with predictions for dev and every test split; none depends on a seed.
+
+    `kinds/NAME/baselines.py` has a function `baselines(given) -> list[Baseline]`.
+    """
+    given = Given(kind=kind, train=train, dev=dev, tests=tests, tokenizer=tokenizer, encoder=encoder)
+    return kind_part(kind.config.kind, "baselines").baselines(given)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
-from bertline.finetuning.kinds.token_classification import TokenClassification, word_means
-from bertline.finetuning.word_windows import encode_words, token_ids_of_words
+from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.token_classification import TagPredictions, TokenClassification
+from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
 from bertline.sweep.baselines.base import Baseline, dev_score
 from bertline.sweep.baselines.linear import Features, LinearModel, margins_of
 from bertline.tasks.storage import SplitName

@@ -91,3 +91,8 @@ def _fitted_or_characters(vectorizer: TfidfVectorizer, texts: Sequence[str]) -> 
         # No text has a letter or a digit (only punctuation or emoji, or nothing): use characters instead of words.
         characters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True)
         return characters.fit([f"{text} " for text in texts])
+
+
+def units_of(rows: TextsRows) -> tuple[Unit, ...]:
+    """Return the units of n-grams; only words for pairs, where each text alone says little about the label."""
+    return UNITS if rows.text_pairs is None else ("word",)

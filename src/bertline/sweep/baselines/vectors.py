@@ -6,24 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertline.finetuning.kinds.regression import Regression
-from bertline.finetuning.kinds.reranking import Reranking
-from bertline.finetuning.kinds.retrieval import DEPTH, Found, Retrieval
-from bertline.finetuning.kinds.token_classification import TokenClassification
-from bertline.finetuning.vector_index import VectorIndex
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
-from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label, one_thread
+from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label
 from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
 from bertline.sweep.baselines.ngrams import TextsRows, columns
-from bertline.sweep.baselines.numbers import ridge
 from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import CandidateRows, MultiLabelRows, QueryRows, TaggedRows
+from bertline.tasks.stored_rows import MultiLabelRows, TaggedRows
 
 Name = Literal["frozen_encoder", "static_embeddings"]
-_TITLES: dict[Name, tuple[str, str, str]] = {
+NAMES: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
+TITLES: dict[Name, tuple[str, str, str]] = {
     "frozen_encoder": ("pooling", "frozen encoder", "frozen encoder, cosine"),
     "static_embeddings": ("weights", "static embeddings", "static embeddings, cosine"),
 }
@@ -39,15 +34,10 @@ _MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1
 def linear_baseline(
     name: Name, encoder: FrozenEncoder, kind: Any, train: Any, dev: Any, tests: Mapping[SplitName, Any]
 ) -> Baseline:
-    """Fit logistic or ridge regression on vectors of texts; for a pair, on both, their absolute difference and their
-    product."""
+    """Fit logistic regression on vectors of texts; for a pair, on both, their absolute difference and their product."""
     read = train.first(MOST_ROWS[name])
-    what, title, _ = _TITLES[name]
-    features = {
-        option: _Standardised(_of_texts(vectors), read) for option, vectors in _choices(name, encoder, read).items()
-    }
-    if isinstance(kind, Regression):
-        return ridge(kind, name, f"{title}, ridge regression", read, dev, tests, features)
+    what, title, _ = TITLES[name]
+    features = text_features(name, encoder, read)
     fitted = {}
     for option, compute in features.items():
         found = compute(read)
@@ -65,6 +55,13 @@ def linear_baseline(
         predictions=predictions_of(lambda rows: fitted[best](features[best[0]](rows)), dev, tests),
         settings={what: best[0], **best[1].settings()},
     )
+
+
+def text_features(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, Callable[[Any], Vectors]]:
+    """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features."""
+    return {
+        option: _Standardised(_of_texts(vectors), train) for option, vectors in choices_of(name, encoder, train).items()
+    }
 
 
 def tagging_baseline(
@@ -92,7 +89,7 @@ def tagging_baseline(
 
     tagger = LinearTagger(
         name=name,
-        title=f"{_TITLES[name][1]}, logistic regression",
+        title=f"{TITLES[name][1]}, logistic regression",
         features=features,
         models=_MODELS,
         thresholds=_THRESHOLDS,
@@ -100,63 +97,8 @@ def tagging_baseline(
     return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
 
 
-def search_baseline(
-    name: Name,
-    encoder: FrozenEncoder,
-    kind: Retrieval,
-    train: QueryRows,
-    dev: QueryRows,
-    tests: Mapping[SplitName, Any],
-) -> Baseline:
-    """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
-    texts = kind.collection.texts_read()
-
-    def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
-        of_documents = vectors(texts)
-        mean = of_documents.mean(axis=0)
-        with one_thread():
-            index = VectorIndex.of(_unit(of_documents - mean))
-            return [Found(*index.search(_unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
-
-    what, _, title = _TITLES[name]
-    choices = _choices(name, encoder, train)
-    best = best_on_dev(kind, dev, choices, lambda option: found(choices[option], [dev])[0])
-    return Baseline(
-        name=name,
-        title=title,
-        predictions=dict(zip(("dev", *tests), found(choices[best], [dev, *tests.values()]), strict=True)),
-        settings={what: best},
-    )
-
-
-def candidates_baseline(
-    name: Name,
-    encoder: FrozenEncoder,
-    kind: Reranking,
-    train: CandidateRows,
-    dev: CandidateRows,
-    tests: Mapping[SplitName, CandidateRows],
-) -> Baseline:
-    """Rank candidates by the cosine of their vectors with the query's."""
-
-    def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
-        return [
-            _unit(vectors(texts)) @ _unit(vectors([query]))[0] if texts else np.zeros(0, dtype=np.float32)
-            for query, texts in zip(rows.queries, rows.candidates, strict=True)
-        ]
-
-    what, _, title = _TITLES[name]
-    choices = _choices(name, encoder, train)
-    best = best_on_dev(kind, dev, choices, lambda option: scores(choices[option], dev))
-    return Baseline(
-        name=name,
-        title=title,
-        predictions=predictions_of(lambda rows: scores(choices[best], rows), dev, tests),
-        settings={what: best},
-    )
-
-
-def _choices(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, TextVectors]:
+def choices_of(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, TextVectors]:
+    """Return, for each setting from which dev chooses, a function from texts to their vectors."""
     choices: Callable[[Sequence[str]], dict[str, TextVectors]]
     choices = encoder.choices if name == "frozen_encoder" else encoder.static_choices
     return choices(train.texts_read()[: MOST_ROWS[name]])
@@ -206,5 +148,6 @@ def _with_neighbours(vectors: Vectors, lengths: Sequence[int]) -> Vectors:
     return np.concatenate([before, vectors, after], axis=1)
 
 
-def _unit(vectors: Vectors) -> Vectors:
+def unit(vectors: Vectors) -> Vectors:
+    """Return vectors of length 1."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction import FeatureHasher
 
-from bertline.finetuning.kinds.token_classification import TokenClassification
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.linear import LinearModel
 from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by

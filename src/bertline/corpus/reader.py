@@ -1,0 +1,68 @@
+"""The contract of a corpus reader."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from bertline.corpus.config import PythonDocsConfig
+from bertline.corpus.document import SourceDocument
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusReader(ABC):
+    """Settings of every kind of corpus, and what its reader has to provide.
+
+    A reader is one file of `corpus/readers`, which `corpus/registry.py` lists in `CorpusConfig`.
+    """
+
+    user_data: ClassVar[str | None]
+    """Field that holds the path of the user's own data, which DVC then watches; None if there is none."""
+
+    validation_fraction: float
+    """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
+    split_seed: int
+    deduplicate: Literal["document", "paragraph", "none"]
+    """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
+    min_document_characters: int
+    """Minimum document length in characters; shorter documents are dropped and counted."""
+    on_undecodable: Literal["fail", "skip"]
+    """How to handle a file or record that is not text in `encoding`: fail with its name, or skip and count it."""
+    shard_documents: int
+    """Documents per Parquet shard."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction must be in [0, 1), found {self.validation_fraction}")
+        if self.min_document_characters < 0:
+            raise ValueError(f"min_document_characters must not be negative, found {self.min_document_characters}")
+        if self.shard_documents < 1:
+            raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
+
+    def __init_subclass__(cls) -> None:
+        """Refuse a reader that does not say what the user's data is: DVC would not see that the text changed."""
+        if "user_data" not in vars(cls):
+            raise TypeError(f"{cls.__name__}: set user_data to the field with the path of the user's data, or to None")
+        if cls.user_data is not None and cls.user_data not in cls.__annotations__:
+            raise TypeError(f"{cls.__name__}: user_data is {cls.user_data!r}, which is not one of its fields")
+
+    @property
+    def user_path(self) -> str | None:
+        """Path of the user's own data."""
+        return None if self.user_data is None else getattr(self, self.user_data)
+
+    @abstractmethod
+    def read(
+        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
+    ) -> Iterator[SourceDocument]:
+        """Read the documents in a fixed order.
+
+        Args:
+            dropped: Counter of left-out documents (`documents/REASON`), paragraphs (`paragraphs/REASON`) and files
+                (`files/REASON`).
+            python_docs: The packages for `kind: python_docs`.
+            num_workers: Number of processes that parse Python source.
+        """

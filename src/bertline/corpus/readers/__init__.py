@@ -1,0 +1,1 @@
+"""Corpus readers: each file has the configuration of a kind of corpus and reads its documents."""

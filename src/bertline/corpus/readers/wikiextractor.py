@@ -1,0 +1,85 @@
+"""Articles from the output of WikiExtractor."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from bertline.corpus.config import PythonDocsConfig
+from bertline.corpus.document import SourceDocument
+from bertline.corpus.input_files import InputFile, Line, counted, find_files, read_lines
+from bertline.corpus.reader import CorpusReader
+from bertline.foundation.errors import DataError
+
+_DOC_OPEN = re.compile(r'<doc (?=[^>]*\bid="(?P<id>[^"]*)")(?:[^>]*\btitle="(?P<title>[^>]*)")?[^>]*>\s*$')
+_DOC_CLOSE = "</doc>"
+# Tags that WikiExtractor leaves in the text.
+_TAG = re.compile(r"</?(?:br|dl|dd|dt|ul|ol|li|ref|dfn|poem|div|span|small|sub|sup|b|i|p|nowiki|onlyinclude)\b[^<>]*>")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WikiExtractorCorpusConfig(CorpusReader):
+    """WikiExtractor output: `<doc id= url= title=>` ... `</doc>`, with the title as the first line."""
+
+    user_data: ClassVar[str | None] = "path"
+    kind: Literal["wikiextractor"]
+    path: str
+    encoding: str
+
+    def read(
+        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
+    ) -> Iterator[SourceDocument]:
+        """Read the articles of WikiExtractor files; each article is its own group, and each line of it is a paragraph.
+
+        The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence. A file
+        that does not start with an article is skipped and counted under `files/not_wikiextractor`.
+
+        Raises:
+            DataError: There is text between two articles; the message names file and line.
+        """
+        for file in find_files(self.path, (), dropped):
+            lines = read_lines(file, self.encoding, self.on_undecodable, dropped)
+            yield from _articles(file, counted(lines, file, dropped), dropped)
+
+
+def _articles(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:
+    head: re.Match[str] | None = None
+    body: list[Line] = []
+    begun = False
+    for line in lines:
+        text = line.text.strip()
+        if opening := _DOC_OPEN.match(text):
+            if head is not None:
+                dropped["documents/unclosed"] += 1
+            head, body, begun = opening, [], True
+        elif head is None:
+            if text and not begun:
+                dropped["files/not_wikiextractor"] += 1  # for example, a README or licence
+                return
+            if text:
+                raise DataError(
+                    f'{file.path}:{line.number}: text between articles, {text[:60]!r}; expected <doc id="…" …>. '
+                    "Run WikiExtractor again for this file, or take the line out."
+                )
+        elif text == _DOC_CLOSE:
+            yield from _article(file, head, body, dropped)
+            head = None
+        else:
+            body.append(line)
+    if head is not None:
+        dropped["documents/unclosed"] += 1
+
+
+def _article(file: InputFile, head: re.Match[str], body: list[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:
+    if any(line.undecodable for line in body):
+        dropped["documents/undecodable"] += 1
+        return
+    paragraphs = [html.unescape(_TAG.sub(" ", line.text)) for line in body if line.text.strip()]
+    if paragraphs and paragraphs[0].strip() == html.unescape(head["title"] or "").strip():
+        dropped["paragraphs/title"] += 1
+        del paragraphs[0]
+    yield SourceDocument(f"{file.name}:{head['id']}", head["id"], tuple(paragraphs))

@@ -1,0 +1,187 @@
+"""Interface of a kind of task, as fine-tuning, sweep, prediction and export use it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.kinds.registry import TaskConfig, kind_part
+from bertline.modeling.attention import AttentionKind
+from bertline.tasks.storage import SplitName, read_rows
+from bertline.tasks.stored_rows import StoredRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+
+Rows = TypeVar("Rows", bound=StoredRows)
+Encoded = TypeVar("Encoded")
+Predictions = TypeVar("Predictions")
+
+Batch = dict[str, Tensor]
+Calibration = dict[str, float]
+"""Values chosen on dev that become part of the model, such as the no-answer threshold."""
+
+
+class Batches(Sized, Protocol):
+    """Batches of one epoch; each iteration is a new epoch, in a new order that depends on the seed."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Iterate over the batches of the next epoch."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSettings:
+    """Settings of a newly initialized head."""
+
+    dropout_prob: float
+    """Dropout probability in the encoder and on the head's input."""
+    seed: int
+    """Seed of the head's weights."""
+    attention: AttentionKind
+
+
+@dataclass(frozen=True, slots=True)
+class LossOptions:
+    """Options of the loss."""
+
+    label_smoothing: float
+    class_weights: Tensor | None
+    """Weight of each class [labels], on the model's device; None weights all classes equally."""
+
+    @staticmethod
+    def plain() -> LossOptions:
+        """Return options without smoothing and class weights."""
+        return LossOptions(0.0, None)
+
+
+class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
+    """Kind of a task: encodes its rows, makes and trains its model, predicts and scores.
+
+    Args:
+        config: Configuration of the task.
+        labels: Labels of the task's manifest, in order; empty for a task without labels.
+
+    The unit of scoring is a row of `Rows`: `statistics` returns the contribution of each row to every score, and
+    `scores` computes the scores of any set of rows from their statistics, so that intervals and tests can resample rows
+    without predicting again.
+    """
+
+    rows_class: type[Rows]
+    """Class of the stored rows of a split."""
+    right_from: float = 0.5
+    """Prediction is an error if its `correct` is less (see `table`)."""
+
+    def __init__(self, config: TaskConfig, labels: Sequence[str]) -> None:
+        self.config: Any = config
+        self.labels = tuple(labels)
+
+    def read(self, task_folder: Path, split: SplitName) -> Rows:
+        """Read the rows of a split from the task's artifact."""
+        return read_rows(task_folder, split, self.rows_class)
+
+    # ---- the model
+
+    @abstractmethod
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        """Load the encoder of any BERT folder and add a new head. The encoder is the submodule `bert`."""
+
+    @abstractmethod
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        """Load a fine-tuned model from a folder that `save_model` wrote."""
+
+    @abstractmethod
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
+
+    def has_new_head(self, model: nn.Module) -> bool:
+        """Return whether `new_model` drew random weights, which are meaningless before training."""
+        return any(not name.startswith("bert.") for name, _ in model.named_parameters())
+
+    # ---- training
+
+    @abstractmethod
+    def encode(self, rows: Rows, tokenizer: Tokenizer) -> Encoded:
+        """Encode rows as token ids; long texts are truncated or split into windows here."""
+
+    @abstractmethod
+    def lengths(self, encoded: Encoded) -> NDArray[np.int64]:
+        """Return the number of tokens of each sequence, for choosing the attention kernel and counting tokens."""
+
+    @abstractmethod
+    def num_cut(self, encoded: Encoded) -> int:
+        """Return the number of truncated rows. Splitting a text into windows does not truncate it."""
+
+    def num_cut_documents(self, encoded: Encoded) -> int | None:
+        """Return the number of truncated documents of the task's collection; None for a task without a collection."""
+        return None
+
+    @abstractmethod
+    def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
+        """Return training batches, in an order that is a function of the seed and the epoch number."""
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean loss of a batch that is on the model's device."""
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
+        return {"class_weights": "it has no classes to weigh"}
+
+    def label_counts(self, rows: Rows) -> NDArray[np.int64]:
+        """Count the occurrences of each label, for `class_weights`. Not called if that is among `unused_options`."""
+        raise NotImplementedError
+
+    def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:
+        """Return the training data after steps that need the untrained model, such as mining hard negatives."""
+        return encoded
+
+    # ---- predicting and scoring
+
+    @abstractmethod
+    def predict(self, model: nn.Module, encoded: Encoded, machine: Machine) -> Predictions:
+        """Return the predictions of the model in row order, as NumPy arrays and lists."""
+
+    def calibrate(self, rows: Rows, predictions: Predictions) -> Calibration:
+        """Choose the calibration on these rows (dev); empty by default."""
+        return {}
+
+    @abstractmethod
+    def statistics(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> NDArray[np.float64]:
+        """Return the contribution of each row to the scores, [N, K]."""
+
+    @abstractmethod
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        """Compute all scores of the task by name, from the statistics of any rows. Higher is better; includes
+        `config.metric`."""
+
+    @abstractmethod
+    def table(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> pa.Table:
+        """Return a table of the predictions, one line per row, for reading and analysis.
+
+        Returns:
+            Columns `id`, the inputs, `gold` and `predicted` (texts), `score` (confidence), and `correct` (bool or, for
+            graded correctness, a float up to 1).
+        """
+
+    def details(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> dict[str, Any]:
+        """Return details for the report, as JSON: for example `confusion_matrix`, `by_type` scores, or scores `before`
+        re-ranking."""
+        return {}
+
+    def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> bool:
+        """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
+        return False
+
+
+def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return kind_part(config.kind, "model").task_kind(config, labels)

@@ -1,0 +1,61 @@
+"""Filling of blanks by a model with a masked language model head."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from bertline.foundation.errors import DataError
+from bertline.modeling.bert import BertForPreTraining
+from bertline.tokenization.tokenizer import Tokenizer
+
+MASK = "[MASK]"
+
+
+class Guess(NamedTuple):
+    """Predicted token for a blank."""
+
+    token: str
+    probability: float
+
+
+def fill_blanks(
+    model: BertForPreTraining | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
+) -> list[list[Guess]]:
+    """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
+
+    Raises:
+        DataError: The text has no `[MASK]`, or more than `max_length` tokens.
+    """
+    ids = sequence_of(tokenizer, text, None, max_length)[0]
+    blanks = [position for position, token in enumerate(ids) if token == tokenizer.mask_id]
+    if not blanks:
+        raise DataError(f"no {MASK} in {text!r}; write {MASK} where a word is missing.")
+    device = next(model.parameters()).device
+    input_ids = torch.tensor([ids], device=device)
+    with torch.no_grad():
+        output = model(input_ids, torch.zeros_like(input_ids), None, torch.tensor([blanks], device=device))
+        probabilities = output.mlm_logits[0].softmax(-1)  # [blanks, V]
+    special = torch.tensor(sorted(tokenizer.special_ids), device=device)
+    best = probabilities.index_fill(1, special, -1.0).topk(min(top_k, tokenizer.vocab_size - len(special)))
+    return [
+        [Guess(*guess) for guess in zip(tokenizer.tokens(tokens), values, strict=True)]
+        for tokens, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+    ]
+
+
+def sequence_of(tokenizer: Tokenizer, text: str, text_pair: str | None, max_length: int) -> tuple[list[int], list[int]]:
+    """Encode one sequence as token ids and token types. `[MASK]` is encoded as the mask token.
+
+    Raises:
+        DataError: The sequence has more than `max_length` tokens; it is not truncated, which could lose a mask.
+    """
+    ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+    types = [0] * len(ids)
+    if text_pair is not None:
+        ids += [*tokenizer.encode(text_pair), tokenizer.sep_id]
+        types += [1] * (len(ids) - len(types))
+    if len(ids) > max_length:
+        raise DataError(f"the text has {len(ids)} tokens; the model reads at most {max_length}. Shorten it.")
+    return ids, types

@@ -1,0 +1,186 @@
+"""Base class of predictors, and the input columns of prediction files."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pyarrow as pa
+import torch
+from torch import nn
+
+from bertline.finetuning.task_file import FinishedTask
+from bertline.finetuning.task_kind import Calibration, TaskKind
+from bertline.foundation.errors import DataError
+from bertline.kinds.registry import kind_part
+from bertline.tasks.stored_rows import StoredRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine, Ranks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileColumns:
+    """Columns of an input file; each kind of task reads some of them. `.txt` files have only `text`.
+
+    A column is given by name, or by number from 0 if the file has no header.
+    """
+
+    text: str | int = "text"
+    text_pair: str | int | None = None
+    """Column of the second text, for pair tasks."""
+    question: str | int = "question"
+    context: str | int = "context"
+    query: str | int = "query"
+    candidates: str | int = "candidates"
+    """Column with a list of texts (in CSV, as JSON)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputColumn:
+    """Input column of a task."""
+
+    name: str | int
+    holds: str
+    """Type of the values: `text`, `texts` (a list) or `text or texts`."""
+    may_be_empty: bool = True
+
+
+# Tokens per batch, padding included. CPU: one layer fits the cache of a core. GPU: keeps it busy (not measured).
+_TOKENS_ON_CPU = 512
+_TOKENS_ELSEWHERE = 1 << 14
+
+
+class TaskPredictor(ABC):
+    """A fine-tuned model with its task, for prediction.
+
+    Args:
+        kind: Kind of the task, which encodes and predicts.
+        calibration: Values chosen on dev, such as thresholds.
+        model: Model on its device, in evaluation mode.
+        tokenizer: Tokenizer of the model.
+    """
+
+    def __init__(
+        self, kind: TaskKind[Any, Any, Any], calibration: Calibration, model: nn.Module, tokenizer: Tokenizer
+    ) -> None:
+        self.kind: Any = kind
+        self.calibration = calibration
+        self.model = model
+        self.tokenizer = tokenizer
+        # As in evaluation, but always in fp32, so that predictions do not depend on the machine.
+        device: torch.device = next(model.parameters()).device
+        self.machine = Machine(
+            device=device,
+            precision="fp32",
+            compile=False,
+            ranks=Ranks(),
+            scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
+        )
+        self.num_cut = 0
+        """Number of rows so far that were truncated to the model's maximum length."""
+        self.num_probabilities: int | None = None
+        """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
+
+    def for_thread(self) -> Self:
+        """Return a copy for another thread, with shared weights and its own count of truncated inputs."""
+        task = copy.copy(self)
+        # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
+        task.tokenizer = Tokenizer(self.tokenizer.vocabulary)
+        task.num_cut = 0
+        return task
+
+    @abstractmethod
+    def predict(self, *inputs: Any) -> list[Any]:
+        """Return the prediction for each input, in order."""
+
+    @abstractmethod
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        """Return the columns to read from a file, in the order of the arguments of `file_outputs`."""
+
+    @abstractmethod
+    def output_schema(self) -> pa.Schema:
+        """Return the schema of the columns that are added to those of the input."""
+
+    @abstractmethod
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        """Predict the added columns of some rows.
+
+        Args:
+            inputs: Values of each column of `file_inputs`.
+        """
+
+    def predictions(self, rows: StoredRows) -> Any:
+        """Encode rows, count truncated ones, and return the result of `TaskKind.predict`."""
+        encoded = self.kind.encode(rows, self.tokenizer)
+        self.num_cut += self.kind.num_cut(encoded)
+        return self.kind.predict(self.model, encoded, self.machine)
+
+
+def row_ids(count: int) -> list[str]:
+    """Return ids for `count` rows without ids."""
+    return [str(number) for number in range(count)]
+
+
+def require_texts(values: Any, name: str) -> list[str]:
+    """Return the values as a list of strings.
+
+    Raises:
+        DataError: `values` is a single string, or contains something other than strings.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DataError(f"{name}[{index}] is {value!r}; expected a string.")
+    return list(values)
+
+
+def require_lists(values: Any, name: str) -> list[list[str]]:
+    """Return the values as a list of lists of strings.
+
+    Raises:
+        DataError: They are not lists of strings.
+    """
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of lists of strings.")
+    return [require_texts(value, f"{name}[{index}]") for index, value in enumerate(values)]
+
+
+def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list[str], list[str]]:
+    """Return both values as lists of strings of equal length.
+
+    Raises:
+        DataError: They are not lists of strings, or their lengths differ.
+    """
+    one, other = require_texts(first, names[0]), require_texts(second, names[1])
+    if len(one) != len(other):
+        raise DataError(f"{len(one)} {names[0]} and {len(other)} {names[1]}; expected one of each for each pair.")
+    return one, other
+
+
+def predictor_of(finished: FinishedTask, model: nn.Module, tokenizer: Tokenizer) -> TaskPredictor:
+    """Wrap a fine-tuned model for prediction on user inputs.
+
+    `kinds/NAME/serving.py` has a function `predictor(kind) -> type[TaskPredictor]`.
+    """
+    predictor: type[TaskPredictor] = kind_part(finished.kind.config.kind, "serving").predictor(finished.kind)
+    return predictor(finished.kind, finished.calibration, model, tokenizer)
+
+
+class TextPredictor(TaskPredictor):
+    """Base class of tasks whose inputs are texts or text pairs."""
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        inputs = [InputColumn(columns.text, "text")]
+        return inputs if columns.text_pair is None else [*inputs, InputColumn(columns.text_pair, "text")]
+
+    def texts_and_pairs(
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None
+    ) -> tuple[list[str], list[str] | None]:
+        """Validate the texts and the optional second texts."""
+        if text_pairs is None:
+            return require_texts(texts, "texts"), None
+        return require_pairs(texts, text_pairs, ("texts", "text_pairs"))

@@ -1,0 +1,1 @@
+"""The kinds of task, one folder each; `registry` lists them and the parts that each has."""

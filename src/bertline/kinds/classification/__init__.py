@@ -1,0 +1,1 @@
+"""Classification of passages or pairs of passages, with one label or several."""

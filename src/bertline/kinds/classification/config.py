@@ -1,0 +1,69 @@
+"""Configuration of a task of the kind `classification`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.source_config import (
+    DocsLibrarySourceConfig,
+    DocsMatchSourceConfig,
+    HubSourceConfig,
+    TableSourceConfig,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassificationTaskConfig(BaseTaskConfig):
+    """Classification of single passages or pairs, with one label per row or any number of labels (`multi_label`)."""
+
+    kind: Literal["classification"]
+    source: DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
+    labels: tuple[str, ...] | None
+    """Labels in order; None takes the sorted labels of the train split. A row with another label is invalid."""
+    multi_label: bool
+    """Whether each label is an independent binary decision. Rows may then have no label, and a single label is enough
+    if some rows have it and others do not."""
+    metric: Literal["accuracy", "macro_f1", "micro_f1", "matthews", "f1"]
+    """Metric on dev that selects trials; higher is better. `f1` is the F1 of the second of two labels (MRPC, QQP)."""
+    long_texts: Literal["truncate", "windows"]
+    """`windows` splits a long text into overlapping windows and pools their probabilities."""
+    window_overlap: int
+    """Number of tokens that consecutive windows share."""
+    window_pooling: Literal["mean", "max"]
+    calibration: Literal["none", "temperature"]
+    """`temperature` divides the logits by a temperature that maximizes the likelihood of dev (Guo et al. 2017, arXiv
+    1706.04599, section 4.2). In single-label tasks the predicted label stays the same."""
+    shared_tokens: Literal["plain", "marked"]
+    """`marked` (pairs only) gives tokens that match the other text, wholly or in part, token types of their own. It
+    helps a small encoder in tasks where overlap matters. Outside bertline, the token types have to be set as the model
+    card describes."""
+
+    def __post_init__(self) -> None:
+        BaseTaskConfig.__post_init__(self)
+        # With several labels per row, a single label is still a binary decision.
+        least = 1 if self.multi_label else 2
+        if self.labels is not None and (len(self.labels) < least or len(set(self.labels)) < len(self.labels)):
+            raise ValueError(f"labels must be {least} at least, each once, found {list(self.labels)}")
+        if self.multi_label and self.metric in ("matthews", "f1"):
+            raise ValueError(f"metric {self.metric} is for one label a row; with multi_label take macro_f1 or micro_f1")
+        if not self.multi_label and getattr(self.source, "label_separator", None) is not None:
+            raise ValueError(
+                "source.label_separator is for several labels per row; set multi_label: true or leave it null"
+            )
+        if self.shared_tokens == "marked" and not self.reads_pairs:
+            raise ValueError(
+                "shared_tokens: marked is for pairs of texts; name source.text_pair_column, or set shared_tokens: plain"
+            )
+        # In a pair, the longer text may get only half of the sequence.
+        if self.long_texts == "windows" and not 0 <= self.window_overlap < (self.max_length - 3) // 2:
+            raise ValueError(
+                f"window_overlap must be at least 0 and, for long_texts: windows, below half of max_length, found "
+                f"{self.window_overlap} with max_length {self.max_length}"
+            )
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether an input is a pair of texts."""
+        return self.source.kind == "docs_match" or getattr(self.source, "text_pair_column", None) is not None

@@ -1,0 +1,70 @@
+"""Baseline for filling blanks: the frequency of each token, regardless of the context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks, FillMask
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import PlainRows
+from bertline.tokenization.tokenizer import Tokenizer
+
+
+def fill_mask_baselines(
+    kind: FillMask, train: PlainRows, dev: PlainRows, tests: Mapping[SplitName, PlainRows], tokenizer: Tokenizer
+) -> list[Baseline]:
+    """Return the baseline that predicts the most frequent tokens of train for every blank; ties go to the lowest id.
+
+    A token's probability is its share in train, with add-one smoothing over all tokens that are not special, so that
+    none has probability 0.
+    """
+    encoded = kind.encode(train, tokenizer)
+    counts = _counts(encoded)
+    ordinary = np.ones(len(counts), dtype=bool)
+    ordinary[list(encoded.policy.special_ids)] = False
+    log_probs = np.log((counts + 1) / (counts[ordinary].sum() + ordinary.sum()))
+    # Special tokens come last: they are never the target.
+    order = np.lexsort((np.arange(len(counts)), -counts, ~ordinary))
+    ranks = np.empty(len(counts), dtype=np.int64)
+    ranks[order] = np.arange(len(counts))
+
+    def predicted(rows: PlainRows) -> FilledBlanks:
+        blanks = kind.encode(rows, tokenizer)
+        gold = blanks.gold
+        return FilledBlanks(
+            rows=blanks.rows,
+            gold=gold,
+            log_probs=log_probs[gold].astype(np.float32),
+            ranks=ranks[gold],
+            guesses=np.full(len(gold), order[0]),
+            guess_probs=np.full(len(gold), np.exp(log_probs[order[0]]), dtype=np.float32),
+            vocab=blanks.vocab,
+        )
+
+    return [
+        Baseline(
+            name="unigram",
+            title="most frequent tokens",
+            predictions={split: predicted(rows) for split, rows in {"dev": dev, **tests}.items()},
+        )
+    ]
+
+
+def _counts(encoded: EncodedPassages) -> NDArray[np.int64]:
+    """Return how often each token of the vocabulary occurs in the passages, [V]; 0 for special tokens."""
+    sequences = encoded.sequences
+    real = np.arange(sequences.input_ids.shape[1]) < sequences.lengths[:, None]
+    counts = np.bincount(sequences.input_ids[real], minlength=encoded.policy.vocab_size)
+    counts[list(encoded.policy.special_ids)] = 0
+    return counts
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the most frequent tokens; the encoder's tokenizer is needed, because tokens are scored."""
+    if given.tokenizer is None:
+        return []
+    return fill_mask_baselines(given.kind, given.train, given.dev, given.tests, given.tokenizer)

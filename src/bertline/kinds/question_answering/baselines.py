@@ -1,0 +1,53 @@
+"""Baselines for question answering: the context's first sentence, and always no answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bertline.corpus.sentences import split_sentences
+from bertline.kinds.question_answering.model import AnswerPredictions
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import QuestionRows
+
+
+def answer_baselines(train: QuestionRows, dev: QuestionRows, tests: Mapping[SplitName, QuestionRows]) -> list[Baseline]:
+    """Return the first-sentence baseline (within the first line) and, if train has unanswerable questions, the
+    no-answer baseline."""
+    scored = {"dev": dev, **tests}
+    baselines = [
+        Baseline(
+            name="first_sentence",
+            title="first sentence of the context",
+            predictions={split: _first_sentences(rows) for split, rows in scored.items()},
+        )
+    ]
+    if not all(train.answers):
+        baselines.append(
+            Baseline(
+                name="no_answer",
+                title="always no answer",
+                predictions={split: _answers([""] * len(rows), [0] * len(rows)) for split, rows in scored.items()},
+            )
+        )
+    return baselines
+
+
+def _first_sentences(rows: QuestionRows) -> AnswerPredictions:
+    # Questions on the same context need not be adjacent, so each distinct context is split once, in advance.
+    first = {context: next(iter(split_sentences(context.strip().split("\n")[0])), "") for context in set(rows.contexts)}
+    texts = [first[context] for context in rows.contexts]
+    return _answers(texts, [context.find(text) for context, text in zip(rows.contexts, texts, strict=True)])
+
+
+def _answers(texts: list[str], starts: list[int]) -> AnswerPredictions:
+    """Return predictions with equal scores for the answer and for no answer: without a threshold, the text decides."""
+    nothing = np.zeros(len(texts))
+    return AnswerPredictions(texts, np.array(starts, dtype=np.int64), nothing, nothing, nothing)
+
+
+def baselines(given: Given) -> list[Baseline]:
+    """Return the first sentence and, if train has unanswerable questions, no answer."""
+    return answer_baselines(given.train, given.dev, given.tests)

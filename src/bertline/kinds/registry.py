@@ -1,0 +1,45 @@
+"""The kinds of task: a new one is a folder `kinds/NAME` and a line here."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal, get_args
+
+from bertline.foundation.errors import ArtifactError
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.fill_mask.config import FillMaskTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+
+TaskConfig = (
+    ClassificationTaskConfig
+    | RegressionTaskConfig
+    | TokenClassificationTaskConfig
+    | QuestionAnsweringTaskConfig
+    | RetrievalTaskConfig
+    | RerankingTaskConfig
+    | SummarisationTaskConfig
+    | FillMaskTaskConfig
+)
+
+KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in get_args(TaskConfig))
+"""Names of the kinds: those of their folders, and the values of `kind` in the configuration."""
+
+Part = Literal["data", "model", "baselines", "serving", "report", "export"]
+
+
+def kind_part(kind: str, part: Part) -> Any:
+    """Import a part of a kind of task, `kinds/KIND/PART.py`, when it is needed.
+
+    The part is always a literal: code fingerprints read it, and cover this part of every kind.
+
+    Raises:
+        ArtifactError: There is no such kind.
+    """
+    if kind not in KINDS:
+        raise ArtifactError(f"there is no kind of task {kind!r}; expected one of {', '.join(KINDS)}.")
+    return import_module(f"bertline.kinds.{kind}.{part}")

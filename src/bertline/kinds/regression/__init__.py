@@ -1,0 +1,1 @@
+"""Regression of a number for a passage or a pair of passages."""

@@ -1,0 +1,199 @@
+"""Regression of a number for a text or a pair: one output on the pooled [CLS], or the cosine of two text vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_batches
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.foundation.errors import DataError
+from bertline.kinds.regression.config import RegressionTaskConfig
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertModel
+from bertline.modeling.huggingface import load_classifier, load_text_encoder, save_model
+from bertline.tasks.metrics.correlation import pearson, spearman
+from bertline.tasks.stored_rows import NumberRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+# Fraction of the scale: predictions within a smaller range count as equal.
+_DEGENERATE_SPREAD = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedNumbers:
+    """Encoded rows with their target numbers."""
+
+    sequences: Sequences
+    """N sequences; for the cosine head 2 N: all first texts, then all second texts."""
+    targets: NDArray[np.float32]
+    """Target numbers [N], scaled from 0 (the task's `low`) to 1 (its `high`)."""
+
+
+class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
+    """Regression of one number per row. Predictions are [N], on the task's scale.
+
+    The `linear` head is trained with squared error on targets scaled to [0, 1]; its predictions are clipped to the
+    scale. The `cosine` head has no weights: each text is encoded separately, the cosine of the two vectors is trained
+    with squared error towards the scaled target (arXiv 1908.10084, section 3, regression objective), and a prediction
+    is `low + (high - low) * cosine`, which keeps the order and may be below `low`.
+    """
+
+    rows_class = NumberRows
+    config: RegressionTaskConfig
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`."""
+        return {**super().unused_options, "label_smoothing": "it has numbers, and no labels to smooth"}
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        """See `TaskKind.new_model`."""
+        if self.config.head == "cosine":
+            return load_text_encoder(
+                folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
+            )
+        return load_classifier(
+            folder, num_labels=1, dropout_prob=head.dropout_prob, seed=head.seed, attention=head.attention
+        )
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        """See `TaskKind.load_model`."""
+        if self.config.head == "cosine":
+            return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
+        return load_classifier(folder, attention=attention)
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`: a `BertModel`, or a one-label classifier whose output is scaled to [0, 1]."""
+        if self.config.head == "cosine":
+            save_model(cast(BertModel, model.bert), folder)
+        else:
+            save_model(model, folder, id2label={0: "number"}, problem_type="regression")
+
+    def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
+        """See `TaskKind.encode`.
+
+        Raises:
+            DataError: The head is `cosine`, but the rows have no second texts.
+        """
+        max_length = self.config.max_length
+        if self.config.head == "cosine":
+            if rows.text_pairs is None:
+                raise DataError(
+                    "head: cosine compares two texts, and these rows have one. Name source.text_pair_column and run "
+                    "the stage task_data again, or take head: linear."
+                )
+            sequences = encode_texts([*rows.texts, *rows.text_pairs], None, tokenizer, max_length=max_length)
+        else:
+            sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=max_length)
+        low, high = self.config.low, self.config.high
+        return EncodedNumbers(sequences, ((rows.numbers - low) / (high - low)).astype(np.float32))
+
+    def lengths(self, encoded: EncodedNumbers) -> NDArray[np.int64]:
+        """See `TaskKind.lengths`."""
+        return encoded.sequences.lengths
+
+    def num_cut(self, encoded: EncodedNumbers) -> int:
+        """See `TaskKind.num_cut`."""
+        texts_of_a_row = np.split(encoded.sequences.cut, 2 if self.config.head == "cosine" else 1)
+        return int(np.any(texts_of_a_row, axis=0).sum())
+
+    def training_batches(self, encoded: EncodedNumbers, *, batch_size: int, seed: int) -> Batches:
+        """Return batches of rows; for the cosine head, a batch has all first texts, then all second texts."""
+        num_rows = len(encoded.targets)
+        lengths = encoded.sequences.lengths.reshape(-1, num_rows).max(axis=0)
+
+        def make(rows: NDArray[np.integer]) -> Batch:
+            indices = rows if len(encoded.sequences) == num_rows else np.concatenate([rows, rows + num_rows])
+            return {**encoded.sequences.batch(indices), "targets": torch.from_numpy(encoded.targets[rows])}
+
+        return LengthSortedBatches(lengths, make, batch_size=batch_size, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean squared error of targets scaled to [0, 1]."""
+        outputs = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]).float()
+        if self.config.head == "cosine":
+            first, second = outputs.chunk(2)
+            return F.mse_loss(F.cosine_similarity(first, second, dim=-1), batch["targets"])
+        return F.mse_loss(outputs.squeeze(-1), batch["targets"])
+
+    def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
+        """See `TaskKind.predict`."""
+        outputs = _outputs(model, encoded.sequences, machine).astype(np.float64)
+        if self.config.head == "cosine":
+            first, second = outputs.reshape(2, len(encoded.targets), -1)
+            norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+            shares = (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
+        else:
+            shares = outputs[:, 0].clip(0.0, 1.0)
+        return self.config.low + (self.config.high - self.config.low) * shares
+
+    def statistics(
+        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """Return gold and predicted number, [N, 2]."""
+        return np.stack([rows.numbers, predictions], axis=1)
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        """Return `pearson` and `spearman`, -1 to 1."""
+        gold, predicted = statistics.T
+        return {"pearson": pearson(gold, predicted), "spearman": spearman(gold, predicted)}
+
+    def table(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]) -> pa.Table:
+        """See `TaskKind.table`. Regression has no confidence: `score` is the absolute error as a fraction of the scale,
+        and `correct` is 1 minus it."""
+        distances = np.abs(predictions - rows.numbers) / (self.config.high - self.config.low)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": rows.texts,
+                "text_pair": pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs,
+                "gold": [f"{number:.3f}" for number in rows.numbers],
+                "predicted": [f"{number:.3f}" for number in predictions],
+                "score": distances,
+                "correct": 1 - distances,
+                "gold_number": rows.numbers,
+                "predicted_number": predictions,
+            }
+        )
+
+    def details(
+        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Return `mean_absolute_error` on the task's scale; lower is better."""
+        return {"mean_absolute_error": float(np.abs(predictions - rows.numbers).mean())}
+
+    def is_degenerate(
+        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
+    ) -> bool:
+        """Return whether all predictions lie within a thousandth of the scale."""
+        return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * (self.config.high - self.config.low))
+
+
+def _outputs(model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
+    """Compute the model output of each sequence, [S, 1] (a number) or [S, H] (a vector)."""
+    outputs: NDArray[np.float32] | None = None
+    with evaluating(model, machine) as forward:
+        for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
+            inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
+            found = forward(*inputs).float().cpu().numpy()
+            if outputs is None:
+                outputs = np.zeros((len(sequences), found.shape[1]), dtype=np.float32)
+            outputs[indices] = found
+    return np.zeros((0, 1), dtype=np.float32) if outputs is None else outputs
+
+
+def task_kind(config: RegressionTaskConfig, labels: Sequence[str]) -> Regression:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return Regression(config, labels)

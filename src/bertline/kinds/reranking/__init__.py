@@ -1,0 +1,1 @@
+"""Re-ranking of candidates with a cross-encoder."""

@@ -1,0 +1,77 @@
+"""Re-ranking of candidates with a cross-encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from bertline.foundation.errors import DataError
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_lists, require_texts, row_ids
+from bertline.tasks.stored_rows import CandidateRows
+
+
+class Ranked(NamedTuple):
+    """Candidate in a ranking."""
+
+    number: int
+    """Index among the given candidates, from 0."""
+    text: str
+    score: float
+
+
+class RerankingPredictor(TaskPredictor):
+    """Re-ranking of the candidates of each query."""
+
+    def predict(  # type: ignore[override]
+        self, queries: Sequence[str], candidates: Sequence[Sequence[str]]
+    ) -> list[list[Ranked]]:
+        """Rank the candidates of each query, best first; ties keep the given order.
+
+        Raises:
+            DataError: The number of candidate lists differs from the number of queries.
+        """
+        asked, offered = require_texts(queries, "queries"), require_lists(candidates, "candidates")
+        if len(asked) != len(offered):
+            raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
+        if not any(offered):
+            return [[] for _ in asked]
+        predictions = self.predictions(_candidate_rows(asked, offered))
+        return [
+            [Ranked(int(i), texts[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")]
+            for texts, scores in zip(offered, predictions, strict=True)
+        ]
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.query, "text"), InputColumn(columns.candidates, "texts")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("order", pa.list_(pa.int64())), ("scores", pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        queries, candidates = inputs
+        return [
+            {"order": [each.number for each in ranked], "scores": [each.score for each in ranked]}
+            for ranked in self.predict(queries, candidates)
+        ]
+
+
+def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> CandidateRows:
+    nothing = [[0] * len(texts) for texts in candidates]
+    known: dict[str, Any] = {
+        "ids": row_ids(len(queries)),
+        "queries": queries,
+        "candidate_ids": [row_ids(len(texts)) for texts in candidates],
+        "candidates": candidates,
+        "relevances": nothing,
+        "first_scores": [[0.0] * len(texts) for texts in candidates],
+        "all_relevances": nothing,
+    }
+    return CandidateRows(**known)
+
+
+def predictor(kind: Any) -> type[TaskPredictor]:
+    """Return the class that predicts on user inputs."""
+    return RerankingPredictor

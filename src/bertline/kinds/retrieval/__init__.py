@@ -1,0 +1,1 @@
+"""Retrieval of documents by the similarity of vectors."""

@@ -1,0 +1,30 @@
+"""Configuration of a task of the kind `retrieval`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.source_config import BeirSourceConfig, DocsSearchSourceConfig, SmartSourceConfig, TrecSourceConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetrievalTaskConfig(BaseTaskConfig):
+    """Retrieval of documents for a query; both are encoded separately (bi-encoder with shared weights)."""
+
+    kind: Literal["retrieval"]
+    source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+    query_max_length: int
+    pooling: Literal["mean", "cls"]
+    similarity: Literal["cosine", "dot"]
+    temperature: float
+    """Temperature of the in-batch softmax in training; similarities are divided by it."""
+    hard_negatives: Literal["none", "bm25", "encoder"]
+    """Source of hard negatives, mined before training: BM25, or the encoder that training starts from."""
+    num_hard_negatives: int
+    """Number of hard negatives per query of a batch."""
+    query_prefix: str
+    document_prefix: str
+    """Prefixes of queries and documents that some public checkpoints were trained with (`query: `, `passage: `)."""
+    metric: Literal["ndcg@10", "mrr@10", "recall@100", "map"]

@@ -1,0 +1,291 @@
+"""Retrieval with a dual encoder: query and documents are encoded separately by one encoder and compared as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.errors import ArtifactError
+from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.retrieval.search_pairs import EncodedSearch, Numbers, PairBatches, contrastive_loss
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertModel
+from bertline.modeling.heads import BertTextEncoder
+from bertline.modeling.huggingface import load_text_encoder, save_model
+from bertline.modeling.weight_digest import digest_of_weights
+from bertline.tasks.bm25 import Bm25
+from bertline.tasks.metrics import ranking
+from bertline.tasks.storage import COLLECTION, SplitName, read_rows
+from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+DEPTH = 1000
+"""Number of documents kept in each query's ranking: the usual depth for trec_eval, over which MAP is computed."""
+MINED = 30
+"""Number of hard negatives mined for each query; training samples from them."""
+_SCORES = ("ndcg@10", "mrr@10", "recall@100", "map")
+_SHOWN = 10
+_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Ranking of documents for each of N queries."""
+
+    documents: NDArray[np.int64]
+    """Indices in the collection [N, K], best first, padded with -1."""
+    scores: NDArray[np.float32]
+    """Scores [N, K], descending, padded with -inf."""
+
+
+class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
+    """Finds documents for queries (Dense Passage Retrieval, arXiv 2004.04906, with shared weights).
+
+    A task has one collection, which `read` loads from the task's folder; `use_collection` replaces it.
+    """
+
+    rows_class = QueryRows
+    config: RetrievalTaskConfig
+
+    def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
+        super().__init__(config, labels)
+        self._collection: Documents | None = None
+        self._numbers: dict[str, int] = {}
+        self._places: NDArray[np.int64] | None = None
+        self._encoded: tuple[Tokenizer, Sequences] | None = None
+        self._bm25: Bm25 | None = None
+        self._indexed: tuple[object, str, VectorIndex] | None = None
+
+    def read(self, task_folder: Path, split: SplitName) -> QueryRows:
+        """See `TaskKind.read`; also reads the collection, once."""
+        if self._collection is None:
+            self.use_collection(read_rows(task_folder, COLLECTION, Documents))
+        return super().read(task_folder, split)
+
+    def use_collection(self, documents: Documents) -> None:
+        """Set the documents to search."""
+        self._collection = documents
+        self._numbers = {identity: number for number, identity in enumerate(documents.ids)}
+        self._encoded = self._bm25 = self._indexed = self._places = None
+
+    @property
+    def collection(self) -> Documents:
+        """Documents to search.
+
+        Raises:
+            ArtifactError: No collection has been set.
+        """
+        if self._collection is None:
+            raise ArtifactError("A retrieval model needs documents to search; give it a collection first.")
+        return self._collection
+
+    @property
+    def bm25(self) -> Bm25:
+        """BM25 over the collection, shared by the baseline and by hard-negative mining."""
+        if self._bm25 is None:
+            self._bm25 = Bm25(self.collection.texts_read())
+        return self._bm25
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> BertTextEncoder:
+        """See `TaskKind.new_model`; there is no head."""
+        return load_text_encoder(
+            folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
+        )
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertTextEncoder:
+        """See `TaskKind.load_model`."""
+        return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        """See `TaskKind.save_model`: a `BertModel`."""
+        save_model(cast(BertModel, model.bert), folder)
+
+    # ---- encoding and training
+
+    def encode_queries(self, texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
+        """Encode queries with their prefix, truncated to `query_max_length`."""
+        prefixed = [self.config.query_prefix + text for text in texts]
+        return encode_texts(prefixed, None, tokenizer, max_length=self.config.query_max_length)
+
+    def encode_documents(self, documents: Documents, tokenizer: Tokenizer) -> Sequences:
+        """Encode titles and texts of documents with their prefix, truncated to `max_length`."""
+        prefixed = [self.config.document_prefix + text for text in documents.texts_read()]
+        return encode_texts(prefixed, None, tokenizer, max_length=self.config.max_length)
+
+    def encode(self, rows: QueryRows, tokenizer: Tokenizer) -> EncodedSearch:
+        """See `TaskKind.encode`; the collection is encoded once for all splits."""
+        if self._encoded is None or self._encoded[0] is not tokenizer:
+            self._encoded = tokenizer, self.encode_documents(self.collection, tokenizer)
+        relevant = [
+            np.array([self._numbers[each] for each, value in judged if value > 0 and each in self._numbers], np.int64)
+            for judged in _judged(rows)
+        ]
+        nothing = np.zeros(0, dtype=np.int64)
+        queries = self.encode_queries(rows.queries, tokenizer)
+        return EncodedSearch(queries, self._encoded[1], relevant, [nothing] * len(rows))
+
+    def lengths(self, encoded: EncodedSearch) -> NDArray[np.int64]:
+        """See `TaskKind.lengths`: lengths of queries, then of documents."""
+        return np.concatenate([encoded.queries.lengths, encoded.documents.lengths])
+
+    def prepared(self, model: nn.Module, encoded: EncodedSearch, rows: QueryRows, machine: Machine) -> EncodedSearch:
+        """See `TaskKind.prepared`: mines hard negatives, excluding documents judged relevant."""
+        depth = MINED + max((len(documents) for documents in encoded.relevant), default=0)
+        ranked: list[Numbers]
+        if not self.config.num_hard_negatives:
+            return encoded
+        match self.config.hard_negatives:
+            case "none":
+                return encoded
+            case "bm25":
+                ranked = [self.bm25.best(query, depth)[0] for query in rows.queries]
+            case "encoder":
+                ranked = list(self._search(model, encoded, machine, depth)[0])
+        mined = [
+            candidates[~np.isin(candidates, relevant)][:MINED]
+            for candidates, relevant in zip(ranked, encoded.relevant, strict=True)
+        ]
+        return replace(encoded, hard_negatives=mined)
+
+    def num_cut(self, encoded: EncodedSearch) -> int:
+        """See `TaskKind.num_cut`: truncated queries."""
+        return int(encoded.queries.cut.sum())
+
+    def num_cut_documents(self, encoded: EncodedSearch) -> int:
+        """See `TaskKind.num_cut_documents`."""
+        return int(encoded.documents.cut.sum())
+
+    def training_batches(self, encoded: EncodedSearch, *, batch_size: int, seed: int) -> Batches:
+        """See `TaskKind.training_batches`: a batch consists of (query, relevant document) pairs."""
+        num_hard_negatives = 0 if self.config.hard_negatives == "none" else self.config.num_hard_negatives
+        return PairBatches(encoded, batch_size=batch_size, num_hard_negatives=num_hard_negatives, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.loss`: softmax over the documents of the batch."""
+        queries, documents = (
+            self._comparable(model(*(batch[f"{side}_{name}"] for name in _INPUTS)).float())
+            for side in ("query", "document")
+        )
+        return contrastive_loss(
+            queries @ documents.T / self.config.temperature,
+            batch["targets"],
+            batch["also_relevant"],
+            label_smoothing=options.label_smoothing,
+        )
+
+    # ---- predicting and scoring
+
+    def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
+        """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
+        vectors = np.zeros((len(sequences), cast(BertModel, model.bert).config.hidden_size), dtype=np.float32)
+        with evaluating(model, machine) as forward:
+            for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
+                output = forward(*(batch[name].to(machine.device) for name in _INPUTS))
+                vectors[indices] = self._comparable(output.float()).cpu().numpy()
+        return vectors
+
+    def predict(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> Found:
+        """See `TaskKind.predict`: the first `DEPTH` documents."""
+        return Found(*self._search(model, encoded, machine, DEPTH))
+
+    def statistics(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> NDArray[np.float64]:
+        """Return nDCG@10, MRR@10, recall@100 and average precision of each query, [N, 4]."""
+        values = np.zeros((len(rows), len(_SCORES)))
+        relevance_of = np.zeros(len(self.collection) + 1, dtype=np.int64)
+        for row, ids in enumerate(rows.document_ids):
+            judged = [self._numbers.get(identity, -1) for identity in ids]  # -1, the last entry, stands for unknown ids
+            relevance_of[judged] = rows.relevances[row]
+            ranked = relevance_of[self._ranked(predictions, row)].tolist()
+            relevance_of[judged] = 0
+            num_relevant = ranking.num_relevant(rows.relevances[row])
+            values[row] = (
+                ranking.ndcg(ranked, rows.relevances[row], 10),
+                ranking.reciprocal_rank(ranked, 10),
+                ranking.recall(ranked, num_relevant, 100),
+                ranking.average_precision(ranked, num_relevant),
+            )
+        return values
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        """See `TaskKind.scores`: means over queries."""
+        return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
+
+    def table(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric."""
+        ranked = [
+            [self.collection.ids[number] for number in self._ranked(predictions, row).tolist()]
+            for row in range(len(rows))
+        ]
+        texts = self.collection.texts_read()
+        column = _SCORES.index(self.config.metric)
+        return pa.table(
+            {
+                "id": rows.ids,
+                "query": rows.queries,
+                "gold": [", ".join(each for each, value in judged if value > 0) for judged in _judged(rows)],
+                "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
+                "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
+                "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
+                "correct": self.statistics(rows, predictions, calibration)[:, column],
+            }
+        )
+
+    def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> bool:
+        """See `TaskKind.is_degenerate`: the same document comes first for every query."""
+        return len(rows) > 1 and len(self.collection) > 1 and len(np.unique(predictions.documents[:, 0])) == 1
+
+    def _search(
+        self, model: nn.Module, encoded: EncodedSearch, machine: Machine, k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        index = self._index(model, encoded.documents, machine)
+        return index.search(self.vectors(model, encoded.queries, machine), k)
+
+    def _index(self, model: nn.Module, documents: Sequences, machine: Machine) -> VectorIndex:
+        """Return the index of the collection under these weights; the latest is cached, so that all splits share it."""
+        weights = f"{machine.precision} {digest_of_weights(model)}"
+        if self._indexed is None or self._indexed[0] is not documents or self._indexed[1] != weights:
+            self._indexed = None  # freed first, so that only one is in memory
+            self._indexed = documents, weights, VectorIndex.of(self.vectors(model, documents, machine))
+        return self._indexed[2]
+
+    def _comparable(self, vectors: Tensor) -> Tensor:
+        return F.normalize(vectors, dim=-1) if self.config.similarity == "cosine" else vectors
+
+    def _ranked(self, predictions: Found, row: int) -> NDArray[np.int64]:
+        """Return the indices of the documents found for a query, in the order of `ranking.trec_order`."""
+        found = predictions.documents[row] >= 0
+        numbers, scores = predictions.documents[row][found], predictions.scores[row][found].astype(np.float32)
+        return numbers[np.lexsort((-self._places_of_ids[numbers], -scores))]
+
+    @property
+    def _places_of_ids(self) -> NDArray[np.int64]:
+        """Rank of each document's id among all ids in ascending order, [documents]."""
+        if self._places is None:
+            ids = self.collection.ids
+            self._places = np.empty(len(ids), dtype=np.int64)
+            self._places[sorted(range(len(ids)), key=ids.__getitem__)] = np.arange(len(ids))
+        return self._places
+
+
+def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
+    return [list(zip(*each, strict=True)) for each in zip(rows.document_ids, rows.relevances, strict=True)]
+
+
+def task_kind(config: RetrievalTaskConfig, labels: Sequence[str]) -> Retrieval:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return Retrieval(config, labels)

@@ -1,0 +1,109 @@
+"""Retrieval of documents by vector similarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from bertline.finetuning.vector_index import VectorIndex
+from bertline.foundation.errors import DataError
+from bertline.inference.hits import Hit, best_hits
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.kinds.retrieval.model import Retrieval
+from bertline.tasks.stored_rows import Documents
+
+
+class RetrievalPredictor(TaskPredictor):
+    """Retrieval of documents for queries by vector similarity."""
+
+    kind: Retrieval
+    num_documents_cut = 0
+    """Number of truncated documents so far."""
+
+    def for_thread(self) -> Self:
+        task = super().for_thread()
+        task.num_documents_cut = 0
+        return task
+
+    def predict(  # type: ignore[override]
+        self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
+    ) -> list[list[Hit]]:
+        """Return the `top_k` documents for each query, best first; document ids are their indices."""
+        index = VectorIndex.of(self.document_vectors(documents))
+        return best_hits(index, self.query_vectors(queries), row_ids(len(index)), top_k)
+
+    def query_vectors(self, queries: Sequence[str]) -> NDArray[np.float32]:
+        """Encode queries as vectors [n, H]; unit vectors if the similarity is cosine."""
+        encoded = self.kind.encode_queries(require_texts(queries, "queries"), self.tokenizer)
+        self.num_cut += int(encoded.cut.sum())
+        return self.kind.vectors(self.model, encoded, self.machine)
+
+    def document_vectors(self, documents: Sequence[str]) -> NDArray[np.float32]:
+        """Encode documents as vectors [n, H]; unit vectors if the similarity is cosine.
+
+        Raises:
+            DataError: There are no documents.
+        """
+        texts = require_texts(documents, "documents")
+        if not texts:
+            raise DataError("documents is empty; give at least one to search in.")
+        encoded = self.kind.encode_documents(Documents(row_ids(len(texts)), [""] * len(texts), texts), self.tokenizer)
+        self.num_documents_cut += int(encoded.cut.sum())
+        return self.kind.vectors(self.model, encoded, self.machine)
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.query, "text")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("document_ids", pa.list_(pa.string())), ("scores", pa.list_(pa.float64()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        raise DataError("a retrieval model searches documents: name them with documents=FILE.")
+
+
+class SearchedDocuments(TaskPredictor):
+    """Retrieval model with a fixed set of documents, for a file of queries.
+
+    Args:
+        predictor: Retrieval model.
+        ids: Ids of the documents.
+        vectors: Vectors of the documents [documents, H].
+        top_k: Number of documents to return per query.
+    """
+
+    def __init__(self, predictor: RetrievalPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
+        super().__init__(predictor.kind, predictor.calibration, predictor.model, predictor.tokenizer)
+        self._predictor, self._ids, self._index, self._top_k = predictor, ids, VectorIndex.of(vectors), top_k
+
+    def for_thread(self) -> Self:
+        task = super().for_thread()
+        task._predictor = self._predictor.for_thread()
+        return task
+
+    def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
+        """Return the best documents for each query, best first."""
+        before = self._predictor.num_cut
+        vectors = self._predictor.query_vectors(queries)
+        self.num_cut += self._predictor.num_cut - before
+        return best_hits(self._index, vectors, self._ids, self._top_k)
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return self._predictor.file_inputs(columns)
+
+    def output_schema(self) -> pa.Schema:
+        return self._predictor.output_schema()
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        return [
+            {"document_ids": [self._ids[hit.number] for hit in found], "scores": [hit.score for hit in found]}
+            for found in self.predict(inputs[0])
+        ]
+
+
+def predictor(kind: Any) -> type[TaskPredictor]:
+    """Return the class that predicts on user inputs."""
+    return RetrievalPredictor

@@ -1,0 +1,1 @@
+"""Tagging of words with IOB2 tags, such as named entities."""

@@ -1,0 +1,132 @@
+"""Train, dev and test splits of a token classification task, from any source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import assert_never
+
+from bertline.corpus.config import PythonDocsConfig
+from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.foundation.errors import DataError
+from bertline.foundation.progress import warn
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
+from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.built import BuiltTask
+from bertline.tasks.conll import TaggedSentence, read_conll
+from bertline.tasks.docs_parameters import docs_parameters_sentences
+from bertline.tasks.metrics.entities import entities
+from bertline.tasks.row_caps import capped
+from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
+from bertline.tasks.source_files import read_splits, same_text
+from bertline.tasks.storage import SplitName, read_rows
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tags import iob2_labels, types_of
+
+Splits = dict[SplitName, list[TaggedSentence]]
+
+
+def built_task(
+    name: str, config: TokenClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
+) -> BuiltTask:
+    """Read and split the sentences. Labels are O and, for each type in alphabetical order, B- and I-.
+
+    The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
+    label, with a warning: it cannot be learned, and its entities count as missed, as in the official scores.
+
+    Raises:
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
+    """
+    dropped: Counter[str] = Counter()
+    splits: Splits
+    match config.source:
+        case ConllSourceConfig():
+            splits, types = _conll_splits(config, config.source, dropped), config.source.types
+            versions: dict[str, str] = {}
+        case DocsParametersSourceConfig():
+            modules = read_modules(python_docs, num_workers=num_workers)
+            splits = docs_parameters_sentences(
+                modules, config.source, num_train_rows=_num_rows_made(config), seed=config.split_seed, dropped=dropped
+            )
+            splits = {s: capped(rows, lambda row: row.id, s, config, dropped) for s, rows in splits.items()}
+            types, versions = None, package_versions(python_docs)
+        case _:
+            assert_never(config.source)
+    _check_types(name, splits)
+    return BuiltTask(
+        splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
+        labels=iob2_labels(types or {kind for found in splits.values() for kind in _types(found)}),
+        dropped=dropped,
+        versions=versions,
+        more={
+            "entities_by_split": {split: _entity_counts(sentences) for split, sentences in splits.items()},
+            "words_by_split": {split: sum(len(s.words) for s in sentences) for split, sentences in splits.items()},
+        },
+    )
+
+
+def _num_rows_made(config: TokenClassificationTaskConfig) -> int | None:
+    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
+
+
+def _conll_splits(config: TokenClassificationTaskConfig, source: ConllSourceConfig, dropped: Counter[str]) -> Splits:
+    """Read the splits of the files, cut missing splits from train by document, and shuffle train.
+
+    A hash of its name assigns a document to a split. If documents are not marked, a hash of its words assigns each
+    sentence, so that equal sentences stay together. A train sentence whose words also occur in dev or test, or a dev
+    sentence whose words also occur in test, is dropped and counted.
+    """
+    bad_rows = BadRows(source.on_bad_row)
+    splits, repeated = read_splits(
+        source,
+        config,
+        lambda file: read_conll(file, source, bad_rows),
+        kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
+        same=_words,
+        name="sentence",
+    )
+    dropped.update(bad_rows.dropped + repeated)
+    return splits
+
+
+def _words(sentence: TaggedSentence) -> str:
+    return same_text([" ".join(sentence.words)])
+
+
+def _check_types(name: str, splits: Splits) -> None:
+    known = _types(splits["train"])
+    if not known and splits["train"]:
+        raise DataError(
+            f"tasks.{name}: all words of the {len(splits['train'])} train rows are tagged O: nothing to learn. "
+            "Check source.tag_column, or add rows with entities."
+        )
+    for split in ("dev", "test"):
+        unknown = sorted(_types(splits[split]) - known)
+        if unknown:
+            warn(
+                f"tasks.{name}: {split} has entities of {', '.join(map(repr, unknown))}, train has none; they can only "
+                "be missed. Is a type spelt otherwise in train?"
+            )
+
+
+def _types(sentences: list[TaggedSentence]) -> set[str]:
+    return set(types_of({tag for sentence in sentences for tag in sentence.tags}))
+
+
+def _entity_counts(sentences: list[TaggedSentence]) -> dict[str, int]:
+    counts = Counter(kind for sentence in sentences for kind, _, _ in entities(sentence.tags))
+    return dict(sorted(counts.items()))
+
+
+def _stored(sentences: list[TaggedSentence]) -> TaggedRows:
+    return TaggedRows(
+        [sentence.id for sentence in sentences],
+        [sentence.document for sentence in sentences],
+        [list(sentence.words) for sentence in sentences],
+        [list(sentence.tags) for sentence in sentences],
+    )
+
+
+def stored_rows(folder: Path, split: SplitName) -> TaggedRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, TaggedRows)
