@@ -18,7 +18,8 @@ from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
 from bertline.finetuning.kinds.base import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import add_marked_types
-from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words
+from bertline.finetuning.word_windows import EncodedWords, encode_words
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
 from bertline.modeling.heads import BertForTokenClassification
@@ -155,7 +156,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
                 labels.flatten(),
                 weight=options.class_weights,
                 label_smoothing=options.label_smoothing,
-                ignore_index=NO_LABEL,
+                ignore_index=IGNORED_LABEL,
             )
         return -model.crf.log_likelihood(logits, labels.clamp(min=0), batch["num_words"]).mean()
 
