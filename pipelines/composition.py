@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import hydra
 import yaml
+from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -55,6 +56,13 @@ def loaded(path: Path) -> Any:
         return OmegaConf.load(path)
     except (yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(unreadable_yaml(error, str(path))) from error
+
+
+def conf_task(name: str) -> dict[str, Any]:
+    """Return a task of conf/task with its bases; a value that only the user knows is `???`."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        content: Any = OmegaConf.to_container(compose(f"task/{name}"))
+    return content["task"]
 
 
 def unreadable_yaml(error: Exception, where: str) -> str:
