@@ -72,7 +72,6 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         chosen["combined"] = combined
     with studies.store.reached():
         outcomes = Outcomes(
-            studies=studies.by_arm,
             trials=studies.trials(),
             candidates=candidates,
             winners=chosen,
