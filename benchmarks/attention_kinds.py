@@ -52,7 +52,7 @@ def shortest_step(kind: AttentionKind, length: int, arguments: argparse.Namespac
         layer_norm_eps=1e-12,
     )
     device = torch.device(arguments.device)
-    layer = EncoderLayer(config, number=0, attention=kind).to(device)
+    layer = EncoderLayer(config, attention=kind).to(device)
     if arguments.compile:
         layer.compile()
     hidden_states = torch.randn(TOKENS // length, length, arguments.hidden, device=device, requires_grad=True)

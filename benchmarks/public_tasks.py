@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import repository_source  # noqa: F401
+from hydra import compose, initialize_config_dir
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from records import current_commit
@@ -261,7 +262,8 @@ def task_config(recipe: Recipe, data: Path) -> TaskConfig:
     place = next((data / name for name in recipe.places if (data / name).exists()), None)
     if place is None:
         raise BertlineError(f"{data} has none of {', '.join(recipe.places)}, which {recipe.task} reads")
-    content: Any = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "task" / f"{recipe.task}.yaml"))
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        content: Any = OmegaConf.to_container(compose(f"task/{recipe.task}"))["task"]
     one_file = _ONE_FILE if place.is_file() else {}
     source = {**content["source"], **one_file, **recipe.source, "path": str(place)}
     return validate(Holder, {"task": {**content, **recipe.changes, "source": source}}).task

@@ -13,14 +13,23 @@ from typing import Any, NoReturn
 
 import hydra
 import yaml
+from hydra import compose
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from bertline.foundation.errors import BertlineError, ConfigError
+from bertline.orchestration.provenance import running_under_dvc
 
 # Disk full, quota exceeded, read-only file system.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 CONF = Path(__file__).resolve().parent.parent / "conf"
+# DVC has recorded params.yaml, which `configure` composed from conf/; Hydra must add no folder to those that DVC knows.
+_UNDER_DVC = (
+    f"--config-dir={CONF.parent}",
+    "--config-name=params",
+    "hydra.run.dir=runs/hydra",
+    "hydra.output_subdir=null",
+)
 
 
 def plain(composed: DictConfig) -> dict[str, Any]:
@@ -57,6 +66,12 @@ def loaded(path: Path) -> Any:
         raise ConfigError(unreadable_yaml(error, str(path))) from error
 
 
+def conf_task(name: str) -> dict[str, Any]:
+    """Return a task of conf/task with its bases, inside a recipe; a value that only the user knows is `???`."""
+    content: Any = OmegaConf.to_container(compose(f"task/{name}"))
+    return content["task"]
+
+
 def unreadable_yaml(error: Exception, where: str) -> str:
     """Return a message that describes the problem in a YAML file, with file and line if they are known."""
     mark = getattr(error, "problem_mark", None)
@@ -70,7 +85,8 @@ def unreadable_yaml(error: Exception, where: str) -> str:
 
 def _check_chosen_file(arguments: list[str]) -> None:
     """Check the file that --config-dir and --config-name choose: on invalid YAML, Hydra would print a traceback."""
-    chosen = dict(itertools.pairwise(arguments))
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    chosen = dict(itertools.pairwise(words))
     if "--config-dir" in chosen and "--config-name" in chosen:
         path = Path(chosen["--config-dir"]) / f"{chosen['--config-name'].removesuffix('.yaml')}.yaml"
         if path.exists():
@@ -78,7 +94,10 @@ def _check_chosen_file(arguments: list[str]) -> None:
 
 
 def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> Callable[[], None]:
-    """Turn a function of a composed configuration into a Hydra program that prints user errors without tracebacks."""
+    """Turn a function of a composed configuration into a Hydra program that prints user errors without tracebacks.
+
+    A stage that DVC runs reads params.yaml; a recipe that a person starts composes conf/.
+    """
 
     @functools.wraps(run)
     def with_plain_errors(composed: DictConfig) -> None:
@@ -99,6 +118,8 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
 
     @functools.wraps(run)
     def with_readable_file() -> None:
+        if running_under_dvc():
+            sys.argv[1:1] = _UNDER_DVC
         try:
             _check_chosen_file(sys.argv[1:])
         except ConfigError as error:

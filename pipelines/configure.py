@@ -20,8 +20,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import write_atomically, write_json
+from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say
-from bertline.orchestration.choices import choices_at_stake, described, differences, header, lasting_choices
+from bertline.orchestration.choices import choices_at_stake, described, header, lasting_choices
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.stages import CODE, STAGES

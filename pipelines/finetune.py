@@ -23,7 +23,6 @@ from caller import of_caller
 from evaluate import evaluated
 from export import exported
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import OmegaConf
 from pretrain import pretrained
 from sweep import swept
 from task_data import rows_made
@@ -36,7 +35,7 @@ from bertline.modeling.huggingface import read_config
 from bertline.orchestration.given_files import GivenFiles, given_files
 from bertline.orchestration.given_task import TaskOptions, placed, task_name_of, task_of_files
 from bertline.orchestration.stages import stage_named
-from composition import CONF, recipe
+from composition import CONF, conf_task, recipe
 
 # Learning rate (arXiv 1810.04805, A.3, the largest of the three) and hidden size of BERT-base. Smaller encoders need
 # higher rates (arXiv 1908.08962, section 4.1, up to 3e-4); the square of the ratio of hidden sizes gives 2e-4 at 384.
@@ -115,12 +114,6 @@ def asked_task(composed: dict[str, Any], given: GivenFiles | None) -> tuple[str,
     caps = ("num_train_rows", "max_dev_rows", "max_test_rows")
     keys = ("max_length", *caps, "dev_fraction", "test_fraction", "metric", "calibration")
     return name, {**task, **{key: composed[key] for key in keys if composed[key] is not None}}, own_paths
-
-
-def conf_task(name: str) -> dict[str, Any]:
-    """Return the content of conf/task/NAME.yaml."""
-    content: Any = OmegaConf.to_container(OmegaConf.load(CONF / "task" / f"{name}.yaml"))
-    return content
 
 
 def start_of(composed: dict[str, Any]) -> str:

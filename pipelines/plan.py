@@ -27,7 +27,7 @@ from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_con
 from bertline.orchestration.stages import ARTIFACTS, METRICS
 from bertline.planning.budget import as_override, best_use, overrides_for
 from bertline.planning.config import THIS_MACHINE, PlanConfig
-from bertline.planning.forecast import Place, Training, forecast, phases_reached
+from bertline.planning.forecast import Resources, Training, forecast, phases_reached
 from bertline.planning.hardware import gpu_named, this_machine
 from bertline.planning.rates import Rates, read_records
 from bertline.planning.report import as_data, best_use_text, candidate_as_data, forecast_text, money
@@ -43,16 +43,16 @@ def main(composed: dict[str, Any]) -> None:
     """Print the plan and write it to runs/plan/FINGERPRINT/plan.json."""
     asked = validate(PlanConfig, composed["plan"], where="plan")
     config = pipeline_config(without_decay_steps(composed, asked))
-    place, training = place_and_training(config, asked)
+    resources, training = resources_and_training(config, asked)
     if asked.hours is None:
-        found = forecast(training, place)
-        text = forecast_text(found, training, place, asked)
-        content = {**as_data(found), "money": money(found.hours, place, asked)}
+        found = forecast(training, resources)
+        text = forecast_text(found, training, resources, asked)
+        content = {**as_data(found), "money": money(found.hours, resources, asked)}
     else:
-        text, content = plan_of_hours(composed, config, training, place, asked)
+        text, content = plan_of_hours(composed, config, training, resources, asked)
     path = Path(config.runtime.runs_folder) / "plan" / fingerprint(composed) / "plan.json"
-    device = {"title": place.hardware.title, "num_devices": place.num_devices, "precision": training.precision}
-    write_json(path, {"asked": composed["plan"], "device": device, "text": place.text.basis, **content})
+    device = {"title": resources.hardware.title, "num_devices": resources.num_devices, "precision": training.precision}
+    write_json(path, {"asked": composed["plan"], "device": device, "text": resources.text.basis, **content})
     say(f"{text}\n\n{path}")
 
 
@@ -70,7 +70,7 @@ def decay_steps_of(composed: dict[str, Any]) -> int | None:
     return steps if isinstance(steps, int) and steps >= 0 else None
 
 
-def place_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[Place, Training]:
+def resources_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[Resources, Training]:
     """Return the hardware, rates and text (as far as it is known), and the training to plan."""
     if config.corpus.kind == "none" or config.tokenizer.kind == "none":
         raise ConfigError("nothing is pretrained (experiment=finetune), so there is nothing to plan.")
@@ -86,7 +86,7 @@ def place_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[Place
     text = text_size(
         config.corpus, artifacts=ARTIFACTS, metrics=METRICS, made_so=made_so, num_tokens=asked.corpus_tokens
     )
-    place = Place(
+    resources = Resources(
         hardware=hardware,
         num_devices=asked.num_devices,
         rates=Rates(hardware, precision, read_records(RECORDS), num_devices=asked.num_devices),
@@ -101,11 +101,11 @@ def place_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[Place
         runtime=runtime,
         precision=precision,
     )
-    return place, training
+    return resources, training
 
 
 def plan_of_hours(
-    composed: dict[str, Any], config: PipelineConfig, training: Training, place: Place, asked: PlanConfig
+    composed: dict[str, Any], config: PipelineConfig, training: Training, resources: Resources, asked: PlanConfig
 ) -> tuple[str, dict[str, Any]]:
     """Return text and data of the best use of the hours, with its overrides, which are validated first."""
     if config.pretrain.extends is not None:
@@ -113,9 +113,9 @@ def plan_of_hours(
     group = HydraConfig.get().runtime.choices["model"]
     continues = config.pretrain.start_from is not None  # then the checkpoint determines the size
     sizes = {group: config.model} if continues else sizes_of(composed["model"], group)
-    use = best_use(training, sizes, place, asked)
+    use = best_use(training, sizes, resources, asked)
     keeps_rate = continues or config.optimizer.kind == "lamb"  # LAMB's rates are on another scale
-    keys = overrides_for(use, training, num_devices=place.num_devices, keeps_rate=keeps_rate)
+    keys = overrides_for(use, training, num_devices=resources.num_devices, keeps_rate=keeps_rate)
     decay, most = decay_steps_of(composed), use.chosen.forecast.steps - use.chosen.num_warmup_steps
     too_long = decay is not None and decay > most
     if too_long:
@@ -133,13 +133,13 @@ def plan_of_hours(
         "candidates": [candidate_as_data(one) for one in use.candidates],
         "chosen": use.chosen.size,
         "overrides": overrides,
-        "money": money(use.chosen.forecast.hours, place, asked),
+        "money": money(use.chosen.forecast.hours, resources, asked),
     }
     if too_long:
         command.append(
             f"# schedule.num_decay_steps is {decay}, more than the {most} steps after the warm-up: null takes a fifth"
         )
-    return best_use_text(use, place, asked, command=command), content
+    return best_use_text(use, resources, asked, command=command), content
 
 
 def sizes_of(model: Mapping[str, Any], group: str) -> dict[str, ModelConfig]:

@@ -26,8 +26,7 @@ def swept(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None)
     with open_stage("sweep", composed, places=places) as stage:
         metrics = stage.work(WORK)
         result = stage.folder / "result"
-        for name in ("plots", "trials.csv"):
-            stage.record.log_artifact(result / name, contains_text=False)
+        stage.record.log_artifact(result / "trials.csv", contains_text=False)
         for name in ("result.json", "predictions.parquet", "errors.html"):
             stage.record.log_artifact(result / name, contains_text=True)
         stage.finish(metrics)

@@ -10,9 +10,9 @@ from omegaconf import OmegaConf
 from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.planning.config import PlanConfig
-from bertline.planning.forecast import Place, Training
+from bertline.planning.forecast import Resources, Training
 from bertline.planning.hardware import GPUS
-from bertline.planning.rates import Rates, Record
+from bertline.planning.rates import Rates, SpeedRecord
 from bertline.planning.text_size import TextSize, stated_size
 from bertline.pretraining.config import PhaseConfig
 from bertline.training.config import RuntimeConfig
@@ -43,17 +43,17 @@ def training(size: str, *phases: tuple[int, int, int], **changes: Any) -> Traini
     return Training(**fields)
 
 
-def place(
+def resources(
     device: str,
     *,
     tokens: float | None = None,
     text: TextSize = UNKNOWN_TEXT,
-    records: tuple[Record, ...] = (),
+    records: tuple[SpeedRecord, ...] = (),
     num_devices: int = 1,
     precision: Any = "bf16",
-) -> Place:
-    """`place("a100", tokens=4e9)`: nothing is measured but the records."""
-    return Place(
+) -> Resources:
+    """`resources("a100", tokens=4e9)`: nothing is measured but the records."""
+    return Resources(
         hardware=GPUS[device],
         num_devices=num_devices,
         rates=Rates(GPUS[device], precision, records, num_devices=num_devices),
@@ -67,7 +67,7 @@ def asked(**changes: Any) -> PlanConfig:
     return validate(PlanConfig, content, where="plan")
 
 
-def record(**changes: Any) -> Record:
+def record(**changes: Any) -> SpeedRecord:
     """BERT-base of 128 tokens on an H200 at 500,000 tokens/s."""
     fields: dict[str, Any] = {
         "file": "pretraining_step_nvidia-h200_base_128.json",
@@ -80,7 +80,7 @@ def record(**changes: Any) -> Record:
         "tokens_per_s": 500_000.0,
         "flops_per_token": 514_986_984.0,
     }
-    return Record(**{**fields, **changes})
+    return SpeedRecord(**{**fields, **changes})
 
 
 def _content(name: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = (folder / "conf/task/table.yaml").read_text().replace("max_length: 128", "max_length: 24")
     table = table.replace("path: ???", f"path: {base / 'rows.csv'}")
     (folder / "conf/task/mine.yaml").write_text(table)
-    (folder / "conf/task/other.yaml").write_text(table.replace("start_from: null", f"start_from: {base / 'own'}"))
+    (folder / "conf/task/other.yaml").write_text(f"{table}start_from: {base / 'own'}\n")
     (folder / "conf/tasks.yaml").write_text("task_names: [mine, other]\n")
     config = [line for line in (folder / "conf/config.yaml").read_text().splitlines() if "- task@tasks." not in line]
     place = config.index("  - sweep: default")

@@ -8,8 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy, mask_example, mask_rows, max_targets
+from bertline.examples.masking import MaskingPolicy, mask_example, mask_rows, max_targets
 from bertline.examples.store import Example
+from bertline.foundation.labels import IGNORED_LABEL
 
 VOCAB_SIZE = 40
 SPECIAL = (0, 1, 2, 3, 4)
@@ -73,7 +74,7 @@ def test_a_batch_in_any_order_and_padding_gives_each_example_its_own_mask(
     together = mask_rows(rows, np.array(example_ids), seed=seed, epoch=epoch, policy=policy, num_columns=columns)
     for row, (sequence, example_id) in enumerate(zip(batch, example_ids, strict=True)):
         alone = mask_example(example_of(sequence), seed=seed, epoch=epoch, example_id=example_id, policy=policy)
-        used = together.masked_labels[row] != UNUSED_LABEL
+        used = together.masked_labels[row] != IGNORED_LABEL
         assert together.input_ids[row, : len(sequence)].tolist() == alone.input_ids.tolist()
         assert together.input_ids[row, len(sequence) :].tolist() == [0] * (longest - len(sequence))
         assert together.masked_positions[row, used].tolist() == alone.masked_positions.tolist()

@@ -47,6 +47,11 @@ def test_what_is_not_defined_is_0(correlation, gold, predicted):
     assert correlation(np.array(gold), np.array(predicted)) == 0.0
 
 
+@pytest.mark.parametrize("correlation", [pearson, spearman])
+def test_a_nan_gives_nan(correlation):
+    assert np.isnan(correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, np.nan, 3.0])))
+
+
 @pytest.mark.parametrize("size", [1e-160, 1.0, 1e160])
 def test_a_scale_does_not_matter(size):
     gold, predicted = np.array([1.0, 2.0, 4.0]), np.array([3.0, 2.0, 7.0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
+from bertline.foundation.formats import count
 from bertline.tasks.metrics.names import metric_name as metric_name
 
 
@@ -26,44 +27,6 @@ def escape(text: object) -> str:
         '&lt;script&gt;'
     """
     return html.escape(str(text), quote=True)
-
-
-def count(number: float) -> str:
-    """Format a count; counts from one million on are abbreviated.
-
-    Example:
-        >>> count(4386), count(21_734_000), count(5_600_000_000)
-        ('4,386', '21.7 million', '5.6 billion')
-    """
-    for size, name in ((1e9, "billion"), (1e6, "million")):
-        if number >= size:
-            return f"{number / size:.1f} {name}"
-    return f"{number:,.0f}"
-
-
-def percent(share: float) -> str:
-    """Format a fraction as a percentage.
-
-    Example:
-        >>> percent(0.3341)
-        '33.4 %'
-    """
-    return f"{100 * share:.1f} %"
-
-
-def duration(seconds: float) -> str:
-    """Format a duration.
-
-    Example:
-        >>> duration(42), duration(375), duration(9000)
-        ('42 s', '6 min 15 s', '2 h 30 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def score(value: float, spread: float | None = None) -> str:

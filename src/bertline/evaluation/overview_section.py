@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
-from bertline.evaluation.formatting import count, duration, escape, listing, metric_name, number_of, percent, score
+from bertline.evaluation.formatting import escape, listing, metric_name, number_of, score
 from bertline.evaluation.html import paragraph, section, table, tiles
 from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
+from bertline.foundation.formats import count, duration, percent
 
 _FEW_TASKS = 3
 """Maximum number of tasks that get a sentence and a tile each; more tasks get a table."""

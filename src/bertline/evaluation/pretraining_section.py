@@ -9,9 +9,10 @@ from typing import Any
 
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.facts import Facts
-from bertline.evaluation.formatting import count, duration, escape, listing, percent
+from bertline.evaluation.formatting import escape, listing
 from bertline.evaluation.html import figure, paragraph, section, side_by_side, table
 from bertline.evaluation.reference import ReferenceCurve, reference_for
+from bertline.foundation.formats import count, duration, percent
 
 _FRAMES = 9
 """Maximum number of mask predictions frames shown per sentence."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.formatting import count, escape, metric_name, score, signed
+from bertline.evaluation.formatting import escape, metric_name, score, signed
 from bertline.evaluation.html import paragraph, table
+from bertline.foundation.formats import count
 
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40

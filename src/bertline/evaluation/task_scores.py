@@ -6,19 +6,10 @@ import math
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts, spread_of
-from bertline.evaluation.formatting import (
-    count,
-    escape,
-    listing,
-    metric_name,
-    number_of,
-    percent,
-    score,
-    signed,
-    with_diverged,
-)
+from bertline.evaluation.formatting import escape, listing, metric_name, number_of, score, signed, with_diverged
 from bertline.evaluation.html import folded, paragraph, table
 from bertline.evaluation.overlap import Overlap
+from bertline.foundation.formats import count, percent
 from bertline.foundation.verdicts import NOISE_UNKNOWN
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."

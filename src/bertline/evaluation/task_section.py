@@ -6,13 +6,14 @@ import math
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.formatting import count, listing, metric_name, number_of, score, setting, with_diverged
+from bertline.evaluation.formatting import listing, metric_name, number_of, score, setting, with_diverged
 from bertline.evaluation.html import figure, folded, paragraph, section, side_by_side, table
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_details import details_section
 from bertline.evaluation.task_errors import errors_section
 from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
+from bertline.foundation.formats import count
 
 
 def task_section(

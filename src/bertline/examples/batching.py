@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bertline.examples.masking import UNUSED_LABEL, MaskedExample, MaskingPolicy, mask_rows, max_targets
+from bertline.examples.masking import MaskedExample, MaskingPolicy, mask_rows, max_targets
 from bertline.examples.store import Array, ExampleStore
+from bertline.foundation.labels import IGNORED_LABEL
 
 
 def masked_batch(
@@ -69,7 +70,7 @@ def collate(examples: Sequence[MaskedExample], *, max_length: int, max_targets: 
         "token_type_ids": np.zeros((size, max_length), dtype=np.int64),
         "attention_mask": np.zeros((size, max_length), dtype=np.int64),
         "masked_positions": np.zeros((size, max_targets), dtype=np.int64),
-        "masked_labels": np.full((size, max_targets), UNUSED_LABEL, dtype=np.int64),
+        "masked_labels": np.full((size, max_targets), IGNORED_LABEL, dtype=np.int64),
         "next_sentence_labels": np.array([example.next_sentence_label for example in examples], dtype=np.int64),
     }
     for row, example in enumerate(examples):

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.examples.store import Array, Example
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
 
 _OUTPUTS_PER_POSITION = 3
@@ -29,8 +30,6 @@ _GOLDEN_GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _POSITION_MASK = np.uint64((1 << _POSITION_BITS) - 1)
 _OUTPUT_FOR_NUMBER = np.array([_OUTPUTS_PER_POSITION << _POSITION_BITS], dtype=np.uint64)
 _NEVER = np.uint64(0xFFFFFFFFFFFFFFFF)
-UNUSED_LABEL = -100
-"""Label of unused target entries; PyTorch's cross-entropy ignores it by default."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +73,7 @@ class MaskedRows:
     masked_positions: Array
     """[B, P] int64, ascending, 0 where unused."""
     masked_labels: Array
-    """[B, P] int64, `UNUSED_LABEL` where unused."""
+    """[B, P] int64, `IGNORED_LABEL` where unused."""
 
 
 def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
@@ -127,7 +126,7 @@ def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, po
         policy=policy,
         num_columns=len(example.input_ids),
     )
-    used = rows.masked_labels[0] != UNUSED_LABEL
+    used = rows.masked_labels[0] != IGNORED_LABEL
     return MaskedExample(
         input_ids=rows.input_ids[0],
         token_type_ids=example.token_type_ids,
@@ -171,7 +170,7 @@ def mask_rows(
     masked = input_ids.copy()
     rows, columns = np.nonzero(used)
     masked[rows, positions[rows, columns]] = shown[rows, columns]
-    return MaskedRows(masked, positions, np.where(used, labels, UNUSED_LABEL))
+    return MaskedRows(masked, positions, np.where(used, labels, IGNORED_LABEL))
 
 
 def _num_targets(keys: Array, num_maskable: Array, mask_prob: float) -> Array:

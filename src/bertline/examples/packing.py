@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bertline.examples.masking import UNUSED_LABEL
 from bertline.examples.store import Array
+from bertline.foundation.labels import IGNORED_LABEL
 
 # The number of rows is a multiple of a sixteenth of the batch: few shapes, each of which is compiled separately, and
 # little padding.
@@ -105,7 +105,7 @@ def _laid_out(
         row[targets] = np.broadcast_to(values, is_real.shape)[is_real]
         return row.reshape(num_rows, width)
 
-    is_target = batch["masked_labels"] != UNUSED_LABEL
+    is_target = batch["masked_labels"] != IGNORED_LABEL
     num_targets = _room(int(is_target.sum()), num_rows * max_targets)
     num_sequences = _room(len(starts), 2 * num_rows)
     return {
@@ -115,9 +115,9 @@ def _laid_out(
         "sequence_ids": laid(np.arange(1, len(starts) + 1)[:, None]),
         "boundaries": _boundaries(starts, lengths, num_rows, width),
         "first_positions": _filled(starts, num_sequences, 0),
-        "next_sentence_labels": _filled(batch["next_sentence_labels"], num_sequences, UNUSED_LABEL),
+        "next_sentence_labels": _filled(batch["next_sentence_labels"], num_sequences, IGNORED_LABEL),
         "masked_positions": _filled((batch["masked_positions"] + starts[:, None])[is_target], num_targets, 0),
-        "masked_labels": _filled(batch["masked_labels"][is_target], num_targets, UNUSED_LABEL),
+        "masked_labels": _filled(batch["masked_labels"][is_target], num_targets, IGNORED_LABEL),
     }
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bertline.examples.batching import masked_batch
-from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy
+from bertline.examples.masking import MaskingPolicy
 from bertline.examples.store import Array, ExampleStore
+from bertline.foundation.labels import IGNORED_LABEL
 
 _BATCH_EXAMPLES = 1024
 _BATCH_TOKENS = 1 << 22
@@ -51,5 +52,5 @@ def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy) -> A
     for start in range(0, len(store), _BATCH_EXAMPLES):
         indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))
         labels = masked_batch(store, indices, epoch=0, seed=seed, policy=policy)["masked_labels"]
-        counts += np.bincount(labels[labels != UNUSED_LABEL], minlength=policy.vocab_size)
+        counts += np.bincount(labels[labels != IGNORED_LABEL], minlength=policy.vocab_size)
     return counts

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from torch import Tensor
 
 from bertline.export.onnx_files import open_session
@@ -20,6 +19,7 @@ from bertline.finetuning import word_case
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
 from bertline.finetuning.shared_tokens import with_shared_marked
 from bertline.finetuning.word_windows import encode_words
+from bertline.tasks.metrics.correlation import spearman
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE
 from bertline.tokenization.tokenizer import Tokenizer
@@ -139,12 +139,12 @@ def _decisions(found: Outputs, expected: Outputs, masks: list[NDArray[np.bool_]]
         case "span":
             return _share([(_span(a, mask), _span(b, mask)) for a, b, mask in zip(found, expected, masks, strict=True)])
         case "score":
-            return spearman(_joined([a[0] for a in found]), _joined([b[0] for b in expected]))
+            return _agreement_of_order(_joined([a[0] for a in found]), _joined([b[0] for b in expected]))
         case "token_score":
             ours, theirs = ([a[0][mask] for a, mask in zip(x, masks, strict=True)] for x in (found, expected))
-            return spearman(_joined(ours), _joined(theirs))
+            return _agreement_of_order(_joined(ours), _joined(theirs))
         case "vector":
-            return spearman(_cosines(found, masks), _cosines(expected, masks))
+            return _agreement_of_order(_cosines(found, masks), _cosines(expected, masks))
 
 
 def _share(pairs: list[tuple[NDArray, NDArray]]) -> float:
@@ -172,14 +172,7 @@ def _cosines(outputs: Outputs, masks: list[NDArray[np.bool_]]) -> NDArray[np.flo
     return (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]
 
 
-def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Return Spearman's rank correlation; 1 if all values on both sides are equal, because no order differs.
-
-    >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([10.0, 30.0, 20.0])), 6)
-    0.5
-    """
-    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (first, second)]
-    norms = [float(np.sqrt((rank**2).sum())) for rank in ranks]
-    if not any(norms):
-        return 1.0
-    return float((ranks[0] * ranks[1]).sum() / (norms[0] * norms[1])) if all(norms) else 0.0
+def _agreement_of_order(found: NDArray[np.float64], expected: NDArray[np.float64]) -> float:
+    """Return Spearman's rank correlation; 1 if all values on both sides are equal, because no order differs."""
+    has_order = any((values != values[:1]).any() for values in (found, expected))
+    return spearman(found, expected) if has_order else 1.0

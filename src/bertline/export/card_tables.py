@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bertline.export.markdown import escaped
+from bertline.foundation.formats import with_spread
 from bertline.foundation.local_paths import without_local_path
 
 
@@ -42,7 +43,7 @@ def score_rows(result: Mapping[str, Any]) -> list[list[str]]:
     rows = [
         [
             first.get(name, shown(arm["title"])),
-            *(_spread({"mean": arm[f"{split}_mean"], "std": arm[f"{split}_std"]}) for split in ("dev", "test")),
+            *(with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test")),
             interval(arm.get("test_interval")),
         ]
         for name, arm in sorted(arms.items(), key=lambda item: item[0] not in first)
@@ -84,11 +85,8 @@ def interval(bounds: Sequence[float] | None) -> str:
     return f"{bounds[0]:.3f} to {bounds[1]:.3f}" if bounds else ""
 
 
-def _spread(score: Mapping[str, float | None] | None) -> str:
-    """Format a mean with its standard deviation over seeds; a single seed has none."""
-    if not score:
-        return ""
-    return f"{score['mean']:.3f}" + (f" ± {score['std']:.3f}" if score["std"] is not None else "")
+def _spread(score: Mapping[str, Any] | None) -> str:
+    return with_spread(score["mean"], score["std"]) if score else ""
 
 
 def _milliseconds(latency: Mapping[str, Mapping[str, float]], name: str) -> list[str]:

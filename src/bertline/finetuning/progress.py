@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from bertline.foundation.errors import BertlineError
+from bertline.foundation.formats import duration
 from bertline.foundation.progress import say
-from bertline.training.progress import format_seconds
 
 # Reading a value from a GPU synchronizes with it, so losses are read in groups there; on a CPU reading is free.
 _LOOK_EVERY_STEPS_ON_A_GPU = 50
@@ -97,6 +97,6 @@ class RunProgress:
         speed = f", {tokens / self._busy_s:,.0f} tokens/s" if tokens else ""
         say(
             f"fine-tuning: step {step:,} of {self._num_steps:,}, loss {float(self._loss) / self._steps:.3f}{speed}, "
-            f"{format_seconds(left_s)} left"
+            f"{duration(left_s)} left"
         )
         self._begin_interval()

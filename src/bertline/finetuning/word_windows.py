@@ -13,11 +13,9 @@ from torch import Tensor
 from bertline.finetuning.encoding import Sequences, assemble
 from bertline.finetuning.token_marks import with_marks
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
-
-NO_LABEL = -100
-"""Label of a padded word: the index that PyTorch's losses ignore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +31,7 @@ class EncodedWords:
     places: NDArray[np.int64]
     """Position in the window of the first subword of each word [V, W], padded with 0."""
     labels: NDArray[np.int64]
-    """Label ids of the words [V, W], padded with `NO_LABEL`."""
+    """Label ids of the words [V, W], padded with `IGNORED_LABEL`."""
     taken: NDArray[np.bool_]
     """Whether the word is predicted from this window [V, W]; true in exactly one window for each word with subwords."""
     row_starts: NDArray[np.int64]
@@ -104,7 +102,7 @@ def encode_words(
         windows += _windows(tokens, int(row_starts[row]), room, overlap)
     all_labels = np.array([numbers[tag] for tags in rows.tags for tag in tags], dtype=np.int64)
     inside, padded = _columns(windows)
-    word_labels = np.full(inside.shape, NO_LABEL, dtype=np.int64)
+    word_labels = np.full(inside.shape, IGNORED_LABEL, dtype=np.int64)
     word_labels[inside] = all_labels[padded["words"][inside]]
     token_ids = [[tokenizer.cls_id, *window.token_ids, tokenizer.sep_id] for window in windows]
     sequences = assemble(token_ids, [len(ids) for ids in token_ids], pad_id=tokenizer.pad_id)

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from bertline.modeling.attention import AttentionKind, Scope, packed_scope, padded_scope
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.dropout import Dropout
-from bertline.modeling.layers import SITES_OF_LAYER, Embeddings, EncoderLayer, LayerDetail, activation
+from bertline.modeling.dropout import Dropout, number_sites
+from bertline.modeling.layers import Embeddings, EncoderLayer, LayerDetail, activation
 
 
 class Encoded(NamedTuple):
@@ -76,10 +76,9 @@ class BertModel(nn.Module):
         self.vocab_size = vocab_size
         self.pad_token_id = pad_token_id
         self.embeddings = Embeddings(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
-        self.layers = nn.ModuleList(
-            EncoderLayer(config, number=number, attention=attention) for number in range(config.num_hidden_layers)
-        )
+        self.layers = nn.ModuleList(EncoderLayer(config, attention=attention) for _ in range(config.num_hidden_layers))
         self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        number_sites(self)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Encoded:
         """Encode sequences of at most `max_position_embeddings` positions.
@@ -91,9 +90,8 @@ class BertModel(nn.Module):
                 there is no padding, and saves the masking.
         """
         scope = padded_scope(attention_mask)
-        hidden_states = self.embeddings(input_ids, token_type_ids)
-        for layer in self.layers:
-            hidden_states = layer(hidden_states, scope)
+        hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
+        hidden_states = self.layers[-1](hidden_states, scope)
         return Encoded(hidden_states, torch.tanh(self.pooler(hidden_states[:, 0])))
 
     def forward_pooled(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -252,8 +250,9 @@ class BertWithClassifier(nn.Module):
     ) -> None:
         super().__init__()
         self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.dropout = Dropout(classifier_dropout, site=SITES_OF_LAYER * config.num_hidden_layers + 1)
+        self.dropout = Dropout(classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
+        number_sites(self)
 
 
 class BertForSequenceClassification(BertWithClassifier):

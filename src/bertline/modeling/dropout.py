@@ -92,13 +92,13 @@ class Dropout(nn.Module):
 
     Args:
         prob: Dropout rate in [0, 1).
-        site: See `dropout`.
     """
 
-    def __init__(self, prob: float, *, site: int = 0) -> None:
+    def __init__(self, prob: float) -> None:
         super().__init__()
         self.p = prob
-        self.site = site
+        self.site = 0
+        """See `dropout`; set by `number_sites`."""
 
     def forward(self, values: Tensor, places: Tensor | None = None) -> Tensor:
         """Return a tensor of the same shape; `places` as in `dropout`."""
@@ -107,3 +107,9 @@ class Dropout(nn.Module):
     def extra_repr(self) -> str:
         """Return the dropout rate for the printed form of the module."""
         return f"p={self.p}"
+
+
+def number_sites(model: nn.Module) -> None:
+    """Number the dropouts of a model 0, 1, 2, ... in the order in which its modules were added."""
+    for site, module in enumerate(module for module in model.modules() if isinstance(module, Dropout)):
+        module.site = site

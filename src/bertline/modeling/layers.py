@@ -15,9 +15,6 @@ from bertline.modeling.attention import AttentionKind, Scope, attend
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.dropout import Dropout
 
-SITES_OF_LAYER = 3
-"""Dropout sites per layer: attention probabilities, attention output, output."""
-
 
 class LayerDetail(NamedTuple):
     """Intermediate results of one layer's attention: query, key [B, N, S, D]; scores, probabilities [B, N, S, S]."""
@@ -51,12 +48,11 @@ class Embeddings(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then a feed-forward network, each followed by residual addition and LayerNorm (post-norm)."""
 
-    def __init__(self, config: ModelConfig, *, number: int, attention: AttentionKind) -> None:
+    def __init__(self, config: ModelConfig, *, attention: AttentionKind) -> None:
         super().__init__()
         hidden_size = config.hidden_size
         self.attention: AttentionKind = attention
         self.num_heads = config.num_attention_heads
-        self.attention_dropout_prob = config.attention_probs_dropout_prob
         # Query, key and value in one matrix product; on disk they are three tensors.
         self.query_key_value = nn.Linear(hidden_size, 3 * hidden_size)
         self.attention_output = nn.Linear(hidden_size, hidden_size)
@@ -65,9 +61,10 @@ class EncoderLayer(nn.Module):
         self.activation = activation(config)
         self.output = nn.Linear(config.intermediate_size, hidden_size)
         self.output_norm = nn.LayerNorm(hidden_size, eps=config.layer_norm_eps)
-        self.dropout_site = SITES_OF_LAYER * number + 1  # site 0 is that of the embeddings
-        self.attention_output_dropout = Dropout(config.hidden_dropout_prob, site=self.dropout_site + 1)
-        self.output_dropout = Dropout(config.hidden_dropout_prob, site=self.dropout_site + 2)
+        # `attend` drops the probabilities; this module only holds their rate and site.
+        self.attention_dropout = Dropout(config.attention_probs_dropout_prob)
+        self.attention_output_dropout = Dropout(config.hidden_dropout_prob)
+        self.output_dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, hidden_states: Tensor, scope: Scope, *, first_only: bool = False) -> Tensor:
         """Map [B, S, H] to the same shape, or with `first_only` to [B, 1, H], the first position.
@@ -145,7 +142,7 @@ class EncoderLayer(nn.Module):
 
         None if nothing is dropped.
         """
-        if not (self.training and self.attention_dropout_prob):
+        if not (self.training and self.attention_dropout.p):
             return None
         size = len(positions)
         of_heads = width * _numbers(size * self.num_heads, like=positions).view(size, -1, 1) + positions.int()[:, None]
@@ -161,8 +158,8 @@ class EncoderLayer(nn.Module):
             value,
             scope,
             kind=self.attention,
-            dropout_prob=self.attention_dropout_prob if self.training else 0.0,
-            dropout_site=self.dropout_site,
+            dropout_prob=self.attention_dropout.p if self.training else 0.0,
+            dropout_site=self.attention_dropout.site,
             dropout_places=places,
         ).context
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-IGNORED_LABEL = -100
+from bertline.foundation.labels import IGNORED_LABEL
 
 
 def masked_lm_loss_sum(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

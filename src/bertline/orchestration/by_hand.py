@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from bertline.foundation.errors import ArtifactError, BertlineError
+from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say, warn
 from bertline.orchestration.changed import changed_code, shown, tracked_sections
-from bertline.orchestration.choices import differences
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.stages import CODE, STAGES, Stage
 from bertline.orchestration.status import RESULT_NAME, problem_with_result, read_status

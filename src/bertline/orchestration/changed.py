@@ -14,8 +14,8 @@ import yaml
 
 from bertline.foundation.errors import ArtifactError, BertlineError, ConfigError
 from bertline.foundation.files import read_json
+from bertline.foundation.mappings import differences
 from bertline.foundation.validation import to_mapping
-from bertline.orchestration.choices import differences
 from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.stages import CODE, Stage

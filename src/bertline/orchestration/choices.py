@@ -11,33 +11,17 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bertline.foundation.mappings import differences
+
 _DIGEST = "# content: "
 _CHOICE = "# set by an experiment: "
-ABSENT = "(absent)"
-"""Value in `differences` for a key that one side lacks."""
-
-
-def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Return the dotted keys whose values differ, with both values; lists are compared as a whole.
-
-    Example:
-        >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
-        {'a.c': (2, 3)}
-    """
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return {} if old == new else {prefix: (old, new)}
-    found: dict[str, tuple[Any, Any]] = {}
-    for key in [*old, *(key for key in new if key not in old)]:
-        where = f"{prefix}.{key}" if prefix else str(key)
-        found.update(differences(old.get(key, ABSENT), new.get(key, ABSENT), where))
-    return found
 
 
 def header(mapping: Mapping[str, Any], set_by_experiment: Mapping[str, Any]) -> str:
     """Return the comment lines above the content of params.yaml."""
     lines = ["# Composed from conf/ by `configure`; edit conf/, or see README (To change X, edit Y)."]
     lines += [f"{_CHOICE}{key}={json.dumps(value)}" for key, value in set_by_experiment.items()]
-    return "\n".join([*lines, f"{_DIGEST}{content_digest(mapping)}"]) + "\n"
+    return "\n".join([*lines, f"{_DIGEST}{config_digest(mapping)}"]) + "\n"
 
 
 def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -47,13 +31,13 @@ def choices_at_stake(text: str, present: Mapping[str, Any], composed: Mapping[st
     wrote (it was edited, or composed by DVC just before a kill), these are all differing keys.
     """
     changed = differences(present, composed)
-    if f"{_DIGEST}{content_digest(present)}" not in text:
+    if f"{_DIGEST}{config_digest(present)}" not in text:
         return changed
     chosen = {line.removeprefix(_CHOICE).split("=", 1)[0] for line in text.splitlines() if line.startswith(_CHOICE)}
     return {key: values for key, values in changed.items() if key in chosen}
 
 
-def content_digest(mapping: Mapping[str, Any]) -> str:
+def config_digest(mapping: Mapping[str, Any]) -> str:
     """Return a digest of configuration content, independent of its formatting."""
     return hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -18,7 +18,7 @@ from bertline.tasks.table_files import TableLayout, read_records
 
 Column = str | int
 Base = Callable[[str], dict[str, Any]]
-"""Function that returns the content of conf/task/NAME.yaml."""
+"""Function that returns a task of conf/task by its name."""
 
 _BASES: dict[str, str] = {
     "classification": "table",

@@ -34,7 +34,7 @@ def experiment_name() -> str | None:
     return os.environ.get("DVC_EXP_NAME")
 
 
-def content_digest(path: Path) -> str:
+def artifact_digest(path: Path) -> str:
     """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
     return _dvc_digests().get(path.as_posix()) or sha256_of_path(path)[:_DIGEST_CHARACTERS]
 

@@ -32,17 +32,17 @@ from bertline.foundation.files import (
     write_atomically,
     write_json,
 )
+from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
 from bertline.orchestration.by_hand import place_by_hand
 from bertline.orchestration.changed import changed_code, changed_sections, refuse_changes, tracked_sections
-from bertline.orchestration.choices import ABSENT, differences
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
 from bertline.orchestration.encoder_pointers import uses_pretrained
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint
 from bertline.orchestration.frozen_inputs import marks_of
 from bertline.orchestration.launching import run_in_worker
-from bertline.orchestration.provenance import content_digest, experiment_name, git_commit, running_under_dvc
+from bertline.orchestration.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.orchestration.stages import ENCODERS, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
 from bertline.orchestration.unfinished import CONFIG_NAME, take_over, went_on_from
@@ -174,7 +174,7 @@ def open_stage(
             key=fingerprint,
             params=made_of["sections"],
             tags=_stage_tags(fingerprint, before, digests),
-            inputs={key: (path, content_digest(path)) for key, path in inputs.items()},
+            inputs={key: (path, artifact_digest(path)) for key, path in inputs.items()},
         ) as record,
     ):
         yield StageRun(

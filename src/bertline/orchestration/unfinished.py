@@ -19,8 +19,8 @@ from typing import Any
 
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import cannot_write
+from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import say
-from bertline.orchestration.choices import ABSENT, differences
 from bertline.orchestration.provenance import running_under_dvc
 from bertline.orchestration.status import hold_lock, is_locked, read_status
 

@@ -14,7 +14,7 @@ from bertline.modeling.config import ModelConfig
 from bertline.planning.config import PlanConfig
 from bertline.planning.forecast import (
     Forecast,
-    Place,
+    Resources,
     Training,
     forecast,
 )
@@ -43,7 +43,7 @@ use."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stretch:
+class LengthShare:
     """Sequence length and its share of the steps."""
 
     length: int
@@ -85,7 +85,7 @@ class BestUse:
     max_epochs: float
 
 
-def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, config: PlanConfig) -> BestUse:
+def best_use(present: Training, sizes: Mapping[str, ModelConfig], resources: Resources, config: PlanConfig) -> BestUse:
     """Choose the model size whose run within `config.hours` has the lowest loss by `scaling.expected_loss`.
 
     Each size trains for as many steps as fit into 95 % of the hours, or until the maximum number of epochs is reached.
@@ -95,7 +95,7 @@ def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, 
     Args:
         present: The configured training; its lengths, vocabulary, masking, optimizer and runtime are kept.
         sizes: Models to choose from, by name.
-        place: Hardware and text.
+        resources: Hardware and text.
         config: Configuration of the plan, with `hours` set.
 
     Raises:
@@ -105,9 +105,9 @@ def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, 
     max_epochs = config.max_epochs or epochs_worth_taking(present.mask_prob)
     candidates = []
     for size, model in sizes.items():
-        stretches = stretches_of(present.phases, config, model=model, on_gpu=place.hardware.is_gpu)
+        shares = length_shares(present.phases, config, model=model, on_gpu=resources.hardware.is_gpu)
         training = dataclasses.replace(present, model=model)
-        candidate = _candidate(size, training, stretches, place, config, max_epochs)
+        candidate = _candidate(size, training, shares, resources, config, max_epochs)
         if candidate is not None:
             candidates.append(candidate)
     if not candidates:
@@ -119,17 +119,17 @@ def best_use(present: Training, sizes: Mapping[str, ModelConfig], place: Place, 
     fitting = [one for one in candidates if one.forecast.fits]
     if not fitting:
         raise ConfigError(
-            f"no size fits into the {place.hardware.usable_bytes / 1e9:.1f} GB that {place.hardware.title} has for "
-            "tensors, not even with one sequence at once. Name a device with more memory."
+            f"no size fits into the {resources.hardware.usable_bytes / 1e9:.1f} GB that {resources.hardware.title} has "
+            "for tensors, not even with one sequence at once. Name a device with more memory."
         )
     lowest = min(one.loss for one in fitting)
     chosen = next(one for one in fitting if one.loss <= lowest * _AS_GOOD)
     return BestUse(candidates=tuple(candidates), chosen=chosen, max_epochs=max_epochs)
 
 
-def stretches_of(
+def length_shares(
     phases: Sequence[PhaseConfig], config: PlanConfig, *, model: ModelConfig, on_gpu: bool
-) -> tuple[Stretch, ...]:
+) -> tuple[LengthShare, ...]:
     """Return the sequence lengths to train on and their shares of the steps; all steps have equal tokens.
 
     Raises:
@@ -145,14 +145,14 @@ def stretches_of(
         before = len(config.lengths) - 1
         shares = [(1 - _LAST_LENGTH_SHARE) / before] * before if before else []
         return tuple(
-            Stretch(length=length, share=share)
+            LengthShare(length=length, share=share)
             for length, share in zip(config.lengths, [*shares, 1 - sum(shares)], strict=True)
         )
     if on_gpu and max(phase.max_length for phase in phases) < _SHORTEST_ON_GPU:
-        return (Stretch(length=min(_SHORTEST_ON_GPU, longest), share=1.0),)
+        return (LengthShare(length=min(_SHORTEST_ON_GPU, longest), share=1.0),)
     tokens = [phase.steps * phase.global_batch_size * phase.max_length for phase in phases]
     return tuple(
-        Stretch(length=phase.max_length, share=one / sum(tokens)) for phase, one in zip(phases, tokens, strict=True)
+        LengthShare(length=phase.max_length, share=one / sum(tokens)) for phase, one in zip(phases, tokens, strict=True)
     )
 
 
@@ -206,50 +206,50 @@ def _in_hydra(value: Any) -> str:
 def _candidate(
     size: str,
     training: Training,
-    stretches: Sequence[Stretch],
-    place: Place,
+    shares: Sequence[LengthShare],
+    resources: Resources,
     config: PlanConfig,
     max_epochs: float,
 ) -> Candidate | None:
     """Plan the hours for one size; None if not even the shortest run fits into them."""
     assert config.hours is not None  # checked by the caller
-    longest = max(one.length for one in stretches)
-    wanted = _SMALLEST_BATCH * place.num_devices * longest
+    longest = max(one.length for one in shares)
+    wanted = _SMALLEST_BATCH * resources.num_devices * longest
     for _ in range(_TRIALS):  # the time of small steps depends on the batch, and the batch on the time
         step_tokens = wanted
-        _, trial = _fitted(_with_steps(training, stretches, step_tokens, _TRIAL_STEPS), place)
+        _, trial = _fitted(_with_steps(training, shares, step_tokens, _TRIAL_STEPS), resources)
         share = _PLANNED_SHARE * config.hours / trial.hours
         text_runs_out = trial.epochs is not None and share * trial.epochs > max_epochs
         if trial.epochs is not None:
             share = min(share, max_epochs / trial.epochs)
         tokens, flops = share * step_tokens * _TRIAL_STEPS, share * trial.flops
-        wanted = _step_tokens(tokens, flops, longest=longest, num_devices=place.num_devices)
+        wanted = _step_tokens(tokens, flops, longest=longest, num_devices=resources.num_devices)
         if wanted == step_tokens:
             break
     steps = int(tokens / step_tokens)
     if steps < _FEWEST_STEPS_AT_ALL:
         return None
-    training, planned = _fitted(_with_steps(training, stretches, step_tokens, steps), place)
+    training, planned = _fitted(_with_steps(training, shares, step_tokens, steps), resources)
     return Candidate(
         size=size,
         training=training,
         forecast=planned,
-        loss=expected_loss(planned.encoder_parameters, planned.targets, place.text.tokens),
+        loss=expected_loss(planned.encoder_parameters, planned.targets, resources.text.tokens),
         text_runs_out=text_runs_out,
         learning_rate=learning_rate(flops),
         num_warmup_steps=min(_MOST_WARMUP_STEPS, int(_WARMUP_SHARE * steps)),
     )
 
 
-def _fitted(training: Training, place: Place) -> tuple[Training, Forecast]:
+def _fitted(training: Training, resources: Resources) -> tuple[Training, Forecast]:
     """Forecast the training, with a micro-batch size that fits the memory if there is one."""
-    found = forecast(training, place)
+    found = forecast(training, resources)
     size = found.fitting_micro_batch_size
     if found.fits or size is None:
         return training, found
     runtime = dataclasses.replace(training.runtime, micro_batch_size=size, micro_batch_tokens=None)
     training = dataclasses.replace(training, runtime=runtime)
-    return training, forecast(training, place)
+    return training, forecast(training, resources)
 
 
 def _step_tokens(tokens: float, flops: float, *, longest: int, num_devices: int) -> int:
@@ -259,12 +259,12 @@ def _step_tokens(tokens: float, flops: float, *, longest: int, num_devices: int)
     return fewest << min(round(by_rule), int(most))
 
 
-def _with_steps(training: Training, stretches: Sequence[Stretch], step_tokens: int, steps: int) -> Training:
-    """Return the training with `steps` steps of `step_tokens` tokens, distributed over the stretches."""
-    ends = [round(steps * sum(one.share for one in stretches[: index + 1])) for index in range(len(stretches))]
+def _with_steps(training: Training, shares: Sequence[LengthShare], step_tokens: int, steps: int) -> Training:
+    """Return the training with `steps` steps of `step_tokens` tokens, distributed over the lengths by their shares."""
+    ends = [round(steps * sum(one.share for one in shares[: index + 1])) for index in range(len(shares))]
     phases = [
         PhaseConfig(steps=end - start, max_length=one.length, global_batch_size=step_tokens // one.length)
-        for one, start, end in zip(stretches, [0, *ends], ends, strict=False)
+        for one, start, end in zip(shares, [0, *ends], ends, strict=False)
         if end > start
     ]
     return dataclasses.replace(training, phases=tuple(phases))

@@ -53,7 +53,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class Resources:
     """Devices to train on, their speed, and the text."""
 
     hardware: Hardware
@@ -178,7 +178,7 @@ def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[Phase
     return tuple(reached)
 
 
-def forecast(training: Training, place: Place) -> Forecast:
+def forecast(training: Training, resources: Resources) -> Forecast:
     """Forecast a training run on the given devices, without running anything.
 
     Raises:
@@ -187,36 +187,36 @@ def forecast(training: Training, place: Place) -> Forecast:
         MachineError: The device does not support `runtime.attention`.
     """
     for index, phase in enumerate(training.phases):
-        if phase.global_batch_size < place.num_devices:
+        if phase.global_batch_size < resources.num_devices:
             raise ConfigError(
                 f"pretrain.phases[{index}].global_batch_size is {phase.global_batch_size}, fewer than the "
-                f"{place.num_devices} devices (plan.num_devices). Give every device at least one sequence a step."
+                f"{resources.num_devices} devices (plan.num_devices). Give every device at least one sequence a step."
             )
     model, vocab_size = training.model, training.vocab_size
     return Forecast(
         embedding_parameters=num_embedding_parameters(model, vocab_size=vocab_size),
         encoder_parameters=num_encoder_parameters(model),
         parameters=num_parameters(model, vocab_size=vocab_size),
-        phases=tuple(_of_phase(phase, training, place) for phase in training.phases),
-        usable_bytes=place.hardware.usable_bytes,
+        phases=tuple(_of_phase(phase, training, resources) for phase in training.phases),
+        usable_bytes=resources.hardware.usable_bytes,
     )
 
 
-def _computed_share(length: int, training: Training, place: Place) -> float:
+def _computed_share(length: int, training: Training, resources: Resources) -> float:
     """Return the number of positions computed per sequence as a fraction of `length`: 1 if rows are padded."""
-    fill = place.text.tokens_per_sequence(length) / length
-    return fill if packs(training.runtime, fill=fill, attention=_attention(length, training, place)) else 1.0
+    fill = resources.text.tokens_per_sequence(length) / length
+    return fill if packs(training.runtime, fill=fill, attention=_attention(length, training, resources)) else 1.0
 
 
-def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseForecast:
+def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> PhaseForecast:
     length, sequences = phase.max_length, phase.steps * phase.global_batch_size
-    tokens = sequences * place.text.tokens_per_sequence(length)
-    one_pass = place.text.examples(length)
-    shape = _shape(phase, training, place)
-    rate = _rate(length, training, place)
-    positions = sequences * length * _computed_share(length, training, place)
+    tokens = sequences * resources.text.tokens_per_sequence(length)
+    one_pass = resources.text.examples(length)
+    shape = _shape(phase, training, resources)
+    rate = _rate(length, training, resources)
+    positions = sequences * length * _computed_share(length, training, resources)
     computing_s = positions * _flops_per_token(length, training) / rate.flops_per_s
-    launching_s = phase.steps * _launches_s(phase, shape, training, place)
+    launching_s = phase.steps * _launches_s(phase, shape, training, resources)
     hours = max(computing_s, launching_s) / 3600
     return PhaseForecast(
         steps=phase.steps,
@@ -234,22 +234,22 @@ def _of_phase(phase: PhaseConfig, training: Training, place: Place) -> PhaseFore
         micro_batch_size=shape.sequences,
         memory=memory_of(training.model, shape, vocab_size=training.vocab_size),
         largest_micro_batch_size=largest_fitting(
-            training.model, shape, place.hardware.usable_bytes, vocab_size=training.vocab_size
+            training.model, shape, resources.hardware.usable_bytes, vocab_size=training.vocab_size
         ),
     )
 
 
-def _launches_s(phase: PhaseConfig, shape: StepShape, training: Training, place: Place) -> float:
+def _launches_s(phase: PhaseConfig, shape: StepShape, training: Training, resources: Resources) -> float:
     """Return the minimum seconds per step due to kernel launches."""
-    if not place.hardware.is_gpu:
+    if not resources.hardware.is_gpu:
         return 0.0
-    passes = math.ceil(phase.global_batch_size / place.num_devices / shape.sequences)
+    passes = math.ceil(phase.global_batch_size / resources.num_devices / shape.sequences)
     return passes * (_LAUNCH_S + training.model.num_hidden_layers * _LAUNCH_OF_LAYER_S)
 
 
-def _shape(phase: PhaseConfig, training: Training, place: Place) -> StepShape:
+def _shape(phase: PhaseConfig, training: Training, resources: Resources) -> StepShape:
     runtime, length = training.runtime, phase.max_length
-    share = -(-phase.global_batch_size // place.num_devices)
+    share = -(-phase.global_batch_size // resources.num_devices)
     return StepShape(
         sequences=min(share, rows_at_once(runtime, length) or share),
         length=length,
@@ -258,22 +258,22 @@ def _shape(phase: PhaseConfig, training: Training, place: Place) -> StepShape:
         optimizer=training.optimizer,
         compiled=runtime.compile != "off",
         fused_attention=not stores_scores(
-            _attention(length, training, place),
-            _device(training, place),
+            _attention(length, training, resources),
+            _device(training, resources),
             dropout_prob=training.model.attention_probs_dropout_prob,
         ),
     )
 
 
-def _attention(length: int, training: Training, place: Place) -> AttentionKind:
+def _attention(length: int, training: Training, resources: Resources) -> AttentionKind:
     """Return the attention kernel that the run will choose."""
-    return pretraining_attention(training.runtime, training.model, _device(training, place), length).kind
+    return pretraining_attention(training.runtime, training.model, _device(training, resources), length).kind
 
 
-def _device(training: Training, place: Place) -> AttentionDevice:
-    if not place.hardware.is_gpu:
+def _device(training: Training, resources: Resources) -> AttentionDevice:
+    if not resources.hardware.is_gpu:
         return AttentionDevice(type="cpu", precision=training.precision)
-    capability = _WITHOUT_BF16 if place.hardware.bf16_flops is None else _WITH_BF16
+    capability = _WITHOUT_BF16 if resources.hardware.bf16_flops is None else _WITH_BF16
     return AttentionDevice(type="cuda", precision=training.precision, compute_capability=capability)
 
 
@@ -286,8 +286,8 @@ def _flops_per_token(length: int, training: Training) -> float:
     )
 
 
-def _rate(length: int, training: Training, place: Place) -> Rate:
-    return place.rates.of(
+def _rate(length: int, training: Training, resources: Resources) -> Rate:
+    return resources.rates.of(
         training.model,
         vocab_size=training.vocab_size,
         seq_len=length,

@@ -41,7 +41,7 @@ _SHARE_OF_SEVERAL = 0.9
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class SpeedRecord:
     """Fields of a record of benchmarks/pretraining_step.py that the planner uses."""
 
     file: str
@@ -83,7 +83,7 @@ class Rates:
     """
 
     def __init__(
-        self, hardware: Hardware, precision: Precision, records: Sequence[Record], *, num_devices: int
+        self, hardware: Hardware, precision: Precision, records: Sequence[SpeedRecord], *, num_devices: int
     ) -> None:
         self.hardware = hardware
         self.precision = precision
@@ -169,7 +169,7 @@ class Rates:
         )
 
 
-def read_records(folder: Path) -> list[Record]:
+def read_records(folder: Path) -> list[SpeedRecord]:
     """Read the pretraining speed records in a folder of results; invalid files are skipped with a warning."""
     records = []
     for path in sorted(folder.glob("pretraining_step_*.json")):
@@ -178,7 +178,7 @@ def read_records(folder: Path) -> list[Record]:
             if content["tokens_per_s"] is None:  # that side was not measured
                 continue
             records.append(
-                Record(
+                SpeedRecord(
                     file=path.name,
                     device=content["device"],
                     precision=content["precision"],
@@ -195,7 +195,7 @@ def read_records(folder: Path) -> list[Record]:
     return records
 
 
-def _is_of(record: Record, hardware: Hardware) -> bool:
+def _is_of(record: SpeedRecord, hardware: Hardware) -> bool:
     if hardware.is_gpu:
         return re.search(hardware.pattern, record.device) is not None
     known = Path("/proc/cpuinfo")
@@ -203,7 +203,7 @@ def _is_of(record: Record, hardware: Hardware) -> bool:
     return same and record.threads == hardware.num_threads
 
 
-def _around(near: list[Record], needed: float) -> list[str]:
+def _around(near: list[SpeedRecord], needed: float) -> list[str]:
     below = [one.file for one in near if one.flops_per_token <= needed]
     above = [one.file for one in near if one.flops_per_token >= needed]
     return [*below[-1:], *above[:1]]

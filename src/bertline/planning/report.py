@@ -7,52 +7,53 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bertline.foundation.formats import rough_duration, three_digits
 from bertline.planning.budget import BestUse, Candidate
 from bertline.planning.config import PlanConfig
-from bertline.planning.forecast import Forecast, Place, Training
+from bertline.planning.forecast import Forecast, Resources, Training
 from bertline.planning.scaling import DECODER_TOKENS_PER_PARAMETER, decoder_rule, encoder_rule
 
 _WIDTH = 112
 _LABEL = 9
 
 
-def forecast_text(found: Forecast, training: Training, place: Place, config: PlanConfig) -> str:
+def forecast_text(found: Forecast, training: Training, resources: Resources, config: PlanConfig) -> str:
     """Format the forecast of the present configuration."""
     model = training.model
     heads = found.parameters - found.embedding_parameters - found.encoder_parameters
     lines = [
-        f"On {described(place)}, in {training.precision}:",
+        f"On {described(resources)}, in {training.precision}:",
         "",
         *wrapped(
             "model",
             f"{model.num_hidden_layers} layers, hidden {model.hidden_size}, {training.vocab_size:,} tokens: "
-            f"{count(found.parameters)} parameters ({count(found.embedding_parameters)} embeddings, "
-            f"{count(found.encoder_parameters)} layers, {count(heads)} heads)",
+            f"{three_digits(found.parameters)} parameters ({three_digits(found.embedding_parameters)} embeddings, "
+            f"{three_digits(found.encoder_parameters)} layers, {three_digits(heads)} heads)",
         ),
-        *wrapped("text", tokens_of_text(place)),
+        *wrapped("text", tokens_of_text(resources)),
         "",
-        *_phase_table(found, place),
+        *_phase_table(found, resources),
         "",
-        *_hours_and_money(found, place, config),
-        *_memory(found, place),
+        *_hours_and_money(found, resources, config),
+        *_memory(found, resources),
     ]
     return "\n".join(lines)
 
 
-def best_use_text(use: BestUse, place: Place, config: PlanConfig, *, command: Sequence[str]) -> str:
+def best_use_text(use: BestUse, resources: Resources, config: PlanConfig, *, command: Sequence[str]) -> str:
     """Format the best use of the hours."""
     chosen = use.chosen
     lines = [
-        f"{config.hours:g} hours on {described(place)}, in {chosen.training.precision}:",
+        f"{config.hours:g} hours on {described(resources)}, in {chosen.training.precision}:",
         "",
-        *wrapped("text", tokens_of_text(place)),
+        *wrapped("text", tokens_of_text(resources)),
         "",
         *aligned([_SIZE_HEAD, *(_size_row(one, use) for one in use.candidates)]),
         "",
         *(line for remark in _remarks(use, config) for line in wrapped("", remark)),
         "",
-        *_hours_and_money(chosen.forecast, place, config),
-        *_memory(chosen.forecast, place),
+        *_hours_and_money(chosen.forecast, resources, config),
+        *_memory(chosen.forecast, resources),
         "",
         "To take it:",
         *command,
@@ -99,20 +100,24 @@ def candidate_as_data(candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def money(hours: float, place: Place, config: PlanConfig) -> float | None:
+def money(hours: float, resources: Resources, config: PlanConfig) -> float | None:
     """Return the cost of the hours on all devices; None without a price."""
-    return None if config.price_per_hour is None else hours * place.num_devices * config.price_per_hour
+    return None if config.price_per_hour is None else hours * resources.num_devices * config.price_per_hour
 
 
-def described(place: Place) -> str:
+def described(resources: Resources) -> str:
     """Return number and name of the devices as text."""
-    return f"{place.num_devices} x {place.hardware.title}"
+    return f"{resources.num_devices} x {resources.hardware.title}"
 
 
-def tokens_of_text(place: Place) -> str:
+def tokens_of_text(resources: Resources) -> str:
     """Return the size of the text and its source as text."""
-    known = place.text.tokens
-    return f"{place.text.basis}" if known is None else f"{count(known)} tokens to train on ({place.text.basis})"
+    known = resources.text.tokens
+    return (
+        f"{resources.text.basis}"
+        if known is None
+        else f"{three_digits(known)} tokens to train on ({resources.text.basis})"
+    )
 
 
 def wrapped(label: str, text: str) -> list[str]:
@@ -141,33 +146,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]  # fmt: skip
 
 
-def count(number: float) -> str:
-    """Format a number with three digits, in thousands, millions, billions or trillions.
-
-    >>> count(110_106_428), count(42.6e9), count(950)
-    ('110 M', '42.6 B', '950')
-    """
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if number >= 0.9995 * size:
-            return f"{number / size:#.3g}".rstrip(".") + f" {unit}"
-    return f"{number:.3g}"
-
-
-def duration(hours: float) -> str:
-    """Format hours in a readable unit.
-
-    >>> duration(0.002), duration(0.21), duration(30.04), duration(300)
-    ('7.2 s', '13 min', '30 h', '300 h (12.5 days)')
-    """
-    if hours < 1 / 30:
-        return f"{3600 * hours:.3g} s"
-    if hours < 2:
-        return f"{60 * hours:.3g} min" if hours < 1 / 6 else f"{60 * hours:.0f} min"
-    days = f" ({hours / 24:.1f} days)" if hours >= 72 else ""
-    return f"{hours:,.3g} h{days}" if hours < 1000 else f"{hours:,.0f} h{days}"
-
-
-def _phase_table(found: Forecast, place: Place) -> Iterator[str]:
+def _phase_table(found: Forecast, resources: Resources) -> Iterator[str]:
     head = ["phase", "steps", "length", "batch", "tokens", "epochs", "FLOP", "tokens/s", "time"]
     rows = [
         [
@@ -175,30 +154,30 @@ def _phase_table(found: Forecast, place: Place) -> Iterator[str]:
             f"{phase.steps:,}",
             str(phase.max_length),
             str(phase.global_batch_size),
-            count(phase.tokens),
+            three_digits(phase.tokens),
             _passes(phase.epochs),
             f"{phase.flops:.3g}",
-            count(phase.tokens_per_s),
-            duration(phase.hours),
+            three_digits(phase.tokens_per_s),
+            rough_duration(phase.hours),
         ]
         for number, phase in enumerate(found.phases, start=1)
     ]
     speed = found.tokens / (3600 * found.hours)
-    together = ["all", f"{found.steps:,}", "", "", count(found.tokens), _passes(found.epochs)]
-    together += [f"{found.flops:.3g}", count(speed), duration(found.hours)]
+    together = ["all", f"{found.steps:,}", "", "", three_digits(found.tokens), _passes(found.epochs)]
+    together += [f"{found.flops:.3g}", three_digits(speed), rough_duration(found.hours)]
     yield from aligned([head, *rows, *([together] if len(rows) > 1 else [])])
-    uncounted = sorted({one.max_length for one in found.phases} - place.text.lengths.keys())
+    uncounted = sorted({one.max_length for one in found.phases} - resources.text.lengths.keys())
     if uncounted:
         lengths = ", ".join(map(str, uncounted))
         yield f"Tokens of length {lengths}: at most; no examples of it have been counted (dvc repro examples)."
 
 
-def _hours_and_money(found: Forecast, place: Place, config: PlanConfig) -> Iterator[str]:
+def _hours_and_money(found: Forecast, resources: Resources, config: PlanConfig) -> Iterator[str]:
     best, worst = found.hours_range
     yield from wrapped(
         "time",
-        f"{duration(found.hours)}, between {duration(best)} and {duration(worst)}, for pretraining alone: preparing "
-        "the text, fine-tuning and export come on top",
+        f"{rough_duration(found.hours)}, between {rough_duration(best)} and {rough_duration(worst)}, for pretraining "
+        "alone: preparing the text, fine-tuning and export come on top",
     )
     for basis in dict.fromkeys(phase.rate.basis for phase in found.phases):
         yield from wrapped("", basis)
@@ -206,14 +185,14 @@ def _hours_and_money(found: Forecast, place: Place, config: PlanConfig) -> Itera
         yield from wrapped(
             "", "Steps are so small that starting them takes longest: a larger batch costs no more time."
         )
-    costs = [money(hours, place, config) for hours in (found.hours, best, worst)]
+    costs = [money(hours, resources, config) for hours in (found.hours, best, worst)]
     if None not in costs:
         middle, low, high = (f"{cost:,.2f}" for cost in costs)
-        each = f"{config.price_per_hour:g} an hour" + (" for each device" if place.num_devices > 1 else "")
+        each = f"{config.price_per_hour:g} an hour" + (" for each device" if resources.num_devices > 1 else "")
         yield from wrapped("money", f"{middle}, between {low} and {high}, at {each}")
 
 
-def _memory(found: Forecast, place: Place) -> Iterator[str]:
+def _memory(found: Forecast, resources: Resources) -> Iterator[str]:
     fullest = found.fullest
     memory = fullest.memory
     parts = {
@@ -225,8 +204,8 @@ def _memory(found: Forecast, place: Place) -> Iterator[str]:
     }
     yield from wrapped(
         "memory",
-        f"{_gigabytes(memory.total)} ± 25 % of the {_gigabytes(found.usable_bytes)} that {place.hardware.title} has "
-        f"for tensors, with {fullest.micro_batch_size} sequences of {fullest.max_length} at once: "
+        f"{_gigabytes(memory.total)} ± 25 % of the {_gigabytes(found.usable_bytes)} that {resources.hardware.title} "
+        f"has for tensors, with {fullest.micro_batch_size} sequences of {fullest.max_length} at once: "
         + ", ".join(f"{name} {_gigabytes(size)}" for name, size in parts.items()),
     )
     if not found.fits:
@@ -250,16 +229,16 @@ def _size_row(one: Candidate, use: BestUse) -> list[str]:
     batches = "+".join(dict.fromkeys(str(phase.global_batch_size) for phase in found.phases))
     return [
         f"{'>' if one is use.chosen else ' '} {one.size}",
-        count(found.parameters),
-        count(found.encoder_parameters),
-        count(found.tokens / (3600 * found.hours)),
-        count(found.tokens),
+        three_digits(found.parameters),
+        three_digits(found.encoder_parameters),
+        three_digits(found.tokens / (3600 * found.hours)),
+        three_digits(found.tokens),
         _passes(found.epochs),
         f"{one.targets_per_parameter:.3g}",
         batches,
         f"{found.steps:,}",
         f"{one.learning_rate:g}",
-        duration(found.hours),
+        rough_duration(found.hours),
         _gigabytes(found.fullest.memory.total) if found.fits else "too much",
         f"{one.loss / lowest - 1:+.1%}",
     ]
@@ -279,8 +258,8 @@ def _remarks(use: BestUse, config: PlanConfig) -> Iterator[str]:
     yield _encoder_rule(use)
     if chosen.text_runs_out:
         yield (
-            f"The text is used up after {duration(chosen.forecast.hours)} of the {duration(config.hours or 0)}: more "
-            "passes would teach next to nothing, more text would."
+            f"The text is used up after {rough_duration(chosen.forecast.hours)} of the "
+            f"{rough_duration(config.hours or 0)}: more passes would teach next to nothing, more text would."
         )
     if chosen.forecast.epochs is None:
         yield "How much text there is is unknown; this plan takes it to be enough."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bertline.foundation.formats import with_spread
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference
 from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons
 from bertline.tasks.metrics.names import metric_name
@@ -99,5 +100,4 @@ def _mean(result: Mapping[str, Any], system: str) -> str:
     one = (result["arms"].get(system) or result["baselines"].get(system)) or {}
     if "test_mean" not in one:
         return f"{one['test']:.3f}"
-    std = one.get("test_std")
-    return f"{one['test_mean']:.3f}" if std is None else f"{one['test_mean']:.3f} ± {std:.3f}"
+    return with_spread(one["test_mean"], one.get("test_std"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bertline.foundation.formats import with_spread
 from bertline.sweep.glue_sets import FoundSet, Score
 
 _TRIVIAL = ("majority", "mean")
@@ -124,7 +125,7 @@ def _number(value: Any) -> str:
         return "–"
     if isinstance(value, float):
         return f"{value:.3f}"
-    return f"{value['mean']:.3f}" + (f" ± {value['std']:.3f}" if value["std"] is not None else "")
+    return with_spread(value["mean"], value["std"])
 
 
 def _cell(text: str) -> str:

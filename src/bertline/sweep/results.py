@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pyarrow.parquet as pq
 from optuna.trial import FrozenTrial, TrialState
 
@@ -18,14 +17,12 @@ from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.progress import say
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
 from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons, comparisons_by_split, on_dev
 from bertline.sweep.conclusion import conclusion
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
-from bertline.sweep.plots import write_plots
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, diverged_beside, predictions_file
 from bertline.sweep.study import curve_of, last_dev
 from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, confident_errors, means, spread
@@ -46,7 +43,6 @@ _NUM_ERRORS_ON_PAGE = 100
 class Outcomes:
     """All outcomes of a sweep."""
 
-    studies: Mapping[Arm, optuna.Study]
     trials: Mapping[Arm, Sequence[FrozenTrial]]
     candidates: Sequence[Repetition]
     """Runs of the best configurations over seeds."""
@@ -104,7 +100,6 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
         errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=right_from)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
-        _write_plots(job, outcomes, folder / "plots")
         _write_best(plan, best, folder / "best")
         content = {
             "task": job.task_name,
@@ -278,11 +273,6 @@ def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> lis
         }
         for (rows, name), scores in sorted(found.items(), key=lambda item: item[0][0])
     ]
-
-
-def _write_plots(job: SweepJob, outcomes: Outcomes, folder: Path) -> None:
-    for name, reason in write_plots(folder, outcomes.studies["encoder"], job.task.metric).items():
-        say(f"{job.task_name}: no plot of the {name.replace('_', ' ')}, as {reason}")
 
 
 def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from bertline.finetuning.finetune import check_options
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import cannot_write
+from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.sweep.baseline_scores import baselines_to_score, scored_baselines
@@ -24,7 +25,6 @@ from bertline.sweep.repetitions import (
 )
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of
-from bertline.sweep.summary import with_spread
 from bertline.sweep.trials import opened_studies, run_trials, workers_matter
 from bertline.sweep.work import KnownWork
 from bertline.sweep.workers import started_workers
@@ -78,7 +78,6 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
         chosen["combined"] = combined
     with studies.store.reached():
         outcomes = Outcomes(
-            studies=studies.by_arm,
             trials=studies.trials(),
             candidates=candidates,
             winners=chosen,

@@ -24,15 +24,6 @@ def spread(scores: Sequence[float]) -> float | None:
     return round(statistics.stdev(scores), 12) if len(scores) > 1 else None
 
 
-def with_spread(mean: float, std: float | None) -> str:
-    """Format a score for the terminal.
-
-    >>> with_spread(0.42, 0.01), with_spread(0.42, None)
-    ('0.420 ± 0.010', '0.420')
-    """
-    return f"{mean:.3f}" if std is None else f"{mean:.3f} ± {std:.3f}"
-
-
 def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
     """Return the mean of each score over seeds and its spread, which is None for a single seed.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bertline.foundation.formats import with_spread
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
 
 _BY_HAND = 'python pipelines/promote.py task_name=TASK version=N reason="WHY"'
@@ -74,7 +75,7 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
         >>> challenged(new, None)
         Verdict(wins=True, reason='is the first champion (accuracy on dev 0.8100; on test 0.8000)')
     """
-    shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {_with_spread(new.test_score, new.test_std)}"
+    shown = f"{new.metric} on dev {new.dev.mean:.4f}; on test {with_spread(new.test_score, new.test_std, digits=4)}"
     if champion is None:
         return Verdict(True, f"is the first champion ({shown})")
     reason = _cannot_be_compared(new, champion)
@@ -114,7 +115,3 @@ def _cannot_be_compared(new: Standing, champion: Mapping[str, Any]) -> str | Non
     if Measured.from_json(champion["dev"]).blocks.shape[1] != new.dev.blocks.shape[1]:
         return "the champion's rows were grouped in another way"
     return None
-
-
-def _with_spread(score: float, std: float | None) -> str:
-    return f"{score:.4f}" if std is None else f"{score:.4f} ± {std:.4f}"

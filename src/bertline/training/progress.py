@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from bertline.foundation.formats import duration
 from bertline.foundation.progress import can_draw, say
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class TrainingProgress:
         """Show that `step` steps are finished and, if known, how many seconds the others will take."""
         if not self._shown:
             return
-        left = "" if left_s is None or step >= self.num_steps else f"{format_seconds(left_s)} left"
+        left = "" if left_s is None or step >= self.num_steps else f"{duration(left_s)} left"
         text = ", ".join(part for part in (self._note, left) if part)
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=step, note=text)
@@ -65,22 +66,6 @@ class TrainingProgress:
         if now - self._last_line >= self._every_s or step == self.num_steps:
             self._last_line = now
             say(f"{self.description}: step {step:,} of {self.num_steps:,}{f', {text}' if text else ''}")
-
-
-def format_seconds(seconds: float) -> str:
-    """Format a duration for people.
-
-    >>> [format_seconds(seconds) for seconds in (7.4, 130, 7500, 200000)]
-    ['7 s', '2 min 10 s', '2 h 05 min', '2 d 7 h']
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
 def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:

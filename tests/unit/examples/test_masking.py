@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from bertline.examples.masking import (
-    UNUSED_LABEL,
     MaskedExample,
     MaskedRows,
     MaskingPolicy,
@@ -20,6 +19,7 @@ from bertline.examples.masking import (
     max_targets,
 )
 from bertline.examples.store import Array, Example
+from bertline.foundation.labels import IGNORED_LABEL
 
 CLS, SEP = 2, 3
 
@@ -39,7 +39,7 @@ def masked(
 
 def targets_of(rows: MaskedRows) -> tuple[Array, Array]:
     """What is shown at all targets, and the true tokens."""
-    used = rows.masked_labels != UNUSED_LABEL
+    used = rows.masked_labels != IGNORED_LABEL
     return np.take_along_axis(rows.input_ids, rows.masked_positions, axis=1)[used], rows.masked_labels[used]
 
 
@@ -56,7 +56,7 @@ def test_fifteen_percent_of_the_maskable_tokens_are_targets_on_average(
     rows = np.repeat(example_of(length).input_ids[None], 4000, axis=0)
     most = max_targets(length, 0.15)
     result = mask_rows(rows, np.arange(4000), seed=1, epoch=0, policy=policy, num_columns=most)
-    num_targets = (result.masked_labels != UNUSED_LABEL).sum(axis=1)
+    num_targets = (result.masked_labels != IGNORED_LABEL).sum(axis=1)
     assert set(num_targets.tolist()) == {fewest, most} == {fewest, fewest + 1}
     share = 0.15 * (length - 3) - fewest
     assert deviations(int((num_targets == most).sum()), 4000, share) < 4
@@ -73,7 +73,7 @@ def test_how_many_targets_there_are_says_nothing_of_which(policy: MaskingPolicy)
     """The number is drawn from an output of the stream that no position owns."""
     rows = np.repeat(example_of(32).input_ids[None], 40_000, axis=0)
     result = mask_rows(rows, np.arange(40_000), seed=3, epoch=0, policy=policy, num_columns=5)
-    used = result.masked_labels != UNUSED_LABEL
+    used = result.masked_labels != IGNORED_LABEL
     for number in (4, 5):
         of_number = used.sum(axis=1) == number
         counts = np.bincount(result.masked_positions[of_number][:, :number].ravel(), minlength=32)
@@ -125,7 +125,7 @@ def test_targets_are_shown_as_mask_random_and_true_in_the_paper_s_shares(policy:
 def test_every_position_is_equally_often_a_target(policy: MaskingPolicy) -> None:
     rows = np.repeat(example_of(40).input_ids[None], 20_000, axis=0)
     result = mask_rows(rows, np.arange(20_000), seed=1, epoch=0, policy=policy, num_columns=6)
-    counts = np.bincount(result.masked_positions[result.masked_labels != UNUSED_LABEL], minlength=40)
+    counts = np.bincount(result.masked_positions[result.masked_labels != IGNORED_LABEL], minlength=40)
     maskable = np.delete(np.arange(40), [0, 20, 39])
     assert counts[[0, 20, 39]].sum() == 0
     assert max(deviations(int(count), 20_000, 0.15) for count in counts[maskable]) < 4.5
@@ -189,7 +189,7 @@ def test_unused_places_have_position_zero_and_the_ignored_label(policy: MaskingP
     row = np.array([[CLS, 9, SEP, 9, SEP, 0, 0, 0]])
     result = mask_rows(row, np.array([0]), seed=0, epoch=0, policy=policy, num_columns=3)
     assert result.masked_positions[0, 1:].tolist() == [0, 0]
-    assert result.masked_labels[0].tolist() == [9, UNUSED_LABEL, UNUSED_LABEL]
+    assert result.masked_labels[0].tolist() == [9, IGNORED_LABEL, IGNORED_LABEL]
 
 
 def test_the_policy_is_read_from_the_manifest() -> None:

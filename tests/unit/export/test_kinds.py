@@ -23,7 +23,7 @@ from scipy.stats import spearmanr
 
 import bertline
 import tiny
-from bertline.export.agreement import compare, spearman
+from bertline.export.agreement import compare
 from bertline.export.build import build_export
 from bertline.export.onnx_export import OnnxRequest, export_onnx
 from bertline.export.onnx_files import FP32, INT8, open_session
@@ -248,11 +248,18 @@ def test_agreement_counts_equal_decisions_and_no_padding() -> None:
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0, 3.0, 4.0], [1.0, 1.0, 2.0, 0.5], [3.0, 3.0, 3.0, 1.0]])
-def test_spearman_is_scipys(values: list[float]) -> None:
+def test_scores_agree_by_their_order(values: list[float]) -> None:
     other = np.array([0.3, 0.1, 0.9, 0.9])
-    assert spearman(np.array(values), other) == pytest.approx(spearmanr(values, other)[0])
-    assert spearman(other, other * 0) == 0.0
-    assert spearman(other * 0, other * 0) == 1.0
+
+    def agreement(found: np.ndarray, expected: np.ndarray) -> float:
+        sequences = assemble([[2, 3]] * 4, [2] * 4, pad_id=0)
+        return compare([(found,)], [(expected,)], sequences, "score").decisions
+
+    assert agreement(np.array(values), other) == pytest.approx(spearmanr(values, other)[0])
+    assert agreement(other, other * 0) == 0.0
+    assert agreement(other * 0, other * 0) == 1.0
+    assert np.isnan(agreement(other * np.nan, other))
+    assert np.isnan(agreement(other * np.nan, other * np.nan))
 
 
 # ---- sentence-transformers

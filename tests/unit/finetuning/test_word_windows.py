@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from transformers import BertTokenizerFast
 
 import tiny
-from bertline.finetuning.word_windows import NO_LABEL, encode_words
+from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.errors import ConfigError
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -121,7 +122,7 @@ def test_a_row_that_fits_is_one_window(tokenizer):
 def test_labels_stand_with_their_words_and_padding_has_none(tokenizer):
     tagged = rows(["a", "\x00", "abab"], ["b"], tags=[["B-A", "O", "I-A"], ["I-A"]])
     batch = encode_words(tagged, LABELS, tokenizer, max_length=16, overlap=0).batch(np.array([0, 1]))
-    assert batch["word_labels"].tolist() == [[1, 2], [2, NO_LABEL]]
+    assert batch["word_labels"].tolist() == [[1, 2], [2, IGNORED_LABEL]]
     assert batch["word_places"].tolist() == [[1, 2], [1, 0]]
     assert batch["num_words"].tolist() == [2, 1]
 

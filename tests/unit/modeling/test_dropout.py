@@ -1,5 +1,6 @@
 """Dropout: the right share, the right mean, independent places, and the same compiled."""
 
+import dataclasses
 import shutil
 
 import pytest
@@ -88,12 +89,17 @@ def test_outside_training_and_at_zero_nothing_is_done_and_nothing_drawn():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_no_two_places_of_a_model_have_the_same_site():
-    config = tiny.model_config()
+@pytest.mark.parametrize("num_layers", [1, 2, 12])
+def test_the_site_of_each_dropout_follows_from_its_layer(num_layers):
+    """A site decides the masks, so a changed number would change every trained weight."""
+    config = dataclasses.replace(tiny.model_config(), num_hidden_layers=num_layers)
     model = BertForSequenceClassification(config, vocab_size=20, pad_token_id=0, num_labels=2, classifier_dropout=0.1)
-    sites = [module.site for module in model.modules() if isinstance(module, Dropout)]
-    sites += [layer.dropout_site for layer in model.bert.layers]
-    assert len(sites) == len(set(sites)) == 2 + 3 * config.num_hidden_layers
+    assert model.bert.embeddings.dropout.site == 0
+    for number, layer in enumerate(model.bert.layers):
+        assert layer.attention_dropout.site == 3 * number + 1
+        assert layer.attention_output_dropout.site == 3 * number + 2
+        assert layer.output_dropout.site == 3 * number + 3
+    assert model.dropout.site == 3 * num_layers + 1
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

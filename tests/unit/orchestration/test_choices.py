@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from bertline.orchestration.choices import choices_at_stake, differences, header, lasting_choices
+from bertline.orchestration.choices import choices_at_stake, header, lasting_choices
 
 PLAIN = {"model": {"hidden_size": 128}, "optimizer": {"lr": 0.003}}
 SET = {"model": {"hidden_size": 768}, "optimizer": {"lr": 0.003}}
-
-
-def test_differences_name_nested_keys_and_compare_lists_whole() -> None:
-    old = {"a": {"b": [1, 2], "c": 1}, "gone": 1}
-    new = {"a": {"b": [1, 3], "c": 1}, "new": 2}
-    assert differences(old, new) == {"a.b": ([1, 2], [1, 3]), "gone": (1, "(absent)"), "new": ("(absent)", 2)}
 
 
 def test_what_an_experiment_set_is_at_stake_when_composition_would_undo_it() -> None:

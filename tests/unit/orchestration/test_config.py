@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+import shipped_tasks
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import pipeline_config
 
@@ -51,10 +52,10 @@ def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> No
     pipeline_config(composed(choice))
 
 
-@pytest.mark.parametrize("task", sorted(path.stem for path in (CONF / "task").glob("*.yaml")))
+@pytest.mark.parametrize("task", shipped_tasks.NAMES)
 def test_every_shipped_task_is_valid(composed: Composed, task: str) -> None:
     # What only the user knows (`???`) is any word here.
-    left_open = OmegaConf.missing_keys(OmegaConf.load(CONF / "task" / f"{task}.yaml"))
+    left_open = OmegaConf.missing_keys(OmegaConf.create(shipped_tasks.shipped_task(task)))
     given = [f"tasks.mine.{key}=anything" for key in sorted(left_open)]
     assert "mine" in pipeline_config(composed(f"+task@tasks.mine={task}", *given)).tasks
 

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.sweep.glue_sets import GLUE, found_sets, task_of
 from bertline.sweep.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
+from shipped_tasks import shipped_task
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,9 +19,6 @@ class TaskHolder:
     """A task as a section of a configuration."""
 
     task: TaskConfig
-
-
-CONF = Path(__file__).parents[3] / "conf"
 
 
 def put(data: Path, *names: str) -> None:
@@ -44,7 +41,7 @@ def test_each_layout_of_each_set_is_found_and_is_a_valid_task(tmp_path: Path, na
     (found,), absent = found_sets(tmp_path, None)
     assert (found.glue_set.name, len(absent)) == (name, 8)
     assert found.layout is found.glue_set.layouts[number]
-    task = task_of(found, yaml.safe_load((CONF / "task" / f"{name}.yaml").read_text()))
+    task = task_of(found, shipped_task(name))
     checked = validate(TaskHolder, {"task": task}).task
     source: Any = checked.source
     assert {source.train_file, source.dev_file, source.test_file, *source.extra_tests.values()} - {None} <= set(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,17 @@ def test_a_bad_tag_in_params_yaml_names_file_and_line(tmp_path: Path, line: str,
     assert done.stderr.startswith("error: ")
     assert "params.yaml" in done.stderr and "line 3" in done.stderr and said in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
+
+
+def test_a_stage_that_dvc_runs_reads_params_yaml(tmp_path: Path) -> None:
+    for folder in ("conf", "pipelines"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
+    (tmp_path / "params.yaml").write_text("tokenizer: {kind: none}\ntask_name: null\n")
+    recipe = str(tmp_path / "pipelines/tokenizer.py")
+    by_dvc = run(recipe, "task_name=one", "--cfg", "job", DVC_STAGE="tokenizer")
+    assert yaml.safe_load(by_dvc.stdout) == {"tokenizer": {"kind": "none"}, "task_name": "one"}
+    by_hand = run(recipe, "--cfg", "job")
+    assert yaml.safe_load(by_hand.stdout)["tokenizer"]["kind"] == "trained"
 
 
 def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configuration() -> None:

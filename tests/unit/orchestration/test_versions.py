@@ -34,7 +34,6 @@ _DISTRIBUTIONS = {
 # Used by stages whose result does not depend on their version.
 _WITHOUT_MEANING = {
     "huggingface_hub": "fetches a pinned revision",
-    "matplotlib": "draws",
     "pyarrow": "where it only reads, or keeps predictions",
     "rich": "shows progress",
     "safetensors": "keeps bytes",

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from bertline.foundation.errors import ConfigError
-from bertline.planning.budget import BestUse, as_override, best_use, overrides_for, stretches_of
+from bertline.planning.budget import BestUse, as_override, best_use, length_shares, overrides_for
 from bertline.planning.forecast import forecast
 from bertline.planning.report import best_use_text
 from bertline.planning.scaling import batch_tokens, expected_loss, learning_rate
-from planning_inputs import SIZES, asked, model, place, training
+from planning_inputs import SIZES, asked, model, resources, training
 
 PAPER = ((900_000, 128, 256), (100_000, 512, 256))
 SHORT = ((600, 16, 256), (6400, 64, 64))
@@ -26,7 +26,7 @@ def use_of(
     of_plan = {key: changes.pop(key) for key in ("lengths", "max_epochs") if key in changes}
     present = training("tiny", *phases, precision=where.get("precision", "bf16"), **changes)
     sizes = {size: model(size) for size in SIZES}
-    return best_use(present, sizes, place(device, tokens=tokens, **where), asked(hours=hours, **of_plan))
+    return best_use(present, sizes, resources(device, tokens=tokens, **where), asked(hours=hours, **of_plan))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_planning_the_recommended_run_gives_the_hours_or_a_little_less(
 ) -> None:
     use = use_of(hours, device, tokens=1e12, **where)
     for one in use.candidates:
-        again = forecast(one.training, place(device, tokens=1e12, num_devices=where.get("num_devices", 1),
+        again = forecast(one.training, resources(device, tokens=1e12, num_devices=where.get("num_devices", 1),
                                              precision=where.get("precision", "bf16")))  # fmt: skip
         assert 0.85 * hours < again.hours <= hours, one.size
         assert again.hours == one.forecast.hours
@@ -96,8 +96,8 @@ def test_a_small_text_is_not_read_for_ever() -> None:
 def test_what_does_not_fit_the_memory_is_not_chosen() -> None:
     without = use_of(5000, "l4", tokens=1e13)
     assert without.chosen.size == "large"
-    hardware = dataclasses.replace(place("l4").hardware, memory_bytes=4 * 10**9)
-    narrow = dataclasses.replace(place("l4", tokens=1e13), hardware=hardware)
+    hardware = dataclasses.replace(resources("l4").hardware, memory_bytes=4 * 10**9)
+    narrow = dataclasses.replace(resources("l4", tokens=1e13), hardware=hardware)
     use = best_use(training("tiny", *PAPER), {size: model(size) for size in SIZES}, narrow, asked(hours=5000))
     assert {one.size for one in use.candidates if not one.forecast.fits} == {"large"}
     assert use.chosen.size == "base"
@@ -157,7 +157,7 @@ def test_lengths_are_those_asked_for_else_the_present_ones_else_128_on_a_gpu(
     lengths: Any, phases: Any, on_gpu: bool, expected: list[tuple[int, float]]
 ) -> None:
     present = training("tiny", *phases).phases
-    found = stretches_of(present, asked(lengths=lengths), model=model("tiny"), on_gpu=on_gpu)
+    found = length_shares(present, asked(lengths=lengths), model=model("tiny"), on_gpu=on_gpu)
     assert [one.length for one in found] == [length for length, _ in expected]
     assert [one.share for one in found] == pytest.approx([share for _, share in expected])
 
@@ -213,7 +213,7 @@ def test_overrides_are_in_the_grammar_of_hydra() -> None:
 
 def test_both_rules_are_printed_with_the_ratio_of_the_chosen_size() -> None:
     use = use_of(24, tokens=4e9)
-    where = place("a100", tokens=4e9, precision="bf16")
+    where = resources("a100", tokens=4e9, precision="bf16")
     said = " ".join(best_use_text(use, where, asked(hours=24), command=["plan"]).split())
     assert "some 20 tokens per parameter" in said and "these are 133 tokens of text for each parameter" in said
     assert "10 to 100 times the tokens per parameter of decoders, that is 200 to 2,000 tokens of text" in said

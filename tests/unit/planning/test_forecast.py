@@ -11,7 +11,7 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.planning.forecast import forecast, phases_reached
 from bertline.planning.text_size import ExamplesOfLength, TextSize
 from bertline.pretraining.config import PhaseConfig
-from planning_inputs import UNKNOWN_TEXT, place, record, training
+from planning_inputs import UNKNOWN_TEXT, record, resources, training
 
 PAPER = ((900_000, 128, 256), (100_000, 512, 256))
 # 6 x 85,054,464 + 12 x (11 + r) x 768 x S + 6 x P / S x (768^2 + 768 x 30,522), P = 19 of 128 and 77 of 512 positions,
@@ -21,7 +21,7 @@ FLOPS_AT_512 = 510_326_784 + 52_623_360 + 21_683_970 - 30_041_046
 
 
 def test_base_as_in_the_paper_on_one_a100_by_hand() -> None:
-    found = forecast(training("base", *PAPER), place("a100", tokens=3.3e9))
+    found = forecast(training("base", *PAPER), resources("a100", tokens=3.3e9))
     assert (found.parameters, found.encoder_parameters) == (110_106_428, 85_054_464)
     assert found.embedding_parameters == (30_522 + 512 + 2 + 2) * 768
     assert found.tokens == 900_000 * 256 * 128 + 100_000 * 256 * 512 == 42_598_400_000
@@ -37,18 +37,18 @@ def test_base_as_in_the_paper_on_one_a100_by_hand() -> None:
 
 
 def test_memory_decides_which_micro_batch_fits() -> None:
-    small = forecast(training("base", *PAPER), place("rtx3090"))
+    small = forecast(training("base", *PAPER), resources("rtx3090"))
     assert not small.fits
     advised = small.fitting_micro_batch_size
     assert advised is not None
-    taken = forecast(training("base", *PAPER, micro_batch_size=advised), place("rtx3090"))
+    taken = forecast(training("base", *PAPER, micro_batch_size=advised), resources("rtx3090"))
     assert taken.fits
     assert (taken.hours, taken.tokens) == (small.hours, small.tokens)
-    assert not forecast(training("base", *PAPER, micro_batch_size=2 * advised), place("rtx3090")).fits
+    assert not forecast(training("base", *PAPER, micro_batch_size=2 * advised), resources("rtx3090")).fits
 
 
 def test_micro_batches_in_tokens_are_as_many_rows_as_they_hold() -> None:
-    found = forecast(training("base", *PAPER, micro_batch_tokens=4096), place("a100"))
+    found = forecast(training("base", *PAPER, micro_batch_tokens=4096), resources("a100"))
     assert [phase.micro_batch_size for phase in found.phases] == [32, 8]
 
 
@@ -56,12 +56,12 @@ def test_a_micro_batch_without_room_for_a_row_is_refused_as_the_run_refuses_it()
     with pytest.raises(
         ConfigError, match=r"micro_batch_tokens is 500, too few for one row of 512 tokens .* at least 512"
     ):
-        forecast(training("base", *PAPER, micro_batch_tokens=500), place("a100"))
+        forecast(training("base", *PAPER, micro_batch_tokens=500), resources("a100"))
 
 
 def test_several_devices_share_the_batch_and_the_time() -> None:
-    one = forecast(training("base", *PAPER), place("a100"))
-    eight = forecast(training("base", *PAPER), place("a100", num_devices=8))
+    one = forecast(training("base", *PAPER), resources("a100"))
+    eight = forecast(training("base", *PAPER), resources("a100", num_devices=8))
     assert eight.phases[0].micro_batch_size == 32
     assert eight.hours == pytest.approx(one.hours / 8 / 0.9)
     assert eight.fullest.memory.activations == one.fullest.memory.activations / 8
@@ -69,22 +69,22 @@ def test_several_devices_share_the_batch_and_the_time() -> None:
 
 def test_more_devices_than_sequences_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"phases\[1\]\.global_batch_size is 8, fewer than the 16 devices"):
-        forecast(training("tiny", (9, 64, 16), (9, 128, 8)), place("a100", num_devices=16))
+        forecast(training("tiny", (9, 64, 16), (9, 128, 8)), resources("a100", num_devices=16))
 
 
 def test_measured_hours_are_the_tokens_over_the_tokens_a_second() -> None:
-    found = forecast(training("base", (900_000, 128, 256)), place("h200", records=(record(),)))
+    found = forecast(training("base", (900_000, 128, 256)), resources("h200", records=(record(),)))
     assert found.hours == pytest.approx(29_491_200_000 / 500_000 / 3600)
     assert found.phases[0].tokens_per_s == pytest.approx(500_000)
 
 
 def test_a_small_step_of_a_small_model_takes_as_long_as_starting_it() -> None:
-    small, larger = (forecast(training("tiny", (1000, 64, batch)), place("h200")) for batch in (8, 16))
+    small, larger = (forecast(training("tiny", (1000, 64, batch)), resources("h200")) for batch in (8, 16))
     assert small.hours == larger.hours == pytest.approx(1000 * (2e-3 + 2 * 0.3e-3) / 3600)
     assert small.phases[0].launches_take_longest
-    parts = forecast(training("tiny", (1000, 64, 16), micro_batch_size=8), place("h200"))
+    parts = forecast(training("tiny", (1000, 64, 16), micro_batch_size=8), resources("h200"))
     assert parts.hours == pytest.approx(2 * small.hours)
-    assert not forecast(training("base", *PAPER), place("h200")).phases[0].launches_take_longest
+    assert not forecast(training("base", *PAPER), resources("h200")).phases[0].launches_take_longest
 
 
 def counted(length: int, *, tokens_each: float) -> TextSize:
@@ -106,8 +106,8 @@ def test_padding_takes_time_where_rows_are_padded(packing: str, dropout: float, 
     text = counted(128, tokens_each=128 * fill)
     asked = training("base", (10, 128, 100), packing=packing)
     asked = dataclasses.replace(asked, model=dataclasses.replace(asked.model, attention_probs_dropout_prob=dropout))
-    found = forecast(asked, place("a100", text=text))
-    full = forecast(asked, place("a100"))
+    found = forecast(asked, resources("a100", text=text))
+    full = forecast(asked, resources("a100"))
     assert found.tokens == pytest.approx(fill * full.tokens)
     assert found.flops == pytest.approx(fill * full.flops)
     assert found.hours == pytest.approx(share * full.hours)
@@ -118,7 +118,7 @@ def hours(packing_attention: str, *, dropout: float, fill: float, device: str = 
     text = counted(128, tokens_each=128 * fill)
     asked = training("base", (10, 128, 100), attention=packing_attention, **changes)
     asked = dataclasses.replace(asked, model=dataclasses.replace(asked.model, attention_probs_dropout_prob=dropout))
-    return forecast(asked, place(device, text=text, precision=asked.precision)).hours
+    return forecast(asked, resources(device, text=text, precision=asked.precision)).hours
 
 
 def test_rows_are_packed_for_the_attention_that_the_run_takes() -> None:
@@ -143,13 +143,13 @@ def test_a_gpu_without_bf16_has_no_attention_that_skips_padding() -> None:
 @pytest.mark.parametrize(("attention", "fuses"), [("auto", True), ("sdpa", True), ("plain", False), ("eager", False)])
 def test_plain_attention_keeps_its_probabilities(attention: str, fuses: bool) -> None:
     phase = (10, 512, 256)
-    found = forecast(training("base", phase, attention=attention), place("a100"))
-    best = forecast(training("base", phase, attention="sdpa"), place("a100"))
+    found = forecast(training("base", phase, attention=attention), resources("a100"))
+    best = forecast(training("base", phase, attention="sdpa"), resources("a100"))
     assert (found.fullest.memory.activations == best.fullest.memory.activations) is fuses
 
 
 def test_epochs_are_unknown_where_the_text_is() -> None:
-    found = forecast(training("tiny", (9, 64, 16)), place("a100", text=UNKNOWN_TEXT))
+    found = forecast(training("tiny", (9, 64, 16)), resources("a100", text=UNKNOWN_TEXT))
     assert found.epochs is None
     assert found.tokens == 9 * 64 * 16
 

@@ -11,12 +11,12 @@ import pytest
 
 from bertline.modeling.flops import flops_per_token
 from bertline.planning.hardware import Hardware
-from bertline.planning.rates import Rate, Rates, Record, read_records
-from planning_inputs import model, place, record
+from bertline.planning.rates import Rate, Rates, SpeedRecord, read_records
+from planning_inputs import model, record, resources
 
 
-def rate(size: str, *records: Record, device: str = "h200", seq_len: int = 128, **where: Any) -> Rate:
-    rates = place(device, records=records, **where).rates
+def rate(size: str, *records: SpeedRecord, device: str = "h200", seq_len: int = 128, **where: Any) -> Rate:
+    rates = resources(device, records=records, **where).rates
     return rates.of(model(size), vocab_size=30_522, seq_len=seq_len, target_fraction=19 / 128)
 
 
@@ -42,7 +42,7 @@ def test_of_two_records_of_a_model_the_one_with_its_dropout_is_taken() -> None:
     without = record(file="without", dropout=0.0, tokens_per_s=600_000.0)
     for records in ((record(), without), (without, record())):
         assert rate("base", *records).basis == "measured: pretraining_step_nvidia-h200_base_128.json"
-        rates = place("h200", records=records).rates
+        rates = resources("h200", records=records).rates
         bare = model("base", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
         found = rates.of(bare, vocab_size=30_522, seq_len=128, target_fraction=19 / 128)
         assert (found.basis, found.fastest) == ("measured: without", 1.1)

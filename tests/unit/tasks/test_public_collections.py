@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from omegaconf import OmegaConf
 
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.validation import validate
@@ -17,6 +16,7 @@ from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
 from bertline.tasks.storage import read_task_manifest
+from shipped_tasks import shipped_task
 
 ROOT = Path(__file__).resolve().parents[3]
 DATA = ROOT.parent / "shared" / "data" / "tasks"
@@ -36,7 +36,7 @@ def baseline(tmp_path, python_docs):
     """The manifest of a shipped task and the test scores of BM25 with its usual parameters; on dev tuned ones win."""
 
     def make(name, config_class, **changes):
-        mapping = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "task" / f"{name}.yaml"))
+        mapping = shipped_task(name)
         mapping["source"]["path"] = str(DATA / name)
         config = validate(config_class, {**mapping, **changes}, where=name)
         build_task(name, config, python_docs, tmp_path / name)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
@@ -18,6 +17,7 @@ from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.storage import read_rows, read_task_manifest
 from bertline.tasks.stored_rows import TextRows
 from bertline.tasks.table_source import hub_rows
+from shipped_tasks import shipped_task
 
 ROOT = Path(__file__).parents[3]
 GLUE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "glue"
@@ -65,7 +65,7 @@ class _Shipped:
 
 def shipped(name, path, **source):
     """The task of `conf/task/NAME.yaml` with its files elsewhere."""
-    section = OmegaConf.to_container(OmegaConf.load(ROOT / "conf" / "task" / f"{name}.yaml"))
+    section = shipped_task(name)
     section["source"] |= {"path": str(path), **source}
     return validate(_Shipped, {"task": section}, where=f"tasks.{name}").task
 

@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.examples.masking import UNUSED_LABEL, MaskingPolicy, mask_rows, max_targets
+from bertline.examples.masking import MaskingPolicy, mask_rows, max_targets
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts
 from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.modeling.attention import AttentionKind
@@ -148,11 +149,11 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         total = F.cross_entropy(
             logits.flatten(0, 1).float(),
             labels,
-            ignore_index=UNUSED_LABEL,
+            ignore_index=IGNORED_LABEL,
             reduction="sum",
             label_smoothing=options.label_smoothing,
         )
-        return total / (labels != UNUSED_LABEL).sum().clamp(min=1)
+        return total / (labels != IGNORED_LABEL).sum().clamp(min=1)
 
     def predict(self, model: nn.Module, encoded: EncodedPassages, machine: Machine) -> FilledBlanks:
         gold = encoded.gold

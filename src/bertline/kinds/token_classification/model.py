@@ -18,7 +18,8 @@ from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import add_marked_types
-from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words, word_means
+from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
@@ -158,7 +159,7 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
                 labels.flatten(),
                 weight=options.class_weights,
                 label_smoothing=options.label_smoothing,
-                ignore_index=NO_LABEL,
+                ignore_index=IGNORED_LABEL,
             )
         return -model.crf.log_likelihood(logits, labels.clamp(min=0), batch["num_words"]).mean()
 

@@ -23,12 +23,14 @@ def pearson(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> floa
 
 
 def spearman(gold: NDArray[np.floating], predicted: NDArray[np.floating]) -> float:
-    """Return Spearman's rank correlation, -1 to 1; equal numbers share the mean of their ranks.
+    """Return Spearman's rank correlation, -1 to 1; equal numbers share the mean of their ranks. NaN in gives NaN.
 
     Example:
         >>> round(spearman(np.array([1.0, 2.0, 3.0]), np.array([0.0, 10.0, 11.0])), 6)
         1.0
     """
+    if np.isnan(gold).any() or np.isnan(predicted).any():
+        return float("nan")
     return pearson(ranks(gold), ranks(predicted))
 
 

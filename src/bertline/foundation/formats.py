@@ -1,0 +1,81 @@
+"""Formats of numbers and durations for people: on the command line, in the report and in model cards."""
+
+from __future__ import annotations
+
+
+def count(number: float) -> str:
+    """Format a count; counts from one million on are abbreviated.
+
+    Example:
+        >>> count(4386), count(21_734_000), count(5_600_000_000)
+        ('4,386', '21.7 million', '5.6 billion')
+    """
+    for size, name in ((1e9, "billion"), (1e6, "million")):
+        if number >= size:
+            return f"{number / size:.1f} {name}"
+    return f"{number:,.0f}"
+
+
+def three_digits(number: float) -> str:
+    """Format a number with three digits, in thousands, millions, billions or trillions, for narrow tables.
+
+    Example:
+        >>> three_digits(110_106_428), three_digits(42.6e9), three_digits(950)
+        ('110 M', '42.6 B', '950')
+    """
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= 0.9995 * size:
+            return f"{number / size:#.3g}".rstrip(".") + f" {unit}"
+    return f"{number:.3g}"
+
+
+def percent(share: float) -> str:
+    """Format a fraction as a percentage.
+
+    Example:
+        >>> percent(0.3341)
+        '33.4 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def with_spread(mean: float, std: float | None, *, digits: int = 3) -> str:
+    """Format a score, with its standard deviation over seeds if it has one.
+
+    Example:
+        >>> with_spread(0.42, 0.01), with_spread(0.42, None)
+        ('0.420 ± 0.010', '0.420')
+    """
+    return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """Format a duration that was measured, to the second.
+
+    Example:
+        >>> [duration(seconds) for seconds in (7.4, 130, 7500, 200000)]
+        ['7 s', '2 min 10 s', '2 h 05 min', '2 d 7 h']
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def rough_duration(hours: float) -> str:
+    """Format a duration that was estimated, with three digits in one unit.
+
+    Example:
+        >>> rough_duration(0.002), rough_duration(0.21), rough_duration(30.04), rough_duration(300)
+        ('7.2 s', '13 min', '30 h', '300 h (12.5 days)')
+    """
+    if hours < 1 / 30:
+        return f"{3600 * hours:.3g} s"
+    if hours < 2:
+        return f"{60 * hours:.3g} min" if hours < 1 / 6 else f"{60 * hours:.0f} min"
+    days = f" ({hours / 24:.1f} days)" if hours >= 72 else ""
+    return f"{hours:,.3g} h{days}" if hours < 1000 else f"{hours:,.0f} h{days}"

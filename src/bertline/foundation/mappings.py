@@ -1,0 +1,25 @@
+"""Comparison of nested mappings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ABSENT = "(absent)"
+"""Value in `differences` for a key that one side lacks."""
+
+
+def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, Any]]:
+    """Return the dotted keys whose values differ, with both values; lists are compared as a whole.
+
+    Example:
+        >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+        {'a.c': (2, 3)}
+    """
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return {} if old == new else {prefix: (old, new)}
+    found: dict[str, tuple[Any, Any]] = {}
+    for key in [*old, *(key for key in new if key not in old)]:
+        where = f"{prefix}.{key}" if prefix else str(key)
+        found.update(differences(old.get(key, ABSENT), new.get(key, ABSENT), where))
+    return found
