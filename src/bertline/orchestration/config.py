@@ -24,7 +24,8 @@ from bertline.export.config import ExportConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
+from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace, TaskConfig
 from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
@@ -48,7 +49,7 @@ class PipelineConfig:
     tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig
-    objective: MlmNspObjectiveConfig
+    objective: ObjectiveConfig
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     pretrain: PretrainConfig

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
+from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 
 

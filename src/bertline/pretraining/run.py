@@ -23,6 +23,7 @@ from bertline.pretraining.identity import identity_of, same_measure
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_best, write_latest, write_result
@@ -109,16 +110,17 @@ class _Run:
         self.checkpoints = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints)
         checkpoint = find_checkpoint(job, self.identity)
         self.plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
+        objective = build_objective(job.objective)
         self.module = PretrainingModule(
             build_model(job, self.tokenizer, machine),
-            job.objective,
+            objective,
             job.optimizer,
             job.schedule,
             machine=machine,
             seed=job.pretrain.seed,
             num_steps=self.plan.num_steps,
         )
-        self.best = BestStep(self._build_validation(), self.plan)
+        self.best = BestStep(self._build_validation(), self.plan, judged_by=objective.judged_by)
         handed_in = [make(self.module.model, machine) for make in make_probes]
         self.probes = [self.best, self._build_mask_predictions(), *handed_in]
         state = checkpoint.state if checkpoint else {}
