@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Literal
 
 from bertline.tasks.metrics.names import metric_name as metric_name
 
@@ -49,6 +50,16 @@ def percent(share: float) -> str:
         '33.4 %'
     """
     return f"{100 * share:.1f} %"
+
+
+def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
+    """Format a score of pretraining.
+
+    Example:
+        >>> in_unit(3.6372, "nats"), in_unit(0.8276, "fraction")
+        ('3.64', '82.8 %')
+    """
+    return f"{value:.2f}" if unit == "nats" else percent(value)
 
 
 def duration(seconds: float) -> str:

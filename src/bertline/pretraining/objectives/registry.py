@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.foundation.validation import validate
-from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.base import Objective, ShownTable
 from bertline.pretraining.objectives.config import MlmNspObjectiveConfig, ObjectiveConfig
 
 
@@ -20,3 +20,10 @@ def build_objective(config: ObjectiveConfig) -> Objective:
 def objective_from(section: Mapping[str, Any]) -> Objective:
     """Build an objective from its section as plain data, such as that in the manifest of a pretrained encoder."""
     return build_objective(validate(MlmNspObjectiveConfig, section, where="objective"))
+
+
+def shown_tables() -> tuple[ShownTable, ...]:
+    """Return the tables that the report of any objective may have."""
+    from bertline.pretraining.objectives.mlm_nsp import SHOWING
+
+    return SHOWING.tables
