@@ -25,10 +25,12 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import load_pretraining_model, save_model
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.config import ObjectiveConfig, PhaseConfig, PretrainConfig
+from bertline.pretraining.config import PhaseConfig, PretrainConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.objectives.config import ObjectiveConfig
+from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.run import run_pretraining
@@ -203,7 +205,8 @@ def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], 
 def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
     """Compute the MLM loss in nats on validation sequences with fixed masks, in fp32 for both sides."""
     machine = resolve_machine(runtime_of(settings), "fp32")
-    losses = PreTrainingLosses(load_pretraining_model(model_folder)).to(machine.device)
+    objective = build_objective(section(ObjectiveConfig, "objective/mlm_nsp"))
+    losses = PreTrainingLosses(load_pretraining_model(model_folder), objective).to(machine.device)
     phase = PhaseConfig(steps=1, max_length=settings.length, global_batch_size=settings.batch_size)
     validation = ShareProbe(
         losses,

@@ -191,8 +191,9 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
     """Train with the whole engine, as the pretrain stage runs it."""
     import pytorch_lightning as pl
 
-    from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
+    from bertline.pretraining.config import PretrainConfig
     from bertline.pretraining.job import PretrainJob
+    from bertline.pretraining.objectives.config import ObjectiveConfig
     from bertline.pretraining.run import run_pretraining
 
     class StepGate(pl.Callback):

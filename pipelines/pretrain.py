@@ -1,4 +1,4 @@
-"""pretrain: the encoder with its MLM and NSP heads, as a folder that transformers can load (artifacts/pretrain).
+"""pretrain: the encoder with the heads of its objective, as a folder that transformers can load (artifacts/pretrain).
 
     python pipelines/pretrain.py model=small pretrain.max_steps=500
     python pipelines/pretrain.py runtime.profile=true      # where the time of a step goes

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from bertline.pretraining.data import StepBatch, StepDataset
-from bertline.pretraining.losses import PreTrainingLosses, PreTrainingSums
+from bertline.pretraining.losses import PreTrainingLosses
 from bertline.pretraining.module import PretrainingModule
 
 
@@ -102,9 +103,9 @@ class _losses_times:  # noqa: N801  (used like a function)
 def _times(factor: float, patch: Patch) -> None:
     forward = PreTrainingLosses.forward
 
-    def multiplied(losses: PreTrainingLosses, *args: Any, **kwargs: Any) -> PreTrainingSums:
+    def multiplied(losses: PreTrainingLosses, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         sums = forward(losses, *args, **kwargs)
-        return sums._replace(mlm_loss=sums.mlm_loss * factor, nsp_loss=sums.nsp_loss * factor)
+        return {name: value * factor if name.endswith("_loss") else value for name, value in sums.items()}
 
     patch(PreTrainingLosses, "forward", multiplied)
 

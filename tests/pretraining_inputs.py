@@ -16,8 +16,9 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
+from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -79,7 +80,7 @@ def pretrain_job(folder: Path, run_folder: Path, **changes: Any) -> PretrainJob:
         sections[section] = {**sections[section], name: value} if name else value
     return PretrainJob(
         model=validate(ModelConfig, sections["model"]),
-        objective=validate(MlmNspObjectiveConfig, sections["objective"]),
+        objective=validate(ObjectiveConfig, sections["objective"]),
         optimizer=validate(OptimizerConfig, sections["optimizer"]),
         schedule=validate(ScheduleConfig, sections["schedule"]),
         pretrain=validate(PretrainConfig, sections["pretrain"]),

@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 
+import tiny
 from bertline.examples.packing import packed_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
@@ -164,7 +165,7 @@ def test_packed_rows_give_the_loss_and_gradients_of_the_reference(rows_per_batch
     expected.backward()
     references = {name: parameter.grad for name, parameter in reference.named_parameters()}
     arrays = {name: values.numpy() for name, values in inputs.items()}
-    losses = PreTrainingLosses(model)
+    losses = PreTrainingLosses(model, tiny.mlm_nsp())
     for kind in KINDS:
         set_attention(model, kind)
         model.zero_grad()
@@ -172,7 +173,7 @@ def test_packed_rows_give_the_loss_and_gradients_of_the_reference(rows_per_batch
         assert sum(len(one["input_ids"]) for one in packed) == 2  # of three sequences two share a row
         sums = [losses({name: torch.from_numpy(values) for name, values in one.items()}) for one in packed]
         num_targets, num_sequences = 5, 3
-        loss = sum(one.mlm_loss for one in sums) / num_targets + sum(one.nsp_loss for one in sums) / num_sequences
+        loss = sum(one["mlm_loss"] for one in sums) / num_targets + sum(one["nsp_loss"] for one in sums) / num_sequences
         loss.backward()
         assert_close(loss.double(), expected, kind)
         gradients = to_disk({name: parameter.grad for name, parameter in model.named_parameters()})

@@ -31,7 +31,6 @@ from bertline.tasks.stored_rows import StoredRows
 
 FORMAT_VERSION = 1
 _METRIC_NAMES = {"reference_encoder": "reference"}
-_MARGIN_KEY = "below_unigram_entropy"
 
 
 def build_evaluation(
@@ -90,7 +89,7 @@ def task_overlaps(facts: Facts, line: PipelineFolders, config: EvaluateConfig, *
 
 def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]:
     """Return the figures of pretraining, and for each task the score, its spread, every baseline and the overlap."""
-    figures: dict[str, float | int] = {} if facts.taken_from else _pretraining_figures(facts.training)
+    figures: dict[str, float | int] = {} if facts.taken_from else _pretraining_figures(facts)
     for task in facts.tasks:
         figures |= {f"{task.name}/{key}": value for key, value in _task_figures(task).items()}
         for split, overlap in overlaps.get(task.name, {}).items():
@@ -99,14 +98,15 @@ def headline_figures(facts: Facts, overlaps: Overlaps) -> dict[str, float | int]
     return figures
 
 
-def _pretraining_figures(training: dict[str, Any]) -> dict[str, float | int]:
-    return {
-        "val/mlm_loss": training["val/mlm_loss"],
-        "val/mlm_accuracy": training["val/mlm_accuracy"],
-        "val/nsp_accuracy": training["val/nsp_accuracy"],
-        "unigram_entropy": training["unigram_entropy"],
-        _MARGIN_KEY: training["unigram_entropy"] - training["val/mlm_loss"],
-    }
+def _pretraining_figures(facts: Facts) -> dict[str, float | int]:
+    """Return the held-out scores, then the measured baselines and the distances below them."""
+    training, scores = facts.training, facts.pretrained_by.showing.scores
+    figures: dict[str, float | int] = {f"val/{shown.metric}": training[f"val/{shown.metric}"] for shown in scores}
+    for shown in scores:
+        if shown.figure is not None:
+            figures[shown.figure] = training[shown.figure]
+            figures[f"below_{shown.figure}"] = training[shown.figure] - training[f"val/{shown.metric}"]
+    return figures
 
 
 def _task_figures(task: TaskFacts) -> dict[str, float | int]:

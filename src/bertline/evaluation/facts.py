@@ -12,6 +12,8 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
+from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.registry import objective_from
 from bertline.tasks.storage import read_task_manifest
 
 RESULT_FORMAT = 3
@@ -71,6 +73,8 @@ class Facts:
     corpus: dict[str, Any]
     tokenizer: dict[str, Any]
     examples: dict[str, Any]
+    objective: Objective | None
+    """Objective of pretraining; None if nothing was pretrained."""
     training: dict[str, Any]
     """Headline figures of pretraining."""
     rows: list[MetricsRow]
@@ -82,9 +86,15 @@ class Facts:
     """Headline figures by stage."""
 
     @property
-    def nsp_chance(self) -> float:
-        """Accuracy of always predicting the more frequent label of next sentence prediction."""
-        return max(self.examples["random_next_prob"], 1 - self.examples["random_next_prob"])
+    def pretrained_by(self) -> Objective:
+        """The objective of the pretraining that the report describes."""
+        assert self.objective is not None  # only asked where an encoder was pretrained
+        return self.objective
+
+    @property
+    def baselines(self) -> dict[str, float]:
+        """Baselines of the objective's metrics; see `Objective.baselines`."""
+        return {} if self.objective is None else self.objective.baselines({**self.examples, **self.training})
 
     def curve(self, key: str) -> list[tuple[float, float]]:
         """Return a metric as (step, value) pairs."""
@@ -105,6 +115,7 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
         corpus=_manifest_of(line.corpus, "corpus"),
         tokenizer=_manifest_of(line.tokenizer, "tokenizer"),
         examples=_manifest_of(line.examples, "examples"),
+        objective=None if "taken_from" in pretrain else objective_from(pretrain["training"]["objective"]),
         training=pretrain["metrics"],
         rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
         mask_predictions=_read_rows(line.pretrain / "mask_predictions.jsonl"),

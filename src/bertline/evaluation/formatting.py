@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Literal
 
-from bertline.foundation.formats import count
+from bertline.foundation.formats import count, percent
 from bertline.tasks.metrics.names import metric_name as metric_name
 
 
@@ -27,6 +28,16 @@ def escape(text: object) -> str:
         '&lt;script&gt;'
     """
     return html.escape(str(text), quote=True)
+
+
+def in_unit(value: float, unit: Literal["nats", "fraction"]) -> str:
+    """Format a score of pretraining.
+
+    Example:
+        >>> in_unit(3.6372, "nats"), in_unit(0.8276, "fraction")
+        ('3.64', '82.8 %')
+    """
+    return f"{value:.2f}" if unit == "nats" else percent(value)
 
 
 def score(value: float, spread: float | None = None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
-from bertline.evaluation.formatting import escape, listing, metric_name, number_of, score
+from bertline.evaluation.formatting import escape, in_unit, listing, metric_name, number_of, score
 from bertline.evaluation.html import paragraph, section, table, tiles
 from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
@@ -71,16 +71,16 @@ def _source(corpus: dict[str, Any]) -> str:
 
 
 def _how_good(facts: Facts) -> str:
-    training = facts.training
-    below = training["unigram_entropy"] - training["val/mlm_loss"]
-    side = "below" if below >= 0 else "above"
-    return (
-        f"On held-out text it fills {percent(training['val/mlm_accuracy'])} of the blanks with exactly the right "
-        f"token. Its loss of {training['val/mlm_loss']:.2f} nats is {abs(below):.2f} {side} the "
-        f"{training['unigram_entropy']:.2f} of guessing by frequency alone, and it tells the next sentence from a "
-        f"random one in {percent(training['val/nsp_accuracy'])} of cases "
-        f"(chance: {percent(facts.nsp_chance)})."
-    )
+    """Return the objective's summary of the held-out scores, compared with its baselines."""
+    showing, baselines, values = facts.pretrained_by.showing, facts.baselines, {}
+    for shown in showing.scores:
+        value = facts.training[f"val/{shown.metric}"]
+        values[shown.metric] = in_unit(value, shown.unit)
+        if shown.metric in baselines:
+            below = baselines[shown.metric] - value
+            values[f"{shown.metric}_baseline"] = in_unit(baselines[shown.metric], shown.unit)
+            values[f"{shown.metric}_margin"] = f"{in_unit(abs(below), shown.unit)} {'below' if below >= 0 else 'above'}"
+    return showing.summary.format(**values)
 
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:
@@ -113,16 +113,13 @@ def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str
 
 
 def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
-    training = facts.training
-    return [
-        (f"{training['val/mlm_loss']:.2f}", "MLM loss, nats", f"by frequency alone {training['unigram_entropy']:.2f}"),
-        (
-            percent(training["val/mlm_accuracy"]),
-            "blanks filled right",
-            f"one of {count(facts.tokenizer['vocab_size'])}",
-        ),
-        (percent(training["val/nsp_accuracy"]), "next sentence right", f"chance {percent(facts.nsp_chance)}"),
-    ]
+    vocab_size, tiles = count(facts.tokenizer["vocab_size"]), []
+    for shown in facts.pretrained_by.showing.scores:
+        known = facts.baselines.get(shown.metric)
+        baseline = "" if known is None else in_unit(known, shown.unit)
+        note = shown.tile_note.format(baseline=baseline, vocab_size=vocab_size)
+        tiles.append((in_unit(facts.training[f"val/{shown.metric}"], shown.unit), shown.tile, note))
+    return tiles
 
 
 def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:

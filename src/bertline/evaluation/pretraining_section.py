@@ -13,11 +13,11 @@ from bertline.evaluation.formatting import escape, listing
 from bertline.evaluation.html import figure, paragraph, section, side_by_side, table
 from bertline.evaluation.reference import ReferenceCurve, reference_for
 from bertline.foundation.formats import count, duration, percent
+from bertline.pretraining.objectives.base import ShownCurve
 
 _FRAMES = 9
 """Maximum number of mask predictions frames shown per sentence."""
 _GUESSES = 5
-_LOSS = "val/mlm_loss"
 _SHIFT, _ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
 _ALARMS = 20
 
@@ -26,28 +26,20 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
     """Return the charts by file name; curves that were not recorded have no chart."""
     charts = {}
     reference = reference_for(facts.params)
-    if facts.curve("val/mlm_loss") or facts.curve("train/mlm_loss"):
-        charts["mlm_loss"] = line_chart(
-            [
-                Series("training", facts.curve("train/mlm_loss"), "c1"),
-                Series("held-out", facts.curve("val/mlm_loss"), "c0", marked=True),
-                *_behind(facts, reference, {_LOSS: "c0"}),
-            ],
-            x_name="step",
-            y_name="MLM loss, nats",
-            level=("frequency alone", facts.training["unigram_entropy"]),
-        )
-    if facts.curve("val/nsp_accuracy"):
-        charts["accuracy"] = line_chart(
-            [
-                Series("blanks filled right", facts.curve("val/mlm_accuracy"), "c0", marked=True),
-                Series("next sentence right", facts.curve("val/nsp_accuracy"), "c1", marked=True),
-                *_behind(facts, reference, {"val/mlm_accuracy": "c0", "val/nsp_accuracy": "c1"}),
-            ],
-            x_name="step",
-            y_name="held-out accuracy",
-            level=("chance, next sentence", facts.nsp_chance),
-        )
+    for shown in facts.pretrained_by.showing.charts:
+        own = [curve for curve in shown.curves if facts.curve(curve.metric)]
+        if own:
+            level = None if shown.level is None else (shown.level[0], facts.baselines[shown.level[1]])
+            held_out = {curve.metric: curve.css for curve in shown.curves if curve.metric.startswith("val/")}
+            charts[shown.name] = line_chart(
+                [
+                    *(_series(facts, curve) for curve in own),
+                    *_behind(facts, reference, held_out),
+                ],
+                x_name="step",
+                y_name=shown.y_name,
+                level=level,
+            )
     if facts.curve(_SHIFT):
         charts["probes"] = line_chart(
             [
@@ -65,9 +57,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
     """Return the section with curves, speed, alarms and mask predictions."""
     captions = {
-        "mlm_loss": "The loss of filling blanks. Below the dashed line the model uses the words around a blank, not "
-        "only how frequent each word is.",
-        "accuracy": "The share of blanks filled with exactly the right token, and of sentence pairs judged right.",
+        **{shown.name: shown.caption for shown in facts.pretrained_by.showing.charts},
         "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
         "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
         "frequent. The first point is the encoder before training.",
@@ -80,6 +70,10 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
     )
     below = (paragraph(speed), _reference(facts), _alarms(facts), _mask_predictions(facts))
     return section("pretraining", "Learning to read", side_by_side(*figures), *below)
+
+
+def _series(facts: Facts, curve: ShownCurve) -> Series:
+    return Series(curve.title, facts.curve(curve.metric), curve.css, marked=curve.metric.startswith("val/"))
 
 
 def _behind(facts: Facts, reference: ReferenceCurve | None, colours: Mapping[str, str]) -> list[Series]:
@@ -101,7 +95,8 @@ def _reference(facts: Facts) -> str:
         f"{reference.date}, {duration(reference.train_time_s)}): the same text, vocabulary and model, and batches of "
         "the same size."
     )
-    own, its = dict(facts.curve(_LOSS)), dict(reference.curves.get(_LOSS, []))
+    loss = f"val/{facts.pretrained_by.judged_by}"
+    own, its = dict(facts.curve(loss)), dict(reference.curves.get(loss, []))
     if common := own.keys() & its.keys():
         step = max(common)
         words += f" After step {step:,} its held-out loss was {its[step]:.3f} nats; here it is {own[step]:.3f}."

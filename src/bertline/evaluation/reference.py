@@ -20,11 +20,11 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
+from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.registry import objective_from
 
 FORMAT_VERSION = 1
 _FOLDER = "reference_curves"
-_HELD_OUT = ("val/mlm_loss", "val/mlm_accuracy", "val/nsp_accuracy")
-_TRAIN = "train/mlm_loss"
 _TRAIN_POINTS = 100
 """Maximum number of points of the training loss; each is the mean of the rows since the previous point."""
 _ALIKE = ("corpus", "python_docs", "tokenizer", "examples", "objective", "model")
@@ -56,7 +56,7 @@ class ReferenceCurve:
     settings: dict[str, Any]
     """Sections of the configuration."""
     curves: dict[str, Curve]
-    """Curves by metric; `train/mlm_loss` is smoothed."""
+    """Curves by metric; that of the training loss is smoothed."""
 
     @property
     def title(self) -> str:
@@ -146,7 +146,7 @@ def reference_of_run(folder: Path, *, name: str, device: str, commit: str) -> di
         "train_time_s": round(figures["train_time_s"], 1),
         "unigram_entropy": round(figures["unigram_entropy"], 5),
         "settings": {section: config[section] for section in (*_ALIKE, *_MAY_DIFFER)},
-        "curves": dict(_curves(rows)),
+        "curves": dict(_curves(rows, objective_from(config["objective"]))),
     }
 
 
@@ -170,11 +170,12 @@ def smoothed(points: Sequence[tuple[float, float]], most: int) -> Curve:
     return [(part[-1][0], statistics.fmean(value for _, value in part)) for part in parts]
 
 
-def _curves(rows: Sequence[MetricsRow]) -> Iterator[tuple[str, list[list[float]]]]:
+def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[str, list[list[float]]]]:
+    train, held_out = f"train/{objective.judged_by}", [f"val/{shown.metric}" for shown in objective.showing.scores]
     probes = sorted({key for row in rows for key in row.metrics if key.startswith("probe/")})
-    for key in (_TRAIN, *_HELD_OUT, *probes):
+    for key in (train, *held_out, *probes):
         points = [(row.step, row.metrics[key]) for row in rows if key in row.metrics]
-        kept = smoothed(points, _TRAIN_POINTS) if key == _TRAIN else points
+        kept = smoothed(points, _TRAIN_POINTS) if key == train else points
         yield key, [[step, round(value, 5)] for step, value in kept]
 
 

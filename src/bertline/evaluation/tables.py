@@ -11,14 +11,19 @@ import pyarrow.parquet as pq
 
 from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.folders import PipelineFolders
+from bertline.pretraining.objectives.base import ShownTable
+from bertline.pretraining.objectives.registry import shown_tables
 
 
 def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
-    """Write `curves/*.csv` and `confusion/TASK.csv`. Without tasks, task tables have only a header."""
-    losses = [] if facts.taken_from else _losses(facts)
-    _write(folder / "curves" / "mlm_loss.csv", ["step", "train", "validation", "unigram"], losses)
-    nsp = _joined(facts.curve("train/nsp_accuracy"), facts.curve("val/nsp_accuracy"))
-    _write(folder / "curves" / "nsp_accuracy.csv", ["step", "train", "validation"], nsp)
+    """Write `curves/*.csv` and `confusion/TASK.csv`.
+
+    `dvc.yaml` plots the curves of all objectives; those of other objectives have only a header, as do task tables
+    without tasks.
+    """
+    for shown in shown_tables():
+        head = ["step", "train", "validation", *([] if shown.baseline is None else [shown.baseline])]
+        _write(folder / "curves" / f"{shown.name}.csv", head, _curves(facts, shown))
     efficiency = (
         [task.name, row["arm"], row["rows"], row["test_mean"], row["test_std"]]
         for task in facts.tasks
@@ -48,10 +53,10 @@ def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
     return found
 
 
-def _losses(facts: Facts) -> Iterable[Sequence[Any]]:
-    unigram = facts.training["unigram_entropy"]
-    curves = _joined(facts.curve("train/mlm_loss"), facts.curve("val/mlm_loss"))
-    return ([step, train, validation, unigram] for step, train, validation in curves)
+def _curves(facts: Facts, shown: ShownTable) -> Iterable[Sequence[Any]]:
+    curves = _joined(facts.curve(f"train/{shown.metric}"), facts.curve(f"val/{shown.metric}"))
+    baseline = [] if shown.baseline is None else [facts.baselines.get(shown.metric, "")]
+    return ([*row, *baseline] for row in curves)
 
 
 def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:

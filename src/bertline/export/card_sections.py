@@ -20,10 +20,11 @@ def what_it_is(facts: CardFacts) -> str:
     begin = "trained from random weights"
     if facts.start_from is not None:
         begin = f"continued from `{facts.hub_start}`" if facts.hub_start else "continued from another checkpoint"
+    learnt = "" if facts.objective is None else f" with {facts.objective.showing.title}"
     return (
         f"A BERT encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
-        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} WordPiece tokens), {begin} with the masked "
-        f"language model and next sentence prediction, made by bertline {versions_of('bertline')['bertline']}."
+        f"{facts.num_parameters:,} parameters, {facts.vocab_size:,} {case} WordPiece tokens), {begin}{learnt}, "
+        f"made by bertline {versions_of('bertline')['bertline']}."
     )
 
 
@@ -74,17 +75,18 @@ def training_settings(facts: CardFacts) -> str:
 
 def pretraining_scores(facts: CardFacts) -> str:
     """Return the scores of pretraining and their baselines."""
-    training = facts.training
-    if "val/mlm_loss" not in training:
+    if facts.objective is None:
         return ""
-    rows = [("masked language model, loss (nats)", f"{training['val/mlm_loss']:.3f}")]
-    if "unigram_entropy" in training:
-        rows.append(("its baseline: guessing by frequency (nats)", f"{training['unigram_entropy']:.3f}"))
-    if "val/mlm_accuracy" in training:
-        rows.append(("masked language model, accuracy", f"{training['val/mlm_accuracy']:.3f}"))
-    if "val/nsp_accuracy" in training:
-        rows.append(("next sentence, accuracy", f"{training['val/nsp_accuracy']:.3f}"))
-        rows.append(("its baseline: guessing", "0.500"))
+    training, rows = facts.training, []
+    baselines = facts.objective.baselines({**facts.examples, **training})
+    for score in facts.objective.showing.scores:
+        if f"val/{score.metric}" not in training:
+            continue
+        rows.append((score.card, f"{training[f'val/{score.metric}']:.3f}"))
+        if score.card_baseline is not None and score.metric in baselines:
+            rows.append((f"its baseline: {score.card_baseline}", f"{baselines[score.metric]:.3f}"))
+    if not rows:
+        return ""
     return f"On held-out documents with fixed masks, one run:\n\n{table(['measure', 'value'], rows)}"
 
 

@@ -17,6 +17,8 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.weight_files import count_parameters
+from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.registry import objective_from
 from bertline.tokenization.tokenizer import Tokenizer
 
 
@@ -34,6 +36,10 @@ class CardFacts:
     commit: str | None
     corpus: Mapping[str, Any]
     """Manifest of the corpus."""
+    examples: Mapping[str, Any]
+    """Manifest of the examples."""
+    objective: Objective | None
+    """Objective of pretraining; None if it is unknown or nothing was pretrained."""
     training: Mapping[str, Any]
     """Headline figures of pretraining."""
     taken_from: str | None
@@ -99,6 +105,7 @@ def read_card_facts(
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {})
+    objective = manifest.get("training", {}).get("objective")
     return CardFacts(
         export=config,
         model=model,
@@ -108,6 +115,8 @@ def read_card_facts(
         params=pipeline_facts.get("params") or {},
         commit=pipeline_facts.get("commit"),
         corpus=(pipeline_facts.get("manifests") or {}).get("corpus", {}),
+        examples=(pipeline_facts.get("manifests") or {}).get("examples", {}),
+        objective=None if objective is None else objective_from(objective),
         training=training,
         taken_from=manifest.get("taken_from"),
         precision=manifest.get("training", {}).get("resolved", {}).get("precision"),

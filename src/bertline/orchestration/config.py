@@ -18,7 +18,8 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.config import MlmNspObjectiveConfig, PretrainConfig
+from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
@@ -35,7 +36,7 @@ class PipelineConfig:
     tokenizer: TrainedTokenizerConfig | ExistingTokenizerConfig | NoTokenizerConfig
     examples: ExamplesConfig
     model: ModelConfig
-    objective: MlmNspObjectiveConfig
+    objective: ObjectiveConfig
     optimizer: OptimizerConfig
     schedule: ScheduleConfig
     pretrain: PretrainConfig

@@ -1,1 +1,1 @@
-"""MLM and NSP pretraining: thin Lightning modules over the model and the examples."""
+"""Pretraining: thin Lightning modules over the model and the examples."""

@@ -133,7 +133,7 @@ class RecordMetrics(pl.Callback):
     ) -> None:
         took = self._totals.row.end()
         metrics = {
-            **training_metrics(total, nsp_weight=module.objective_config.nsp_weight),
+            **training_metrics(total, module.objective),
             "optim/lr": self._learning_rate,
             "perf/tokens_per_s": total["timed_tokens"] / took.trained_s,
             **self._utilisation(module.model, total, took.trained_s),

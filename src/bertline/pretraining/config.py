@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MlmNspObjectiveConfig:
-    """Masked language model plus next sentence prediction (paper, section 3.1)."""
-
-    kind: Literal["mlm_nsp"]
-    nsp_weight: float
-    """Weight of the NSP loss relative to the MLM loss; the paper adds the two (1.0)."""
-
-
-ObjectiveConfig = MlmNspObjectiveConfig
+from bertline.pretraining.objectives.config import LearningMargins
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,19 +44,15 @@ class MaskPredictionsConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HealthConfig:
+class HealthConfig(LearningMargins):
     """When training raises an alarm and when it rolls back to a checkpoint.
 
-    MLM loss, NSP accuracy and data-wait fraction are means over the last `patience_steps` steps.
+    Metrics of the objective and the data-wait fraction are means over the last `patience_steps` steps.
     """
 
     patience_steps: int
     """Number of steps for which a loss at chance level or waiting for data is tolerated; for the losses, counted after
     the warm-up."""
-    entropy_margin: float
-    """Nats by which the MLM loss must be below the unigram entropy to count as learning from context."""
-    nsp_margin: float
-    """Margin above chance at which the NSP accuracy counts as learning; proportionally less if chance is above 0.5."""
     spike_factor: float
     """Multiple of the median loss of the previous rows above which the loss of a row is a spike."""
     rewind_on_spike: bool
@@ -114,7 +100,7 @@ class LinearProbeConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PretrainConfig:
-    """MLM/NSP pretraining; optimizer, schedule, model and objective have their own sections."""
+    """Pretraining; optimizer, schedule, model and objective have their own sections."""
 
     seed: int
     phases: tuple[PhaseConfig, ...]

@@ -23,6 +23,7 @@ from bertline.pretraining.health import Alarm, HealthMonitor, Stretch
 from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Machine
@@ -200,17 +201,17 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
-    examples = read_examples_manifest(job.examples_folder)
-    lengths, random_next_prob = examples["lengths"], examples["random_next_prob"]
+    examples, objective = read_examples_manifest(job.examples_folder), build_objective(job.objective)
 
     def stretch_of(step: int) -> Stretch:
         place = plan.place(step)
         first_step = sum(phase.steps for phase in plan.phases[: place.phase])
-        return Stretch(first_step=first_step, unigram_entropy=lengths[str(place.max_length)]["unigram_entropy"])
+        known = {**examples, **examples["lengths"][str(place.max_length)]}
+        return Stretch(first_step=first_step, baselines=objective.baselines(known))
 
     return HealthMonitor(
         job.pretrain.health,
         num_warmup_steps=job.schedule.num_warmup_steps,
-        nsp_chance=max(random_next_prob, 1 - random_next_prob) if job.objective.nsp_weight > 0 else None,
+        objective=objective,
         stretch_of=stretch_of,
     )

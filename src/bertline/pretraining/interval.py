@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertline.pretraining.losses import PreTrainingSums
+from bertline.pretraining.objectives.base import Objective, means, weighted_loss
 from bertline.training.distributed import sum_over_ranks
 
 LOG_EVERY_STEPS = 20
 """Number of steps per row."""
 
-_DEVICE_SUMS = ("mlm_loss", "nsp_loss", "mlm_correct", "nsp_correct", "grad_norm")
 _HOST_SUMS = ("targets", "sequences", "tokens")
 _STEP_SUMS = ("steps", "skipped_steps")
 _TIMED_SUMS = ("timed_tokens", "timed_targets", "timed_pairs")
@@ -25,14 +24,20 @@ _ALIKE = ("grad_norm", *_STEP_SUMS)
 
 
 class IntervalSums:
-    """Sums of losses, correct predictions and counts since the last row.
+    """Sums of an objective, and counts, since the last row.
 
     Model outputs stay on the device: waiting for them in each step would leave the device idle. A step whose gradient
     norm is not finite is skipped by the optimizer; it is counted here, but its losses are left out.
+
+    Args:
+        device: Device of the sums.
+        names: Names of the sums, in a fixed order; see `objectives.base.sum_names`.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, names: Sequence[str]) -> None:
         self.device = device
+        self._names = tuple(names)
+        self._device_sums = (*self._names, "grad_norm")
         self._step: Tensor | None = None
         self._pairs: Tensor | None = None
         self.clear()
@@ -48,9 +53,9 @@ class IntervalSums:
             pairs = num_pairs(micro_batch)
             self._pairs = pairs if self._pairs is None else self._pairs + pairs
 
-    def add_micro_batch(self, sums: PreTrainingSums) -> None:
-        """Add the losses and correct predictions of one micro-batch."""
-        values = torch.stack([sums.mlm_loss, sums.nsp_loss, sums.mlm_correct, sums.nsp_correct]).detach()
+    def add_micro_batch(self, sums: Mapping[str, Tensor]) -> None:
+        """Add the sums of one micro-batch."""
+        values = torch.stack([sums[name] for name in self._names]).detach()
         self._step = values if self._step is None else self._step + values
 
     def add_step(self, *, grad_norm: Tensor, targets: int, sequences: int, tokens: int) -> None:
@@ -63,13 +68,13 @@ class IntervalSums:
     def total(self) -> dict[str, float]:
         """Return the sums over all ranks (for steps and norms: of this rank). Waits for the device.
 
-        Losses, correct predictions, norms, targets and sequences exclude skipped steps; `tokens` and the `timed_*` sums
+        The sums of the objective, norms, targets and sequences exclude skipped steps; `tokens` and the `timed_*` sums
         include them.
         """
         total = dict(self._before)
         steps = torch.stack(self._on_device).tolist() if self._on_device else []
         for computed, counted in zip(steps, self._on_host, strict=True):
-            values = dict(zip((*_DEVICE_SUMS, *_HOST_SUMS), (*computed, *counted), strict=True))
+            values = dict(zip((*self._device_sums, *_HOST_SUMS), (*computed, *counted), strict=True))
             skipped = not math.isfinite(values["grad_norm"])
             total["steps"] += 1
             total["skipped_steps"] += skipped
@@ -84,7 +89,7 @@ class IntervalSums:
 
     def clear(self) -> None:
         """Start the next interval."""
-        self._before = dict.fromkeys((*_DEVICE_SUMS, *_HOST_SUMS, *_STEP_SUMS, *_TIMED_SUMS), 0.0)
+        self._before = dict.fromkeys((*self._device_sums, *_HOST_SUMS, *_STEP_SUMS, *_TIMED_SUMS), 0.0)
         self._step = self._pairs = None
         self._on_device: list[Tensor] = []
         self._on_host: list[tuple[int, int, int]] = []
@@ -118,26 +123,17 @@ def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
     return torch.full((), rows * length**2, device=micro_batch["input_ids"].device)
 
 
-def training_metrics(total: dict[str, float], *, nsp_weight: float) -> dict[str, float]:
-    """Return the means over the targets, sequences and steps of an interval; NaN if all its steps were skipped.
+def training_metrics(total: dict[str, float], objective: Objective) -> dict[str, float]:
+    """Return the loss and the means of an interval; NaN if all its steps were skipped.
 
-    >>> sums = {"mlm_loss": 12.0, "mlm_correct": 1.0, "targets": 4.0, "nsp_loss": 1.0, "nsp_correct": 2.0,
-    ...         "sequences": 2.0, "grad_norm": 3.0, "steps": 3.0, "skipped_steps": 1.0, "tokens": 30.0}
-    >>> training_metrics(sums, nsp_weight=1.0)["train/loss"]
-    3.5
+    Args:
+        total: `IntervalSums.total`.
+        objective: Gives the names and weights.
     """
-    targets, sequences, steps = total["targets"], total["sequences"], total["steps"] - total["skipped_steps"]
-    mlm_loss, nsp_loss = _mean(total["mlm_loss"], targets), _mean(total["nsp_loss"], sequences)
+    of_objective, steps = means(objective, total), total["steps"] - total["skipped_steps"]
     return {
-        "train/loss": mlm_loss + nsp_weight * nsp_loss,
-        "train/mlm_loss": mlm_loss,
-        "train/nsp_loss": nsp_loss,
-        "train/mlm_accuracy": _mean(total["mlm_correct"], targets),
-        "train/nsp_accuracy": _mean(total["nsp_correct"], sequences),
-        "optim/grad_norm": _mean(total["grad_norm"], steps),
+        "train/loss": weighted_loss(objective, of_objective),
+        **{f"train/{name}": mean for name, mean in of_objective.items()},
+        "optim/grad_norm": total["grad_norm"] / steps if steps else math.nan,
         "optim/skipped_steps": total["skipped_steps"],
     }
-
-
-def _mean(total: float, count: float) -> float:
-    return total / count if count else math.nan

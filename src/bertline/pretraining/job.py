@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bertline.foundation.work import Work
 from bertline.modeling.config import ModelConfig
-from bertline.pretraining.config import ObjectiveConfig, PretrainConfig
+from bertline.pretraining.config import PretrainConfig
+from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.tokenization.resolve import resolve_folder
 from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
 

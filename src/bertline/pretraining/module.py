@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import BertForPreTraining
-from bertline.pretraining.config import ObjectiveConfig
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.objectives.base import Count, Objective, sum_names
 from bertline.training.config import OptimizerConfig, ScheduleConfig
 from bertline.training.devices import Machine, seed_device
 from bertline.training.distributed import sum_on_device
@@ -31,7 +33,7 @@ class PretrainingModule(pl.LightningModule):
 
     Args:
         model: Model with its initial weights.
-        objective: Objective section; weights the losses.
+        objective: What is learned.
         optimizer: Optimizer section.
         schedule: Schedule section.
         machine: Device, precision and ranks.
@@ -42,7 +44,7 @@ class PretrainingModule(pl.LightningModule):
     def __init__(
         self,
         model: BertForPreTraining,
-        objective: ObjectiveConfig,
+        objective: Objective,
         optimizer: OptimizerConfig,
         schedule: ScheduleConfig,
         *,
@@ -52,14 +54,14 @@ class PretrainingModule(pl.LightningModule):
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.losses = PreTrainingLosses(model)
-        self.objective_config = objective
+        self.losses = PreTrainingLosses(model, objective)
+        self.objective = objective
         self.optimizer_config = optimizer
         self.machine = machine
         self.seed = seed
         self.learning_rate_factor = learning_rate_factor(schedule, num_steps)
         self.finished_steps = 0
-        self.interval = IntervalSums(machine.device)
+        self.interval = IntervalSums(machine.device, sum_names(objective))
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
         self.interval_state: dict[str, float] | None = None
@@ -109,16 +111,19 @@ class PretrainingModule(pl.LightningModule):
         self.finished_steps += 1
 
     def _backward(self, batch: StepBatch) -> None:
-        """Compute the gradients of the mean loss over the targets and sequences of the global batch."""
-        world_size = self.machine.ranks.world_size
+        """Compute the gradients of the loss: each term is a mean over the global batch."""
+        counts: dict[Count, Tensor | float] = {
+            "targets": _at_least_one(sum_on_device(batch["num_targets"], self.machine.device)),
+            "sequences": batch["global_batch_size"],
+        }
         # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
-        mlm_weight = world_size / _at_least_one(sum_on_device(batch["num_targets"], self.machine.device))
-        nsp_weight = world_size * self.objective_config.nsp_weight / batch["global_batch_size"]
+        world_size = self.machine.ranks.world_size
+        factors = {term.name: world_size * term.weight / counts[term.count] for term in self.objective.terms}
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
                 sums = self.losses(micro_batch)
-                self.manual_backward(sums.mlm_loss * mlm_weight + sums.nsp_loss * nsp_weight)
+                self.manual_backward(_added([sums[name] * factor for name, factor in factors.items()]))
             self.interval.add_micro_batch(sums)
 
     def _without_synchronisation(self) -> AbstractContextManager[None]:
@@ -126,11 +131,19 @@ class PretrainingModule(pl.LightningModule):
         wrapped = self.trainer.strategy.model
         return wrapped.no_sync() if isinstance(wrapped, DistributedDataParallel) else nullcontext()
 
-    def _clip(self) -> torch.Tensor:
+    def _clip(self) -> Tensor:
         """Clip the gradients to the configured maximum norm and return their norm before clipping."""
         return clip_gradients(self.losses.parameters(), self.optimizer_config.max_grad_norm)
 
 
-def _at_least_one(count: torch.Tensor | float) -> torch.Tensor | float:
+def _added(terms: Sequence[Tensor]) -> Tensor:
+    """Add the terms in their order, without a zero that the backward pass would have to follow."""
+    loss = terms[0]
+    for term in terms[1:]:
+        loss = loss + term
+    return loss
+
+
+def _at_least_one(count: Tensor | float) -> Tensor | float:
     """Clamp a count to at least 1, as without targets the loss sum is 0 anyway. A tensor stays on its device."""
-    return count.clamp(min=1) if isinstance(count, torch.Tensor) else max(1, count)
+    return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)

@@ -17,11 +17,12 @@ from bertline.modeling.huggingface import save_model
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.training.checkpoints import Checkpoint
 
-_HEADLINES = ("train/loss", "val/mlm_loss", "val/mlm_accuracy", "val/nsp_loss", "val/nsp_accuracy", "probe/")
+_HEADLINES = ("train/loss", "val/", "probe/")
 
 
 def write_latest(job: PretrainJob, model: BertForPreTraining) -> None:
@@ -42,8 +43,9 @@ def write_best(job: PretrainJob, model: BertForPreTraining, best: Checkpoint) ->
     model.load_state_dict(best.state["model"])
     with folder_written_atomically(job.best_folder) as folder:
         _write_model(job, model, folder)
+    loss = best.state["best"][f"val/{build_objective(job.objective).judged_by}"]
     say(
-        f"the held-out loss was lowest ({best.state['best']['val/mlm_loss']:.4f}) after step {best.step:,}; "
+        f"the held-out loss was lowest ({loss:.4f}) after step {best.step:,}; "
         f"that model is in {job.best_folder}, the last one is the result"
     )
 

@@ -27,6 +27,7 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.linear_probe import linear_probes
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_best, write_result
@@ -110,9 +111,10 @@ def _built(
 
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = build_model(job, tokenizer, machine)
+    objective = build_objective(job.objective)
     module = PretrainingModule(
         model,
-        job.objective,
+        objective,
         job.optimizer,
         job.schedule,
         machine=machine,
@@ -127,7 +129,7 @@ def _built(
         every_steps=job.pretrain.validate_every_steps,
         max_sequences=job.pretrain.validation_sequences,
     )
-    best = BestStep(validation, plan)
+    best = BestStep(validation, plan, judged_by=objective.judged_by)
     shown = job.pretrain.mask_predictions
     predictions = MaskPredictionProbe(model, tokenizer, shown, job.mask_predictions_path, machine=machine)
     probes: list[Probe] = [best, predictions, *(make(model, machine) for make in make_probes)]

@@ -10,6 +10,7 @@ import torch
 
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.objectives.base import means, sum_names
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan
 from bertline.training.devices import Machine
@@ -20,7 +21,7 @@ _BATCH_TOKENS = 8192
 
 
 class ValidationProbe:
-    """Measures `val/mlm_loss` and `val/nsp_loss` (nats) and their accuracies at the length of the current phase.
+    """Measures the losses and metrics of the objective, `val/NAME`, at the length of the current phase.
 
     The sequences are a fixed random sample of the held-out ones, with the masks of epoch 0 under `examples.seed`: the
     same masks with which the examples stage measured `unigram_entropy`.
@@ -52,23 +53,17 @@ class ValidationProbe:
         self._examples = {length: MaskedExamples(folder, "validation", length) for length in plan.lengths}
 
     def probe(self, step: int) -> dict[str, float]:
-        """Measure the losses and accuracies."""
+        """Measure the losses and metrics."""
         examples = self._examples[self._plan.place(max(0, step - 1)).max_length]
-        sums = np.zeros(6)
+        names: tuple[str, ...] = (*sum_names(self._losses.objective), "targets", "sequences")
+        sums = np.zeros(len(names))
         with evaluating(self._losses, self._machine) as run:
             for batch in self._batches(examples):
                 on_device = {name: torch.from_numpy(values).to(self._machine.device) for name, values in batch.items()}
-                counts = (int((batch["masked_labels"] != -100).sum()), len(batch["next_sentence_labels"]))
-                sums += [*torch.stack(list(run(on_device))).tolist(), *counts]
-        mlm_loss, nsp_loss, mlm_correct, nsp_correct, targets, sequences = sum_over_ranks(
-            sums.tolist(), self._machine.device
-        )
-        return {
-            "val/mlm_loss": mlm_loss / targets,
-            "val/nsp_loss": nsp_loss / sequences,
-            "val/mlm_accuracy": mlm_correct / targets,
-            "val/nsp_accuracy": nsp_correct / sequences,
-        }
+                counts = (int((batch["masked_labels"] != -100).sum()), len(batch["input_ids"]))
+                sums += [*torch.stack(list(run(on_device).values())).tolist(), *counts]
+        total = dict(zip(names, sum_over_ranks(sums.tolist(), self._machine.device), strict=True))
+        return {f"val/{name}": mean for name, mean in means(self._losses.objective, total).items()}
 
     def keep_up_to(self, step: int) -> None:
         """Do nothing: this probe keeps no records."""

@@ -21,6 +21,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import Vocabulary
 from evaluation_inputs import HOSTILE, KINDS, WORDS, write_sweep, write_task
 
+OBJECTIVE = {"kind": "mlm_nsp", "nsp_weight": 1.0}
 _MODEL = ModelConfig(
     hidden_size=8,
     num_hidden_layers=1,
@@ -139,7 +140,7 @@ def _write_pretrain(folder: Path, tokenizer: Tokenizer, *, full: bool) -> None:
         "train_time_s": 270.0,
         "steps": 3300,
     }
-    _manifest(folder, "pretrain", {"metrics": metrics})
+    _manifest(folder, "pretrain", {"metrics": metrics, "training": {"objective": OBJECTIVE}})
     if full:
         (folder / "metrics.jsonl").write_text("".join(_metric_lines()))
         (folder / "mask_predictions.jsonl").write_text("".join(_mask_prediction_lines()))

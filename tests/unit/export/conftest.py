@@ -59,7 +59,7 @@ def pipeline(tmp_path: Path) -> SmallPipeline:
     save_model(encoder, pretrain)
     save_tokenizer(tokenizer, pretrain)
     metrics = {"val/mlm_loss": 4.13, "val/mlm_accuracy": 0.334, "val/nsp_accuracy": 0.79, "unigram_entropy": 6.22}
-    training = {"resolved": {"precision": "bf16"}}
+    training = {"resolved": {"precision": "bf16"}, "objective": {"kind": "mlm_nsp", "nsp_weight": 1.0}}
     write_manifest(pretrain, kind="pretrain", format_version=1, content={"metrics": metrics, "training": training})
 
     sweep = tmp_path / "sweep" / "docs_match"
@@ -107,12 +107,13 @@ def facts() -> dict[str, Any]:
         "commit": "0123abc",
         "metrics": {"pretrain": metrics_of_the_stage()},
         "manifests": {
+            "examples": {"random_next_prob": 0.5},
             "corpus": {
                 "source": "python_docs",
                 "counts": {"train": {"documents": 12, "sentences": 340, "words": 5600, "characters": 7890}},
                 "dropped": {"paragraphs/too_few_words": 77},
                 "packages": {"numpy": "2.0"},
-            }
+            },
         },
     }
 

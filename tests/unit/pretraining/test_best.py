@@ -37,7 +37,7 @@ class Given:
 
 
 def best_after(losses, *, best=None) -> BestStep:
-    best = best or BestStep(Given(losses), Plan(PHASES, 40))
+    best = best or BestStep(Given(losses), Plan(PHASES, 40), judged_by="mlm_loss")
     for step in losses:
         assert best.probe(step)["val/mlm_loss"] is losses[step]
     return best
@@ -71,7 +71,7 @@ def test_another_length_is_another_measure():
 
 def test_it_goes_on_from_a_checkpoint():
     first = best_after({5: 4.0, 10: 3.0})
-    second = BestStep(Given({15: 3.5, 20: 2.0}), Plan(PHASES, 40))
+    second = BestStep(Given({15: 3.5, 20: 2.0}), Plan(PHASES, 40), judged_by="mlm_loss")
     second.restore(first.as_mapping())
     assert second.as_mapping() == first.as_mapping()
     second.probe(15)

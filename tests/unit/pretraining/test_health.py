@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+import tiny
 from bertline.pretraining.config import HealthConfig
 from bertline.pretraining.health import ADVICE, Alarm, HealthMonitor, Stretch
 
 CONF = Path(__file__).parents[3] / "conf"
 # The rows of a real run of an earlier docs_tiny: warm-up of 200 steps, 600 steps at length 16, then 6,400 at length 64.
 CURVE = Path(__file__).with_name("docs_tiny_curve.csv")
-STRETCHES = (Stretch(first_step=0, unigram_entropy=6.587), Stretch(first_step=600, unigram_entropy=6.498))
+LOSS, CHANCE = "mlm_loss", "nsp_accuracy"
+FIRST_STEPS, ENTROPIES = (0, 600), (6.587, 6.498)
 SMALL = HealthConfig(
     patience_steps=100,
     entropy_margin=0.1,
@@ -41,12 +43,18 @@ def recorded() -> list[tuple[int, dict[str, float]]]:
         ]
 
 
-def alarms_of(rows, config: HealthConfig, *, warmup: int = 200, nsp_chance: float | None = 0.5) -> list[Alarm]:
+def alarms_of(
+    rows, config: HealthConfig, *, warmup: int = 200, nsp_chance: float = 0.5, nsp_weight: float = 1.0
+) -> list[Alarm]:
+    stretches = [
+        Stretch(first_step=step, baselines={LOSS: entropy, CHANCE: nsp_chance})
+        for step, entropy in zip(FIRST_STEPS, ENTROPIES, strict=True)
+    ]
     monitor = HealthMonitor(
         config,
         num_warmup_steps=warmup,
-        nsp_chance=nsp_chance,
-        stretch_of=lambda step: STRETCHES[step >= STRETCHES[1].first_step],
+        objective=tiny.mlm_nsp(nsp_weight),
+        stretch_of=lambda step: stretches[step >= FIRST_STEPS[1]],
     )
     return [alarm for step, metrics in rows for alarm in monitor.take(step, metrics)]
 
@@ -104,7 +112,7 @@ def test_nsp_at_chance_is_said_where_it_is_learnt():
         (step, {**metrics, "train/nsp_accuracy": 0.5 + 0.01 * (-1) ** (step // 20)}) for step, metrics in recorded()
     ]
     assert kinds_and_steps(alarms_of(guessing, defaults())) == [("nsp_at_chance", 1600)]
-    assert alarms_of(guessing, defaults(), nsp_chance=None) == []
+    assert alarms_of(guessing, defaults(), nsp_weight=0.0) == []
 
 
 def test_chance_is_what_saying_the_more_frequent_label_gives():
@@ -134,7 +142,7 @@ def test_a_loss_that_never_comes_back_from_a_spike_does_not_become_the_measure()
 
 def test_nothing_is_compared_across_a_change_of_length():
     rows = rows_of(*[row(3.0)] * 10, *[row(5.0)] * 10, first=420)
-    assert rows[9][0] == STRETCHES[1].first_step
+    assert rows[9][0] == FIRST_STEPS[1]
     assert alarms_of(rows, SMALL) == []
 
 
@@ -187,7 +195,7 @@ def test_the_keys_that_advice_names_exist():
             "examples": "sentence_pairs",
         }.items()
     }
-    keys = re.findall(r"\b(\w+)\.([a-z_.]+[a-z_])", " ".join(ADVICE.values()))
+    keys = re.findall(r"\b(\w+)\.([a-z_.]+[a-z_])", " ".join([*ADVICE.values(), *tiny.mlm_nsp().advice.values()]))
     assert len(keys) > 15
     for section, key in keys:
         missing = object()

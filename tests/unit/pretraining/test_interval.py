@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 import torch
 
+import tiny
 from bertline.examples.packing import packed_batches
 from bertline.pretraining.interval import IntervalSums, num_pairs, training_metrics
-from bertline.pretraining.losses import PreTrainingSums
+from bertline.pretraining.objectives.base import sum_names
 
 CPU = torch.device("cpu")
+NAMES = sum_names(tiny.mlm_nsp())
 
 
-def sums(*values: float) -> PreTrainingSums:
-    return PreTrainingSums(*(torch.tensor(value) for value in values))
+def sums(*values: float) -> dict[str, torch.Tensor]:
+    return {name: torch.tensor(value) for name, value in zip(NAMES, values, strict=True)}
 
 
 def take_step(interval: IntervalSums, *values: float, grad_norm: float = 1.5) -> None:
@@ -22,7 +24,7 @@ def take_step(interval: IntervalSums, *values: float, grad_norm: float = 1.5) ->
 
 
 def filled() -> IntervalSums:
-    interval = IntervalSums(CPU)
+    interval = IntervalSums(CPU, NAMES)
     interval.add_micro_batch(sums(10.0, 1.0, 2.0, 3.0))
     interval.add_micro_batch(sums(20.0, 2.0, 0.0, 1.0))
     interval.add_step(grad_norm=torch.tensor(4.0), targets=15, sequences=6, tokens=90)
@@ -30,7 +32,7 @@ def filled() -> IntervalSums:
 
 
 def test_metrics_are_means_over_targets_and_sequences():
-    metrics = training_metrics(filled().total(), nsp_weight=2.0)
+    metrics = training_metrics(filled().total(), tiny.mlm_nsp(nsp_weight=2.0))
     assert metrics == pytest.approx(
         {
             "train/mlm_loss": 2.0,
@@ -53,7 +55,7 @@ def test_clearing_begins_anew():
 def test_an_interval_cut_in_two_by_a_checkpoint_sums_up_to_the_same_bits():
     whole, first = filled(), filled()
     take_step(whole, 0.1, 0.2, 0.3, 0.4)
-    second = IntervalSums(CPU)
+    second = IntervalSums(CPU, NAMES)
     second.restore(first.total(), is_first_rank=True)
     take_step(second, 0.1, 0.2, 0.3, 0.4)
     assert second.total() == whole.total()
@@ -61,7 +63,7 @@ def test_an_interval_cut_in_two_by_a_checkpoint_sums_up_to_the_same_bits():
 
 
 def test_only_the_first_rank_carries_on_the_sums_of_all():
-    other = IntervalSums(CPU)
+    other = IntervalSums(CPU, NAMES)
     other.restore(filled().total(), is_first_rank=False)
     total = other.total()
     assert (total["mlm_loss"], total["targets"]) == (0.0, 0.0)
@@ -76,23 +78,23 @@ def test_a_step_that_the_optimizer_skips_is_counted_and_left_out(grad_norm):
     total = interval.total()
     assert (total["steps"], total["skipped_steps"], total["tokens"]) == (3.0, 2.0, 150.0)
     assert (total["timed_tokens"], total["timed_targets"], total["timed_pairs"]) == (150.0, 23.0, 900.0)
-    skipping = training_metrics(total, nsp_weight=2.0)
+    skipping = training_metrics(total, tiny.mlm_nsp(nsp_weight=2.0))
     assert skipping.pop("optim/skipped_steps") == 2.0
-    without = training_metrics(filled().total(), nsp_weight=2.0)
+    without = training_metrics(filled().total(), tiny.mlm_nsp(nsp_weight=2.0))
     assert skipping == {key: without[key] for key in skipping}
 
 
 def test_where_all_steps_were_skipped_there_is_no_mean():
-    interval = IntervalSums(CPU)
+    interval = IntervalSums(CPU, NAMES)
     take_step(interval, math.nan, 1.0, 0.0, 0.0, grad_norm=math.nan)
-    metrics = training_metrics(interval.total(), nsp_weight=1.0)
+    metrics = training_metrics(interval.total(), tiny.mlm_nsp(nsp_weight=1.0))
     assert metrics.pop("optim/skipped_steps") == 1.0
     assert all(math.isnan(value) for value in metrics.values())
 
 
 def test_what_came_before_seconds_were_saved_is_in_the_tokens_and_not_in_what_is_timed():
     old = {name: value for name, value in filled().total().items() if not name.startswith("timed_")}
-    interval = IntervalSums(CPU)
+    interval = IntervalSums(CPU, NAMES)
     interval.restore(old, is_first_rank=True)
     take_step(interval, 0.1, 0.2, 0.3, 0.4)
     total = interval.total()

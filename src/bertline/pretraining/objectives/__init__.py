@@ -1,0 +1,1 @@
+"""Pretraining objectives: one file each, one protocol (`base.py`) and one registry (`registry.py`)."""

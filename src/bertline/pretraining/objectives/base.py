@@ -1,0 +1,214 @@
+"""The protocol of a pretraining objective: everything that depends on what is learned.
+
+Training, validation, health alarms, the report and the model card loop over the names that an objective gives here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForPreTraining, PreTrainingOutput
+from bertline.modeling.config import ModelConfig
+from bertline.pretraining.objectives.config import LearningMargins
+
+Count = Literal["targets", "sequences"]
+"""Number that a sum over the global batch is divided by: tokens chosen for prediction, or sequences."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LossTerm:
+    """Term of the loss: the mean of a sum over the global batch, times a weight."""
+
+    name: str
+    """Name of the sum, and of the metrics `train/NAME` and `val/NAME` in nats."""
+    count: Count
+    weight: float
+
+    @property
+    def total(self) -> str:
+        """Name of the sum."""
+        return self.name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """Mean that is reported and not trained: `train/NAME` and `val/NAME`."""
+
+    name: str
+    total: str
+    """Name of the sum."""
+    count: Count
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownScore:
+    """How the report and the model card show a held-out metric next to its baseline.
+
+    Texts may contain `{baseline}` and `{vocab_size}`.
+    """
+
+    metric: str
+    unit: Literal["nats", "fraction"]
+    tile: str
+    """Title of the tile in the report."""
+    tile_note: str
+    """What the tile's figure is compared with."""
+    card: str
+    """Name in the table of the model card."""
+    card_baseline: str | None = None
+    """Name of the baseline in that table; None if the card shows none."""
+    figure: str | None = None
+    """Name of the baseline among the headline figures of pretraining; None if it is not one of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownCurve:
+    """Curve of a chart."""
+
+    title: str
+    metric: str
+    """Full name, such as `val/mlm_loss`."""
+    css: Literal["c0", "c1"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownChart:
+    """Chart of the report: curves over the steps, and a baseline."""
+
+    name: str
+    """Name of the file."""
+    y_name: str
+    caption: str
+    curves: tuple[ShownCurve, ...]
+    level: tuple[str, str] | None
+    """Title of the baseline and the metric that it belongs to; None for no baseline."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ShownTable:
+    """CSV file for `dvc plots`: a metric in training and on held-out text by step."""
+
+    name: str
+    metric: str
+    baseline: str | None
+    """Title of the column of the baseline; None for no such column."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Showing:
+    """What the report and the model card show of an objective."""
+
+    title: str
+    """The objective in words."""
+    summary: str
+    """Sentences on the scores. Placeholders for each metric that is scored: `{NAME}`, `{NAME_baseline}` and
+    `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
+    scores: tuple[ShownScore, ...]
+    charts: tuple[ShownChart, ...]
+    tables: tuple[ShownTable, ...]
+
+
+class Objective(Protocol):
+    """A pretraining objective, built from its configuration by `registry.build_objective`."""
+
+    @property
+    def terms(self) -> tuple[LossTerm, ...]:
+        """Terms of the loss, in the order in which they are added."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """Metrics besides the terms of the loss."""
+        ...
+
+    @property
+    def judged_by(self) -> str:
+        """Name of the loss term whose lowest held-out value marks the best step."""
+        ...
+
+    @property
+    def advice(self) -> Mapping[str, str]:
+        """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
+        ...
+
+    @property
+    def showing(self) -> Showing:
+        """What the report and the model card show."""
+        ...
+
+    def new_model(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
+    ) -> BertForPreTraining:
+        """Return an encoder with the heads of the objective, whose weights are not initialised yet."""
+        ...
+
+    def load_model(self, folder: Path) -> BertForPreTraining:
+        """Load any BERT folder as such a model; heads that it lacks are initialised randomly, with a warning."""
+        ...
+
+    def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics.
+
+        Args:
+            output: Output of the model.
+            batch: Arrays of `examples.batching` or `examples.packing`, as tensors.
+        """
+        ...
+
+    def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """Return the baseline of each metric that has one: the score that needs no learning from context.
+
+        Args:
+            known: Settings and measurements of the examples, such as `unigram_entropy`; a baseline whose facts are
+                missing is left out.
+        """
+        ...
+
+    def alarms(
+        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the kind and the message of an alarm for each metric that is still at its baseline.
+
+        Args:
+            means: Mean over the last rows of each metric in `baselines`.
+            baselines: See `baselines`.
+            margins: Margins that count as learning.
+            steps: Number of steps that the means cover.
+        """
+        ...
+
+
+def sum_names(objective: Objective) -> tuple[str, ...]:
+    """Return the names of the sums of an objective, in the order of `Objective.sums`."""
+    return tuple(mean.total for mean in _of(objective))
+
+
+def means(objective: Objective, total: Mapping[str, float]) -> dict[str, float]:
+    """Return the mean of each term and metric; NaN where the count is 0.
+
+    Args:
+        objective: The objective.
+        total: Sums over the global batch by name, and the counts.
+    """
+    return {
+        mean.name: total[mean.total] / total[mean.count] if total[mean.count] else math.nan for mean in _of(objective)
+    }
+
+
+def weighted_loss(objective: Objective, of_terms: Mapping[str, float]) -> float:
+    """Return the loss from the means of its terms."""
+    loss = 0.0
+    for term in objective.terms:
+        loss += term.weight * of_terms[term.name]
+    return loss
+
+
+def _of(objective: Objective) -> tuple[LossTerm | Metric, ...]:
+    return (*objective.terms, *objective.metrics)
