@@ -24,6 +24,7 @@ class PythonDocsConfig:
     """
 
     packages: tuple[PackageConfig, ...]
+    """Packages whose docstrings are read."""
     held_out_fraction: float
     """Expected fraction of each package's module groups that is held out from pretraining, in (0, 1)."""
     split_seed: int
@@ -43,6 +44,7 @@ class _CommonCorpusConfig:
     validation_fraction: float
     """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
     split_seed: int
+    """Seed of the hash that selects validation groups."""
     deduplicate: Literal["document", "paragraph", "none"]
     """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
     min_document_characters: int
@@ -78,6 +80,7 @@ class TextCorpusConfig(_CommonCorpusConfig):
     document: Literal["file", "blank_line", "line"]
     """Unit of a document: a whole file, a block between blank lines, or a line."""
     encoding: str
+    """Character encoding of the files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +89,9 @@ class WikiExtractorCorpusConfig(_CommonCorpusConfig):
 
     kind: Literal["wikiextractor"]
     path: str
+    """A file, a folder (searched recursively) or a glob."""
     encoding: str
+    """Character encoding of the files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,7 +100,9 @@ class TableCorpusConfig(_CommonCorpusConfig):
 
     kind: Literal["jsonl", "csv", "parquet"]
     path: str
+    """A file, a folder (searched recursively) or a glob."""
     text_column: str
+    """Name of the text column."""
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
@@ -106,12 +113,17 @@ class HubCorpusConfig(_CommonCorpusConfig):
 
     kind: Literal["hub"]
     name: str
+    """Name of the dataset on the hub, such as `wikimedia/wikipedia`."""
     revision: str
     """Commit hash of the dataset, for reproducibility."""
     subset: str | None
+    """Name of the subset (configuration) of the dataset; None: the only one."""
     split: str
+    """Split of the dataset that is read."""
     text_column: str
+    """Name of the text column."""
     group_column: str | None
+    """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

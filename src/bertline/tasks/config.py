@@ -31,6 +31,7 @@ class ChoiceSpace:
 
     kind: Literal["choice"]
     values: tuple[float, ...]
+    """Values to choose from."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -43,7 +44,9 @@ class LogUniformSpace:
 
     kind: Literal["log_uniform"]
     low: float
+    """Lower bound."""
     high: float
+    """Upper bound."""
 
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high:
@@ -64,13 +67,16 @@ class BaseTaskConfig:
     label_efficiency_rows: tuple[int, ...]
     """Additional training set sizes at which the best configuration is scored; empty for none."""
     max_dev_rows: int | None
+    """Maximum number of dev rows; see `max_test_rows`."""
     max_test_rows: int | None
     """Maximum number of rows of dev, and of each test split. `split_seed` decides which rows are kept; dropped rows are
     counted. None keeps all."""
     dev_fraction: float
+    """Fraction of train that becomes dev if the source has no dev."""
     test_fraction: float
     """Fractions of train that become dev or test if the source has no dev or no test."""
     split_seed: int
+    """Seed of the hash that assigns rows to splits."""
     start_from: str | None
     """Encoder to fine-tune: None for the pipeline's own, `random` for its architecture with random weights, or any BERT
     checkpoint (`model_type: bert`) as a folder or a hub name with its revision
@@ -107,6 +113,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Number of tokens that consecutive windows share."""
     window_pooling: Literal["mean", "max"]
+    """Pooling of the probabilities of the windows of a text."""
     calibration: Literal["none", "temperature"]
     """`temperature` divides the logits by a temperature that maximizes the likelihood of dev (Guo et al. 2017, arXiv
     1706.04599, section 4.2). In single-label tasks the predicted label stays the same."""
@@ -151,6 +158,7 @@ class RegressionTaskConfig(BaseTaskConfig):
     kind: Literal["regression"]
     source: TableSourceConfig | HubSourceConfig
     low: float
+    """Lowest number of the scale; see `high`."""
     high: float
     """Bounds of the scale (STS-B: 0 to 5). A row with a number outside it is invalid."""
     head: Literal["linear", "cosine"]
@@ -159,6 +167,7 @@ class RegressionTaskConfig(BaseTaskConfig):
     pooling: Literal["mean", "cls"]
     """Pooling of the `cosine` head."""
     metric: Literal["pearson", "spearman"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
@@ -177,6 +186,7 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     kind: Literal["token_classification"]
     source: DocsParametersSourceConfig | ConllSourceConfig
     head: Literal["softmax", "crf"]
+    """`softmax` scores each word by itself, `crf` whole tag sequences (conditional random field)."""
     word_logits: Literal["first", "mean"]
     """Logits of a word: those of its first token (paper, section 5.3), or the mean over its tokens in the window from
     which it is predicted."""
@@ -188,6 +198,7 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Number of tokens that consecutive windows of a sentence longer than `max_length` share."""
     metric: Literal["entity_f1"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
@@ -214,6 +225,7 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
     max_answer_length: int
     """Maximum length of an answer in tokens."""
     metric: Literal["f1", "exact_match"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
@@ -236,8 +248,11 @@ class RetrievalTaskConfig(BaseTaskConfig):
     kind: Literal["retrieval"]
     source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
     query_max_length: int
+    """Maximum number of tokens of a query."""
     pooling: Literal["mean", "cls"]
+    """Pooling of the token vectors of a text."""
     similarity: Literal["cosine", "dot"]
+    """Similarity of query and document vectors."""
     temperature: float
     """Temperature of the in-batch softmax in training; similarities are divided by it."""
     hard_negatives: Literal["none", "bm25", "encoder"]
@@ -245,9 +260,11 @@ class RetrievalTaskConfig(BaseTaskConfig):
     num_hard_negatives: int
     """Number of hard negatives per query of a batch."""
     query_prefix: str
+    """Prefix of queries; see `document_prefix`."""
     document_prefix: str
     """Prefixes of queries and documents that some public checkpoints were trained with (`query: `, `passage: `)."""
     metric: Literal["ndcg@10", "mrr@10", "recall@100", "map"]
+    """Metric on dev that selects trials; higher is better."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -261,6 +278,7 @@ class RerankingTaskConfig(BaseTaskConfig):
     num_negatives: int
     """Number of negatives per positive candidate in training; 0 uses all."""
     metric: Literal["map", "mrr", "ndcg@10"]
+    """Metric on dev that selects trials; higher is better."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -272,6 +290,7 @@ class SummarisationTaskConfig(BaseTaskConfig):
     num_sentences: int
     """Number of sentences of a summary."""
     metric: Literal["rouge1", "rouge2", "rougeL"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
@@ -288,11 +307,13 @@ class FillMaskTaskConfig(BaseTaskConfig):
     kind: Literal["fill_mask"]
     source: PlainTextSourceConfig
     top_k: int
+    """Number of guesses among which the token must be, for `topk_accuracy`."""
     mask_prob: float
     """Fraction of the tokens masked in training. Scoring masks each token once, one at a time."""
     max_scored_tokens: int | None
     """Maximum number of tokens scored per row, with one forward pass each; None scores all."""
     metric: Literal["top1_accuracy", "topk_accuracy", "negative_log_perplexity"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
