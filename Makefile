@@ -1,4 +1,4 @@
-# The whole of bertline in a few words:  make repro | test | ui | try | lint | smoke
+# The whole of bertline in a few words:  make repro | test | ui | try | docs | lint | smoke
 # Everything is installed into .venv, from the versions locked in constraints.txt.
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test ui try lint format smoke install install-dev lock accept clean
+.PHONY: help repro test ui try docs lint format smoke install install-dev lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -30,6 +30,9 @@ ui: install      ## Review runs in MLflow (on this machine, port 5000)
 
 try: install     ## Type a sentence with blanks, see the guesses (also of a run in progress)
 	@$(BIN)/python pipelines/try_blanks.py
+
+docs: install-dev ## Build the documentation: docs/_build/index.html
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
 
 lint: install-dev ## Check style, layers and types
 	$(BIN)/ruff check .

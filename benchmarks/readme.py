@@ -1,9 +1,9 @@
-"""Write the figures of README.md from the committed records of runs and benchmarks.
+"""Write the figures of README.md and of the documentation from the committed records of runs and benchmarks.
 
 python benchmarks/readme.py           # rewrites the blocks between `<!-- figures: NAME -->` and `<!-- end -->`
 python benchmarks/readme.py --check   # lists the blocks that differ from the records; a test runs this
 
-Every figure is in such a block, so README never shows a figure without a record.
+Every figure is in such a block, so no page shows a figure without a record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import learning_table
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
 METRICS, RESULTS = ROOT / "artifacts" / "metrics", ROOT / "benchmarks" / "results"
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -47,19 +47,23 @@ TITLES = {
 
 def main(arguments: list[str]) -> int:
     """Rewrite the blocks, or check them; return the exit status."""
-    text = README.read_text(encoding="utf-8")
-    written = rewritten(text)
-    if "--check" not in arguments:
-        README.write_text(written, encoding="utf-8")
-        return 0
-    stale = [name for name, old, new in _blocks(text, written) if old != new]
-    for name in stale:
-        print(f"README.md: the block {name!r} differs from the files. Run python benchmarks/readme.py", file=sys.stderr)
-    return int(bool(stale))
+    num_stale = 0
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        written = rewritten(text)
+        stale = [name for name, old, new in _blocks(text, written) if old != new]
+        if stale and "--check" not in arguments:
+            page.write_text(written, encoding="utf-8")
+            continue
+        num_stale += len(stale)
+        for name in stale:
+            where = page.relative_to(ROOT)
+            print(f"{where}: block {name!r} differs from the records. Run python benchmarks/readme.py", file=sys.stderr)
+    return int(num_stale > 0)
 
 
 def rewritten(text: str) -> str:
-    """Return README with every block generated from the records."""
+    """Return a page with every block generated from the records."""
     return _BLOCK.sub(lambda found: f"{found[1]}{BLOCKS[found[2]]()}\n{found[4]}", text)
 
 

@@ -24,7 +24,19 @@ __all__ = ["NO_TELEMETRY", "__version__", "load"]
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
-    """Open a finished encoder or fine-tuned model; see `bertline.inference.loading.load`."""
+    """Load a model with its tokenizer.
+
+    Args:
+        name_or_folder: A bertline folder (`artifacts/pretrain`, `artifacts/export/TASK`, a run's `latest`), any
+            folder with a BERT checkpoint in the Hugging Face format, or a model name on the Hugging Face hub.
+        revision: Commit, tag or branch of the hub model.
+        device: `auto` (a GPU if available), `cpu`, `cuda`, `cuda:1`, `mps`.
+
+    Raises:
+        DataError: There is neither a folder nor a reachable hub model of that name.
+        ArtifactError: The folder is not a complete BERT checkpoint.
+        MachineError: The device is not available.
+    """
     # Imported on use: `import bertline` must stay quick and must not need torch.
     from bertline.inference.loading import load as load_model
 

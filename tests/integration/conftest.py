@@ -26,8 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     of_pipeline = set(needs_pipeline)
     others = [item for item in items if item not in of_pipeline]
     maker, waiting = needs_pipeline[:1], needs_pipeline[1:]
-    # The sections of the README take longest: begun before the others, none is left at the end for one process alone.
-    waiting.sort(key=lambda item: "test_readme" not in item.nodeid)
+    # Documented commands take longest: begun before the others, none is left at the end for one process alone.
+    waiting.sort(key=lambda item: "test_documented_commands" not in item.nodeid)
     items[:] = [*maker, *others, *waiting]
 
 

@@ -17,7 +17,7 @@ import pytest
 from bertline.foundation.manifests import write_manifest
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+GUIDE = ROOT / "docs/howto/gpu.md"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository
     assert (content["fits"], content["device"]["precision"]) == (True, "bf16")
     for said in ("110 M parameters", "42.6 B", "83.3 h (3.5 days)", "166.61, between", "not measured: 24.0%"):
         assert said in text
-    (shown,) = re.findall(r"```\n\$ python (pipelines/plan.py .*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (shown,) = re.findall(r"```console\n\$ python (.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     command, *lines = shown.splitlines()
     assert command == shlex.join(["pipelines/plan.py", *arguments])
     assert set(lines) - {"..."} <= set(text.splitlines())
@@ -137,7 +137,7 @@ def test_a_checkpoint_to_go_on_from_keeps_its_size_and_rate(repository: Path) ->
         (("plan.hours=-2",), "hours must be above 0"),
         (("plan.device=gtx1080",), "plan.device is 'gtx1080', which is not in the table. Known: cpu"),
         (("plan.device=t4", "pretrain.precision=bf16"), "has no bf16 in hardware"),
-        (("plan.device=t4", "plan.hours=1", "pretrain.extends=0123456789ab"), "pretrain.extends names one to go on"),
+        (("plan.device=t4", "plan.hours=1", "pretrain.extends=0123456789ab"), "pretrain.extends names one to resume from"),
         (("plan.device=t4", "plan.hours=lots"), "plan.hours"),
     ],
 )

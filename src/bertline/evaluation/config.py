@@ -10,6 +10,7 @@ class OverlapConfig:
     """Settings of the overlap of the tasks' test sets with the pretraining corpus, measured by word n-grams."""
 
     min_ngram: int
+    """Lower bound of n; see `max_ngram`."""
     max_ngram: int
     """Bounds of n, which is the 5th percentile of the row lengths of a test set in words."""
     flag: float
@@ -27,6 +28,7 @@ class EvaluateConfig:
     """Content of the report."""
 
     title: str
+    """Title of the report."""
     num_documents: int
     """Number of sample documents shown with their subwords."""
     embed_plot_points: int

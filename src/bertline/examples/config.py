@@ -42,6 +42,7 @@ class StaticMaskingConfig(_CommonMaskingConfig):
 
     kind: Literal["static"]
     dupe_factor: int
+    """Number of copies of each pair, each with a mask of its own (reference code: 10)."""
 
     def __post_init__(self) -> None:
         # super() without arguments does not work in slotted dataclasses, because the decorator creates a new class.
@@ -58,6 +59,7 @@ class ExamplesConfig:
     """Sequences of each length, as in sections 3.1 and A.2 of the paper."""
 
     seed: int
+    """Seed of the sentence pairs and of static masks."""
     lengths: tuple[int, ...]
     """Maximum sequence lengths in tokens, including [CLS] and both [SEP]; one set of shards per length. Empty if there
     is no pretraining."""

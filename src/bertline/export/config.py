@@ -15,6 +15,7 @@ class ExportConfig:
     license: str
     """Licence of the weights for the model card (an SPDX identifier, or `other`)."""
     language: str
+    """Language of the text for the model card, as an ISO 639 code."""
     register: bool
     """Whether to register versions in MLflow."""
     alias: str

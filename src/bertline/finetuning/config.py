@@ -19,9 +19,11 @@ class FineTuningConfig:
     warmup_fraction: float
     """Fraction of the steps used for learning rate warm-up; the rate then decays linearly to zero."""
     weight_decay: float
+    """Weight decay of matrices, including embeddings; biases and LayerNorm do not decay."""
     dropout_prob: float
     """Dropout probability in the encoder and on the head's input."""
     max_grad_norm: float
+    """Global L2 norm to which gradients are clipped."""
     trained_layers: int | None
     """Number of top layers to train along with the head: None trains all weights, 0 only the head on a frozen encoder.
     The pooler counts as part of the head. Frozen modules run without dropout."""

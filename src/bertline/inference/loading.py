@@ -24,19 +24,7 @@ _ATTENTION: Literal["sdpa"] = "sdpa"
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
-    """Load a model with its tokenizer.
-
-    Args:
-        name_or_folder: A bertline folder (`artifacts/pretrain`, `artifacts/export/TASK`, a run's `latest`), any
-            folder with a BERT checkpoint in the Hugging Face format, or a model name on the Hugging Face hub.
-        revision: Commit, tag or branch of the hub model.
-        device: `auto` (a GPU if available), `cpu`, `cuda`, `cuda:1`, `mps`.
-
-    Raises:
-        DataError: There is neither a folder nor a reachable hub model of that name.
-        ArtifactError: The folder is not a complete BERT checkpoint.
-        MachineError: The device is not available.
-    """
+    """Load a model with its tokenizer; see `bertline.load`."""
     folder = resolve_folder(name_or_folder, revision)
     chosen = _device(device)
     architecture = architecture_of(folder)

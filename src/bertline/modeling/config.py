@@ -11,18 +11,27 @@ class ModelConfig:
     """BERT's architecture (arXiv 1810.04805, section 3) without the vocabulary size, which the tokenizer determines."""
 
     hidden_size: int
+    """Size of the hidden states; a multiple of `num_attention_heads`."""
     num_hidden_layers: int
+    """Number of layers."""
     num_attention_heads: int
+    """Number of attention heads of each layer."""
     intermediate_size: int
+    """Size of the hidden layer of the feed-forward network."""
     max_position_embeddings: int
+    """Number of position embeddings: the longest sequence that the model reads."""
     type_vocab_size: int
+    """Number of token types; BERT uses one for each segment of a pair."""
     hidden_act: Literal["gelu", "gelu_new", "relu"]
     """Activation function; gelu is the exact form (erf), gelu_new the tanh approximation of the reference code."""
     hidden_dropout_prob: float
+    """Dropout probability of embeddings and of the outputs of attention and feed-forward network."""
     attention_probs_dropout_prob: float
+    """Dropout probability of attention probabilities."""
     initializer_range: float
     """Standard deviation of the truncated normal distribution of initial weights (reference code: 0.02)."""
     layer_norm_eps: float
+    """Epsilon of LayerNorm."""
 
     def __post_init__(self) -> None:
         if self.hidden_size % self.num_attention_heads:

@@ -15,6 +15,7 @@ class PlanConfig:
     device: str
     """`cpu` for this machine's processor, or a name in `planning.hardware`; converted to lower case."""
     num_devices: int
+    """Number of devices of the run."""
     price_per_hour: float | None
     """Price of one device per hour, in any currency; None omits costs."""
     hours: float | None

@@ -29,9 +29,11 @@ class MaskPredictionsConfig:
     """Top predictions for fixed blanks, recorded during training."""
 
     every_steps: int
+    """Steps between two predictions."""
     sentences: tuple[str, ...]
     """Sentences, each with at least one `[MASK]`; the first `[MASK]` of each is predicted."""
     num_guesses: int
+    """Number of tokens to record for each sentence."""
 
     def __post_init__(self) -> None:
         if self.every_steps < 1 or self.num_guesses < 1:
@@ -88,6 +90,7 @@ class LinearProbeConfig:
     """Accuracy of a linear classifier on the frozen encoder's vectors, measured during training."""
 
     every_steps: int
+    """Steps between two measurements."""
     max_sentences: int
     """Largest number of held-out sentences to encode; the classifier is fitted on two thirds and scored on the rest."""
 
@@ -103,6 +106,7 @@ class PretrainConfig:
     """Pretraining; optimizer, schedule, model and objective have their own sections."""
 
     seed: int
+    """Seed of initial weights, order, masks and dropout."""
     phases: tuple[PhaseConfig, ...]
     """Training phases in order. Empty: nothing is pretrained, and the checkpoint of `start_from` is the encoder."""
     max_steps: int | None
@@ -117,9 +121,11 @@ class PretrainConfig:
     extends: str | None
     """Fingerprint of a finished run that this run extends with more steps. None: extends no run."""
     validate_every_steps: int
+    """Steps between two validations."""
     validation_sequences: int
     """Largest number of held-out sequences to validate on; their masks are fixed."""
     checkpoint_every_steps: int
+    """Steps between two checkpoints."""
     keep_checkpoints: int
     """Number of newest checkpoints to keep, in addition to the one with the lowest held-out loss."""
     mask_predictions: MaskPredictionsConfig

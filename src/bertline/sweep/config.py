@@ -29,6 +29,7 @@ class TpeSamplerConfig:
 
     kind: Literal["tpe"]
     num_startup_trials: int
+    """Number of random trials before the model is used."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +45,9 @@ class MedianPrunerConfig:
 
     kind: Literal["median"]
     num_startup_trials: int
+    """Number of finished trials before any is stopped."""
     num_warmup_epochs: int
+    """Number of epochs of a trial in which it is never stopped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +74,9 @@ class SweepConfig:
     """Configuration of the sweep of each task."""
 
     seed: int
+    """Seed of the search; the repeated runs have seeds that follow from it."""
     num_trials: int
+    """Number of trials of the search of each task."""
     sampler: GridSamplerConfig | RandomSamplerConfig | TpeSamplerConfig
     pruner: NoPrunerConfig | MedianPrunerConfig | SuccessiveHalvingPrunerConfig
     fine_tuning: FineTuningConfig

@@ -16,9 +16,13 @@ class DocsLibrarySourceConfig:
 
     kind: Literal["docs_library"]
     min_words: int
+    """Minimum number of words of a text; shorter ones are dropped and counted."""
     max_words: int
+    """Maximum number of words of a text; longer texts are truncated."""
     num_dev_rows: int
+    """Number of dev rows."""
     num_test_rows: int
+    """Number of test rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,8 +31,11 @@ class DocsMatchSourceConfig:
 
     kind: Literal["docs_match"]
     min_words: int
+    """Minimum number of words of a text; shorter ones are dropped and counted."""
     num_dev_rows: int
+    """Number of dev rows."""
     num_test_rows: int
+    """Number of test rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,9 +44,13 @@ class DocsParametersSourceConfig:
 
     kind: Literal["docs_parameters"]
     min_words: int
+    """Minimum number of words of a text; shorter ones are dropped and counted."""
     max_words: int
+    """Maximum number of words of a text; longer texts are truncated."""
     num_dev_rows: int
+    """Number of dev rows."""
     num_test_rows: int
+    """Number of test rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,11 +59,15 @@ class DocsSearchSourceConfig:
 
     kind: Literal["docs_search"]
     min_words: int
+    """Minimum number of words of a text; shorter ones are dropped and counted."""
     max_words: int
     """Maximum number of words of a document; longer documents are truncated."""
     num_documents: int
+    """Number of documents of the collection."""
     num_dev_rows: int
+    """Number of dev queries."""
     num_test_rows: int
+    """Number of test queries."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +79,9 @@ class TableSourceConfig:
     """Folder of the files, or a single file, which is split by `dev_fraction` and `test_fraction`."""
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
     train_file: str | None
+    """File of the train rows, in `path`; see `test_file`."""
     dev_file: str | None
+    """File of the dev rows, in `path`; see `test_file`."""
     test_file: str | None
     """File names in `path`. A missing dev or test is cut from train by a hash of the row."""
     extra_tests: dict[str, str]
@@ -72,12 +89,15 @@ class TableSourceConfig:
     text_column: str | int
     """Name of the text column, or its number from 0 if the file has no header."""
     text_pair_column: str | int | None
+    """Column of the second text, for pairs; None: single texts."""
     label_column: str | int
+    """Column of the label."""
     label_pattern: str | None
     """Regular expression whose first group is the label (`^(\\w+):` gives NUM for `NUM:dist`); None takes the cell."""
     label_separator: str | None
     """Separator between the labels of a row (multi-label). JSONL and Parquet may contain lists instead."""
     header: bool
+    """Whether the first line names the columns."""
     quoting: bool
     """Whether fields may be quoted; set to false for files with unbalanced quotes."""
     separator: str | None
@@ -87,6 +107,7 @@ class TableSourceConfig:
     extra_fields: Literal["error", "ignore"]
     """Handling of rows with more fields than the header, or than the first row if there is no header."""
     encoding: str
+    """Character encoding of the files."""
     on_bad_row: OnBadRow
     """Handling of rows with an empty text, a missing, unknown or non-numeric label, or a wrong number of fields."""
 
@@ -110,17 +131,27 @@ class HubSourceConfig:
 
     kind: Literal["hub"]
     name: str
+    """Name of the dataset on the hub."""
     revision: str
+    """Commit hash of the dataset, for reproducibility."""
     subset: str | None
+    """Name of the subset (configuration) of the dataset; None: the only one."""
     train_split: str
+    """Split of the train rows."""
     dev_split: str | None
+    """Split of the dev rows; None cuts dev from train."""
     test_split: str | None
+    """Split of the test rows; None cuts test from train."""
     extra_tests: dict[str, str]
     """Additional test splits by name."""
     text_column: str
+    """Name of the text column."""
     text_pair_column: str | None
+    """Column of the second text, for pairs; None: single texts."""
     label_column: str
+    """Column of the label."""
     on_bad_row: OnBadRow
+    """Handling of rows with an empty text or a missing, unknown or non-numeric label."""
 
     def __post_init__(self) -> None:
         _check_names(self.extra_tests)
@@ -134,12 +165,17 @@ class ConllSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`."""
     dev_file: str | None
+    """File of the dev rows; None cuts dev from train."""
     test_file: str | None
+    """File of the test rows; None cuts test from train."""
     word_column: int
+    """Column of the word; see `tag_column`."""
     tag_column: int
     """Column numbers from 0; negative numbers count from the end."""
     separator: Literal["tab", "space", "whitespace"]
+    """Character between columns; `whitespace`: any number of spaces and tabs."""
     scheme: Literal["iob1", "iob2", "iobes"]
     """Tagging scheme of the file; tags are stored as IOB2."""
     on_broken_tags: Literal["error", "repair"]
@@ -148,6 +184,7 @@ class ConllSourceConfig:
     types: tuple[str, ...] | None
     """Entity types; None takes all types found. A tag with another type makes the row invalid."""
     encoding: str
+    """Character encoding of the files."""
     on_bad_row: OnBadRow
     """Handling of a line with another number of columns than the file's first, an empty word or tag, or a tag outside
     the scheme or `types`. `skip` drops its whole sentence."""
@@ -165,8 +202,11 @@ class SquadSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`."""
     dev_file: str | None
+    """File of the dev rows; None cuts dev from train."""
     test_file: str | None
+    """File of the test rows; None cuts test from train."""
     on_bad_row: OnBadRow
     """Handling of an answer whose text is not at its `answer_start` (`skip` moves it if the text occurs exactly once in
     the context), an empty question, context or answer, a repeated id, or a question without answers that is not marked
@@ -179,8 +219,11 @@ class BeirSourceConfig:
 
     kind: Literal["beir"]
     path: str
+    """Folder of the files."""
     train_qrels: str | None
+    """File of the train judgements, in `path`; see `test_qrels`."""
     dev_qrels: str | None
+    """File of the dev judgements, in `path`; see `test_qrels`."""
     test_qrels: str
     """File names in `path`. Queries of a missing split are cut from train, or from test if there is no train."""
     on_bad_row: OnBadRow
@@ -194,10 +237,15 @@ class SmartSourceConfig:
 
     kind: Literal["smart"]
     path: str
+    """Folder of the files."""
     documents_file: str
+    """File of the documents, in `path`."""
     queries_file: str
+    """File of the queries, in `path`."""
     judgements_file: str
+    """File that says which documents answer which query, in `path`."""
     on_bad_row: OnBadRow
+    """Handling of malformed or repeated documents and queries, and of judgements that name unknown ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,12 +254,17 @@ class TrecSourceConfig:
 
     kind: Literal["trec"]
     path: str
+    """Folder of the files."""
     documents_file: str
+    """File of the documents, in `path`."""
     queries_file: str
+    """File of the queries, in `path`."""
     judgements_file: str
+    """File that says which documents answer which query, in `path`."""
     query_ids: Literal["number", "position"]
     """Whether judgements name a query by its `<num>` or, as in Cranfield, by its position in the file, from 1."""
     on_bad_row: OnBadRow
+    """Handling of malformed or repeated documents and queries, and of judgements that name unknown ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,15 +275,21 @@ class AnswersSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`."""
     dev_file: str | None
+    """File of the dev rows; None cuts dev from train."""
     test_file: str | None
+    """File of the test rows; None cuts test from train."""
     query_column: str
+    """Column of the question."""
     text_column: str
+    """Column of the candidate answer."""
     label_column: str
     """Column of the label: 0, 1 or a higher grade of relevance."""
     quoting: bool
     """Whether fields may be quoted; set to false for files with unbalanced quotes."""
     encoding: str
+    """Character encoding of the files."""
     on_bad_row: OnBadRow
     """Handling of rows with an empty question or answer, a non-integer label, or a wrong number of fields."""
 
@@ -243,8 +302,11 @@ class SummariesSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`."""
     dev_file: str | None
+    """File of the dev rows; None cuts dev from train."""
     test_file: str | None
+    """File of the test rows; None cuts test from train."""
     document_column: str
     """Column of the document: a text, which is split into sentences, or a list of sentences."""
     summary_column: str
@@ -262,10 +324,15 @@ class PlainTextSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`."""
     dev_file: str | None
+    """File of the dev rows; None cuts dev from train."""
     test_file: str | None
+    """File of the test rows; None cuts test from train."""
     text_column: str
+    """Name of the text column of a table."""
     encoding: str
+    """Character encoding of the files."""
     on_bad_row: OnBadRow
     """Handling of table rows with an empty or non-text value or a missing column. Blank lines of a text file are
     skipped."""

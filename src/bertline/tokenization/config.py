@@ -40,6 +40,7 @@ class ExistingTokenizerConfig:
 
     kind: Literal["existing"]
     path: str
+    """A `vocab.txt`, a folder that contains one, or a hub name."""
     revision: str | None
     """Revision of a hub name; None for files."""
     lowercase: bool | None

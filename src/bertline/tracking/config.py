@@ -13,11 +13,13 @@ class TrackingConfig:
     """Settings of tracking. No stage depends on them."""
 
     enabled: bool
+    """Whether to record runs in MLflow."""
     uri: str
     """Address of the tracking store: `sqlite:///runs/mlflow.db`, or a server. It must not contain credentials, because
     configurations are written to files that git tracks. MLflow reads credentials from the environment variables
     MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."""
     experiment_name: str
+    """Name of the experiment in MLflow."""
     log_text: bool
     """Whether the user's own text (sample documents, mask predictions, report) may be sent to a remote server."""
     studies_url: str
@@ -26,7 +28,9 @@ class TrackingConfig:
     because configurations are written to disk. PostgreSQL reads passwords from `~/.pgpass` or PGPASSWORD. The
     environment variable BERTLINE_STUDIES_URL overrides this address and may contain the password."""
     system_metrics: bool
+    """Whether to record the load of processor, memory and GPU."""
     system_metrics_every_s: float
+    """Seconds between two records of the load."""
 
     def __post_init__(self) -> None:
         if has_credentials(self.uri):

@@ -11,8 +11,11 @@ class _CommonOptimizerConfig:
     lr: float
     """Peak learning rate."""
     beta1: float
+    """Decay rate of the first moment."""
     beta2: float
+    """Decay rate of the second moment."""
     eps: float
+    """Term added to the denominator for numerical stability."""
     weight_decay: float
     """Weight decay of matrices, including embeddings; biases and LayerNorm do not decay (BERT reference code)."""
     max_grad_norm: float | None
@@ -52,6 +55,7 @@ class MuonConfig(_CommonOptimizerConfig):
 
     kind: Literal["muon"]
     momentum: float
+    """Momentum of the matrices of the layers."""
     adamw_lr: float
     """Peak learning rate of embeddings, heads and vectors."""
 
@@ -70,6 +74,7 @@ OptimizerConfig = AdamWConfig | LambConfig | MuonConfig
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CommonScheduleConfig:
     num_warmup_steps: int
+    """Number of steps of linear warm-up."""
 
     def __post_init__(self) -> None:
         if self.num_warmup_steps < 0:
@@ -89,6 +94,7 @@ class CosineScheduleConfig(_CommonScheduleConfig):
 
     kind: Literal["cosine"]
     final_fraction: float
+    """Final learning rate as a fraction of the peak."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,8 +134,11 @@ class RuntimeConfig:
     """How and where work is done. Affects speed or place, never results beyond rounding; no stage depends on it."""
 
     device: Literal["auto", "cpu", "cuda", "mps"]
+    """Device to compute on; auto: a CUDA GPU if there is one, else the CPU."""
     num_devices: int
+    """Number of devices of each machine; more than one starts `torchrun`."""
     num_nodes: int
+    """Number of machines; the same command runs on each."""
     num_workers: int
     """Number of processes that prepare text, examples and batches; 0: the main process does it."""
     num_threads: int | None
@@ -143,10 +152,12 @@ class RuntimeConfig:
     packing: Literal["auto", "on", "off"]
     """Whether sequences share rows in pretraining; auto: if it is faster."""
     compile: Literal["auto", "on", "off"]
+    """Whether to use `torch.compile`; auto: if a compiler is there."""
     attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
     """Attention kernel; auto: the fastest (`modeling.attention_choice`). varlen is for the packed rows of pretraining,
     which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there, with a warning."""
     launcher: Literal["local"]
+    """How a worker is started; `local`: as a process of this machine."""
     sweep_workers: int
     """Number of processes of a sweep, each with one trial at a time; more processes use more cores."""
     runs_folder: str

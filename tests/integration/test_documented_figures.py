@@ -1,4 +1,4 @@
-"""Every figure of the README comes from a committed record."""
+"""Every figure of README and documentation comes from a committed record."""
 
 from __future__ import annotations
 
@@ -13,23 +13,42 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import readme  # noqa: E402
 
-TEXT = readme.README.read_text(encoding="utf-8")
+TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in readme.PAGES}
 # What only a measurement gives: a score with three digits, a spread, a speed, a factor.
 MEASURED = re.compile(r"\d ± \d|\b0\.\d{3}\b|\d[\d.]* (?:k )?tokens/s|\d[\d.]* times as fast|\d\.\d+ nats")
 
 
-def test_the_blocks_are_what_the_records_say() -> None:
-    assert readme.rewritten(TEXT) == TEXT, "run python benchmarks/readme.py"
+@pytest.mark.parametrize("page", TEXTS)
+def test_the_blocks_are_what_the_records_say(page: str) -> None:
+    assert readme.rewritten(TEXTS[page]) == TEXTS[page], "run python benchmarks/readme.py"
 
 
-def test_no_measured_figure_stands_outside_the_blocks() -> None:
-    outside = re.sub(r"<!-- figures: (\w+) -->.*?<!-- end -->", "", TEXT, flags=re.DOTALL)
+@pytest.mark.parametrize("page", TEXTS)
+def test_no_measured_figure_stands_outside_the_blocks(page: str) -> None:
+    outside = re.sub(r"<!-- figures: (\w+) -->.*?<!-- end -->", "", TEXTS[page], flags=re.DOTALL)
     assert MEASURED.findall(outside) == []
+
+
+def test_every_block_is_shown_on_some_page() -> None:
+    shown = {name for text in TEXTS.values() for name in re.findall(r"<!-- figures: (\w+) -->", text)}
+    assert shown == set(readme.BLOCKS)
 
 
 def test_a_changed_record_makes_its_block_stale(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readme, "_metrics", changed(readme._metrics))
-    assert readme.rewritten(TEXT) != TEXT
+    assert readme.rewritten(TEXTS["docs/tutorial.md"]) != TEXTS["docs/tutorial.md"]
+
+
+def test_a_stale_page_fails_the_check_and_is_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- figures: verdicts -->\nold\n<!-- end -->\nafter\n")
+    monkeypatch.setattr(readme, "PAGES", (page,))
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    monkeypatch.setitem(readme.BLOCKS, "verdicts", lambda: "new")
+    assert readme.main(["--check"]) == 1
+    assert readme.main([]) == 0
+    assert page.read_text() == "before\n<!-- figures: verdicts -->\nnew\n<!-- end -->\nafter\n"
+    assert readme.main(["--check"]) == 0
 
 
 def test_each_training_of_the_learning_table_has_its_own_time_and_loss(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,411 @@
+"""Reference tables, generated from the configuration dataclasses, their YAML files, the stage map and the Makefile.
+
+A page names a table in a comment, `<!-- generated: NAME -->`; `conf.py` inserts the text of `TABLES[NAME]()` when the
+documentation is built, so the tables cannot differ from the code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from attribute_docstrings import attribute_docstrings
+from import_layers import forbidden_imports, layers_picture
+from omegaconf import OmegaConf
+
+from bertline.orchestration.config import PipelineConfig
+from bertline.orchestration.stages import STAGES
+from bertline.planning.config import PlanConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+CONF = ROOT / "conf"
+_WORDS = {str: "text", int: "integer", float: "number", bool: "true or false", type(None): "null"}
+_LONG = 60
+_ABSENT = object()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Key:
+    """One row of a table."""
+
+    name: str
+    type: str
+    default: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The YAML file whose values are shown as defaults, and the values of the default run, where there are any."""
+
+    file: Path | None
+    run: Mapping[str, Any] | None
+
+
+def configuration() -> str:
+    """Return the tables of all sections but `tasks`."""
+    parts = []
+    for section, hint in typing.get_type_hints(PipelineConfig).items():
+        if section != "tasks":
+            parts += [f"## {section}", _read_by(section), *_section(section, _members(hint))]
+    return "\n\n".join(parts)
+
+
+def tasks() -> str:
+    """Return the tables of the kinds of tasks and of their sources."""
+    kinds = _members(typing.get_type_hints(PipelineConfig)["tasks"])
+    base = [field.name for field in dataclasses.fields(kinds[0]) if all(field.name in _names(kind) for kind in kinds)]
+    table_file = CONF / "task" / "table.yaml"
+    shared = [name for name in base if name not in ("kind", "source", "metric")]
+    parts = ["## Every kind of task", _table(_keys(kinds[0], Values(table_file, None), only=shared))]
+    sources: dict[type, list[str]] = {}
+    for cls in kinds:
+        (kind,) = _kinds(cls)
+        files = _task_files(kind)
+        own = [name for name in _names(cls) if name not in ("kind", "source", *shared)]
+        first = table_file if table_file in files else files[0]
+        parts += [f"## kind: {kind}", _prose(cls), _files_of(files), _defaults_of(first)]
+        parts.append(_table(_keys(cls, Values(first, None), only=own)))
+        for source in _members(typing.get_type_hints(cls)["source"]):
+            sources.setdefault(source, []).append(kind)
+    for cls, readers in sources.items():
+        (kind,) = _kinds(cls)
+        files = [file for file in sorted((CONF / "task").glob("*.yaml")) if _at(_loaded(file), "source.kind") == kind]
+        first = next(iter(sorted(files, key=lambda file: file != table_file)), None)
+        used = ", ".join(f"`{reader}`" for reader in readers)
+        parts += [
+            f"## source.kind: {kind}",
+            f"{_prose(cls)} Read by {used}.",
+            *([_defaults_of(first)] if first else []),
+        ]
+        parts.append(_table(_keys(cls, Values(first, None), prefix="source.")))
+    return "\n\n".join(parts)
+
+
+def arguments() -> str:
+    """Return the tables of the arguments of scripts that are no stages."""
+    parts = ["## plan.py", _table(_keys(PlanConfig, Values(CONF / "plan.yaml", None), prefix="plan."))]
+    for name in ("finetune", "glue", "predict", "promote", "reference_curve"):
+        file = CONF / f"{name}.yaml"
+        comments = _comments(file)
+        keys = [
+            Key(name=path, type="", default=_shown(value), meaning=comments.get(path, ""))
+            for path, value in _flat(_loaded(file, resolve_defaults=False)).items()
+            if path.split(".")[0] not in ("defaults", "hydra")
+        ]
+        parts += [f"## {name}.py", _table(keys, types=False)]
+    return "\n\n".join(parts)
+
+
+def stages() -> str:
+    """Return the stages of `dvc.yaml` with what each depends on."""
+    described = _loaded(ROOT / "dvc.yaml", resolve_defaults=False)["stages"]
+    rows = ["| stage | what it does | sections | inputs | output |", "|---|---|---|---|---|"]
+    for stage in STAGES:
+        entry = described[stage.name]
+        what = entry.get("do", entry)["desc"].replace("${item}", "TASK")
+        cells = [_code(name.replace("{task}", "TASK") for name in names) for names in (stage.sections, stage.inputs)]
+        output = stage.output.replace("{task}", "TASK")
+        name = f"{stage.name}@TASK" if stage.per_task else stage.name
+        rows.append(f"| `{name}` | {what} | {cells[0]} | {cells[1]} | `{output}` |")
+    return "\n".join(rows)
+
+
+def make_targets() -> str:
+    """Return the targets of the Makefile that say what they do."""
+    found = re.findall(r"^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return "\n".join(
+        ["| command | what it does |", "|---|---|", *(f"| `make {name}` | {text} |" for name, text in found)]
+    )
+
+
+def missing_meanings() -> list[str]:
+    """Return the keys of all tables that have no meaning, as `TABLE: KEY`."""
+    lines = [(name, line) for name in ("configuration", "tasks", "arguments") for line in TABLES[name]().splitlines()]
+    return [f"{name}: {line.split('|')[1].strip()}" for name, line in lines if line.endswith("|  |")]
+
+
+def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
+    run = _loaded(ROOT / "params.yaml", resolve_defaults=False)[section]
+    common = [name for name in _names(members[0]) if all(name in _names(cls) for cls in _with_keys(members))]
+    if len(members) == 1:
+        files = _group_files(section, members[0])
+        yield _prose(members[0])
+        yield _defaults_of(files[0])
+        yield _table(_keys(members[0], Values(files[0], run)))
+        yield _variants(files)
+        return
+    shared = [name for name in common if name != "kind"]
+    first = _group_files(section, members[0])[0]
+    if shared:
+        yield "Keys of every kind:"
+        yield _table(_keys(members[0], Values(first, run), only=shared))
+    for cls in members:
+        files = _group_files(section, cls)
+        yield f"### {section}.kind: {' | '.join(_kinds(cls))}"
+        yield _prose(cls)
+        own = [name for name in _names(cls) if name not in ("kind", *shared)]
+        if own:
+            yield _defaults_of(files[0])
+            yield _table(_keys(cls, Values(files[0], run if run["kind"] in _kinds(cls) else None), only=own))
+        yield _variants(files)
+
+
+def _with_keys(members: Sequence[Any]) -> list[Any]:
+    """Return the members that have more keys than `kind`."""
+    return [cls for cls in members if _names(cls) != ["kind"]]
+
+
+def _keys(cls: Any, values: Values, *, prefix: str = "", only: Sequence[str] | None = None) -> Iterator[Key]:
+    """Yield the keys of a dataclass, those of nested sections with dots."""
+    documented, hints = attribute_docstrings(cls), typing.get_type_hints(cls)
+    for name in _names(cls) if only is None else only:
+        hint, path = hints[name], prefix + name
+        members, step = _members(hint), _step(hint)
+        comment = _comments(values.file).get(path, "") if values.file else ""
+        of_section = _prose(members[0]).splitlines()[0] if len(members) == 1 else "See `kind` below." if members else ""
+        meaning = "Kind of source." if name == "kind" else documented.get(name) or comment or of_section
+        default = "" if members and not step else _default(path, values)
+        yield Key(name=path, type=_type(hint), default=default, meaning=meaning)
+        common = [key for key in _names(members[0]) if all(key in _names(one) for one in members)] if members else []
+        if len(members) > 1:
+            kinds = " or ".join(f"`{kind}`" for one in members for kind in _kinds(one))
+            yield Key(
+                name=f"{path}{step}.kind", type=kinds, default=_default(f"{path}.kind", values), meaning=_each(members)
+            )
+            common.remove("kind")
+        for index, one in enumerate(members):
+            names = [key for key in _names(one) if key != "kind" and (key not in common or index == 0)]
+            for key in _keys(one, values, prefix=f"{path}{step}.", only=names):
+                of_kind = (
+                    f"For `{' | '.join(_kinds(one))}`: "
+                    if len(members) > 1 and key.name.split(".")[-1] not in common
+                    else ""
+                )
+                yield dataclasses.replace(key, meaning=of_kind + key.meaning if key.meaning else "")
+
+
+def _each(members: Sequence[Any]) -> str:
+    return " ".join(f"`{' | '.join(_kinds(one))}`: {_prose(one).splitlines()[0]}" for one in members)
+
+
+def _default(path: str, values: Values) -> str:
+    """Return the value in the file; where that of the default run differs, both."""
+    in_file = _at(_loaded(values.file), path) if values.file else _ABSENT
+    in_run = _ABSENT if values.run is None else _at(values.run, path)
+    shown = "" if in_file is _ABSENT else _shown(in_file)
+    if in_run is not _ABSENT and in_run != in_file and _shown(in_run) != shown:
+        shown = f"{shown}{'; ' if shown else ''}default run: {_shown(in_run)}"
+    return shown
+
+
+def _shown(value: Any) -> str:
+    if value == "???":
+        return "must be given"
+    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value or '""'
+    if len(text) > _LONG:
+        return f"{len(value)} entries" if isinstance(value, list | dict) else f"`{text[:_LONG]}...`"
+    return f"`{text}`"
+
+
+def _type(hint: Any) -> str:
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if dataclasses.is_dataclass(hint):
+        return "section"
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in inner)
+    if origin is tuple:
+        return f"list of {_plural(_type(inner[0]))}"
+    if origin in (dict, Mapping):
+        return f"mapping of names to {_plural(_type(inner[1]))}"
+    if inner:
+        return " or ".join(dict.fromkeys(_type(one) for one in inner))
+    return _WORDS[hint]
+
+
+def _plural(words: str) -> str:
+    return " or ".join(
+        {"text": "texts", "integer": "integers", "number": "numbers", "section": "sections"}.get(word, word)
+        for word in words.split(" or ")
+    )
+
+
+def _members(hint: Any) -> list[Any]:
+    """Return the dataclasses inside a type."""
+    if dataclasses.is_dataclass(hint):
+        return [hint]
+    if typing.get_origin(hint) is typing.Literal:
+        return []
+    return [cls for one in typing.get_args(hint) for cls in _members(one)]
+
+
+def _step(hint: Any) -> str:
+    origin = typing.get_origin(hint)
+    return "[]" if origin is tuple else ".NAME" if origin in (dict, Mapping) else ""
+
+
+def _names(cls: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls)]
+
+
+def _kinds(cls: Any) -> tuple[str, ...]:
+    hint = typing.get_type_hints(cls).get("kind")
+    return typing.get_args(hint) if hint is not None else ()
+
+
+def _read_by(section: str) -> str:
+    names = [f"{stage.name}@TASK" if stage.per_task else stage.name for stage in STAGES if section in stage.sections]
+    if not names:
+        return "No stage depends on this section: a change re-runs nothing."
+    return f"A change re-runs {_code(names)}, and what depends on the result."
+
+
+def _group_files(section: str, cls: Any) -> list[Path]:
+    """Return the files of a group that have this class; first the one that defaults are shown of."""
+    files = sorted((CONF / section).glob("*.yaml"))
+    matching = [file for file in files if not _kinds(cls) or _loaded(file).get("kind") in _kinds(cls)]
+    chosen = {
+        key: name
+        for entry in _loaded(CONF / "config.yaml", resolve_defaults=False)["defaults"]
+        if isinstance(entry, dict)
+        for key, name in entry.items()
+    }
+    preferred = (chosen[section], *_kinds(cls))
+    return sorted(matching, key=lambda file: (file.stem not in preferred, file.stem))
+
+
+def _task_files(kind: str) -> list[Path]:
+    return [file for file in sorted((CONF / "task").glob("*.yaml")) if _loaded(file).get("kind") == kind]
+
+
+def _defaults_of(file: Path) -> str:
+    return f"Defaults are those of `{file.relative_to(ROOT)}`."
+
+
+def _files_of(files: Sequence[Path]) -> str:
+    return "\n".join(f"- `conf/task/{file.name}`: {_header(file)}" for file in files)
+
+
+def _variants(files: Sequence[Path]) -> str:
+    """Return what the other files of a group set otherwise."""
+    first = _flat(_loaded(files[0]))
+    lines = []
+    for file in files[1:]:
+        changed = {key: value for key, value in _flat(_loaded(file)).items() if first.get(key, _ABSENT) != value}
+        lines.append(
+            f"- `{file.stem}`: {_header(file)} Sets "
+            + ", ".join(f"`{key}: {json.dumps(value)}`" for key, value in changed.items())
+            + "."
+        )
+    return "\n".join([f"Other files in `conf/{files[0].parent.name}`:", "", *lines]) if lines else ""
+
+
+def _header(file: Path) -> str:
+    """Return the comment at the top of a YAML file as one line."""
+    lines = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        if not line.startswith("# @package"):
+            lines.append(line.lstrip("# "))
+    return " ".join(lines)
+
+
+@cache
+def _comments(file: Path) -> dict[str, str]:
+    """Return the comment at the end of each line of a YAML file, by key with dots; also of the files it builds on."""
+    found = {key: text for base in _bases(file) for key, text in _comments(base).items()}
+    path: list[tuple[int, str]] = []
+    heading = ""
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
+        match = re.match(r"( *)([\w@.]+):( .*)?$", line)
+        if match is None:
+            heading = line.lstrip("# ") if line.startswith("#") and number and file.parent == CONF else ""
+            continue
+        indent = len(match[1])
+        path = [*(one for one in path if one[0] < indent), (indent, match[2])]
+        text = re.search(r"\s#\s+(.*)$", match[3] or "")
+        if text or heading:
+            found[".".join(key for _, key in path)] = text[1] if text else heading
+    return found
+
+
+def _bases(file: Path) -> list[Path]:
+    entries = _raw(file).get("defaults", []) if file.parent.parent == CONF else []
+    return [file.parent / f"{entry}.yaml" for entry in entries if isinstance(entry, str) and entry != "_self_"]
+
+
+@cache
+def _raw(file: Path) -> dict[str, Any]:
+    content = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    assert isinstance(content, dict)
+    return typing.cast("dict[str, Any]", content)
+
+
+def _loaded(file: Path, *, resolve_defaults: bool = True) -> dict[str, Any]:
+    """Return the content of a YAML file, merged into the files of its group that it builds on."""
+    if not resolve_defaults:
+        return _raw(file)
+    merged = OmegaConf.merge(*(OmegaConf.create(_loaded(base)) for base in _bases(file)), OmegaConf.create(_raw(file)))
+    content = OmegaConf.to_container(merged, resolve=False)
+    assert isinstance(content, dict)
+    return {str(key): value for key, value in content.items() if key != "defaults"}
+
+
+def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if isinstance(value, Mapping) and value:
+            found.update(_flat(value, f"{prefix}{key}."))
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def _at(mapping: Any, path: str) -> Any:
+    for part in path.split("."):
+        if not isinstance(mapping, Mapping) or part not in mapping:
+            return _ABSENT
+        mapping = mapping[part]
+    return mapping
+
+
+def _table(keys: Iterator[Key] | Sequence[Key], *, types: bool = True) -> str:
+    head = ("key", "type", "default", "meaning") if types else ("key", "default", "meaning")
+    rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for key in keys:
+        cells = [f"`{key.name}`", *([key.type] if types else []), key.default, _inline(key.meaning)]
+        rows.append("| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |")
+    return "\n".join(rows)
+
+
+def _inline(text: str) -> str:
+    """Return a docstring as one line of Markdown, with Python's None as YAML's null."""
+    return re.sub(r"\bNone\b", "`null`", " ".join(text.split()))
+
+
+def _prose(cls: Any) -> str:
+    return "\n\n".join(_inline(part) for part in inspect.cleandoc(str(cls.__doc__)).split("\n\n"))
+
+
+def _code(names: Any) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "configuration": configuration,
+    "tasks": tasks,
+    "arguments": arguments,
+    "stages": stages,
+    "make_targets": make_targets,
+    "layers": layers_picture,
+    "forbidden_imports": forbidden_imports,
+}

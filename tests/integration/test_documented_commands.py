@@ -1,0 +1,152 @@
+"""Every command of README, CONTRIBUTING and docs/ runs, in order, section by section, on the smoke preset."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+# Not run here: these install, serve for ever, or run the tests that this test is one of; `make lint` and `make smoke`
+# are checks of their own, `make docs` is test_documentation.py's.
+NOT_RUN = (
+    "make repro",
+    "make test",
+    "make ui",
+    "make install-dev",
+    "make lint",
+    "make smoke",
+    "make docs",
+    "pip install",
+)
+# Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes.
+ELSEWHERE = {"console", "text"}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
+
+
+class Block(NamedTuple):
+    """A fenced block."""
+
+    language: str
+    text: str
+
+
+def sections() -> Iterator[tuple[str, list[Block]]]:
+    """Name of every section with something to run, and its blocks that no earlier section has run."""
+    seen: set[Block] = set()
+    for page in PAGES:
+        for part in re.split(r"^#{1,2} (?=[A-Z])", without_comments(page), flags=re.MULTILINE)[1:]:
+            heading = part.partition("\n")[0]
+            found = [Block(*one) for one in FENCE.findall(part) if one[0] in ("bash", "python", "yaml")]
+            blocks = [block for block in found if block not in seen and runs(block)]
+            seen.update(blocks)
+            if blocks:
+                yield f"{page.relative_to(ROOT)}: {heading}", blocks
+
+
+def runs(block: Block) -> bool:
+    """Whether anything of a block is run here."""
+    return block.language != "bash" or not all(line.startswith(NOT_RUN) for line in block.text.splitlines())
+
+
+def without_comments(page: Path) -> str:
+    """The text of a page in which no line of a block looks like a heading."""
+    return FENCE.sub(lambda found: re.sub(r"^# (?!conf/)", "#", found[0], flags=re.MULTILINE), page.read_text())
+
+
+SECTIONS = dict(sections())
+
+
+def test_all_blocks_are_marked_so_that_they_are_run() -> None:
+    found = {(page.name, language) for page in PAGES for language, _ in FENCE.findall(page.read_text())}
+    commands = [
+        (page.name, text)
+        for page in PAGES
+        for language, text in FENCE.findall(page.read_text())
+        if language in ("", "text") and re.search(r"^(python|dvc|make) ", text, flags=re.MULTILINE)
+    ]
+    assert {language for _, language in found} <= {"bash", "python", "yaml", "", *ELSEWHERE}
+    assert {name for name, _ in commands} <= {"several-machines.md"}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, tmp_path: Path) -> None:
+    prepare(pipeline, tmp_path)
+    for language, block in SECTIONS[section]:
+        if language == "yaml":
+            (pipeline / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+        elif language == "python":
+            done = run(pipeline, sys.executable, "-c", block)
+            assert done.returncode == 0, done.stderr
+        else:
+            for command in block.replace("\\\n", " ").splitlines():
+                if command.startswith(NOT_RUN) or not command.strip():
+                    continue
+                done = run(pipeline, "bash", "-c", for_smoke(command, pipeline, tmp_path))
+                assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+def prepare(pipeline: Path, tmp_path: Path) -> None:
+    """What the reader is told to have: texts, labelled rows, a checkpoint, and (made by `make`) an environment."""
+    (pipeline / ".venv").symlink_to(sys.prefix)
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    for number in range(40):
+        sentences = [f"Sentence {i} of document {number} tells of {word}s." for i, word in enumerate(WORDS)]
+        (texts / f"{number}.txt").write_text(" ".join(sentences))
+    rows = [f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2}" for i in range(160)]
+    (pipeline / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
+    cola = tmp_path / "GLUE" / "CoLA"
+    cola.mkdir(parents=True)
+    for split, number in (("train", 60), ("dev", 20)):
+        lines = [f"x\t{i % 2}\t\tThe {WORDS[i % 10]} number {split} {i} is near." for i in range(number)]
+        (cola / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    shutil.copytree(pipeline / "artifacts/pretrain", tmp_path / "checkpoint")
+
+
+def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
+    """The command with the reader's own paths filled in, and sizes that suit the smoke preset."""
+    if command.startswith("make "):
+        # The environment is the one that runs the tests: `make` must not install it again.
+        command = command.replace("make ", "make -o .venv/.installed -o .venv/.installed-dev ")
+        return f"echo 'The function returns a ___ of integers.' | {command}"
+    runs = [path for path in (pipeline / "runs/pretrain").iterdir() if (path / "result").exists()]
+    finished = max(runs, key=lambda path: path.stat().st_mtime)
+    for readers, smoke in {
+        "/path/to/texts": f"{tmp_path}/texts corpus.validation_fraction=0.2 tokenizer.vocab_size=120",
+        # The preset's own sizes are for a GPU; that it is valid is tested with the other presets.
+        "experiment=continued": "tokenizer=existing tokenizer.path=/path/to/checkpoint",
+        "/path/to/checkpoint": f"{tmp_path}/checkpoint",
+        "finetune.py data=reviews.csv": f"finetune.py data=reviews.csv {ONE_RUN}",
+        "FOLDER_OR_NAME": f"{tmp_path}/checkpoint",
+        "/path/to/GLUE": f"{tmp_path}/GLUE {ONE_RUN}",
+        "model=base": "model=tiny",
+        "FINGERPRINT": finished.name,
+        DOCUMENTED_PHASES: LONGER_PHASES,
+        "--model mini": f"--model tiny --vocab-size 64 --seq-len 16 --rounds 1 {SMALL} --steps 1",
+        "--length 64 --steps 2000": f"--length 64 --seeds 1 {SMALL} {ONE_CELL} --work {tmp_path}/learning --steps 2",
+    }.items():
+        command = command.replace(readers, smoke)
+    return command
+
+
+DOCUMENTED_PHASES = "[{steps: 9000, max_length: 64, global_batch_size: 64}]"
+# The smoke preset's phases with four more steps at the end.
+LONGER_PHASES = (
+    "[{steps: 30, max_length: 32, global_batch_size: 16}, {steps: 14, max_length: 64, global_batch_size: 8}]"
+)
+ONE_RUN = "sweep.num_seeds=1 sweep.fine_tuning.num_epochs=1"
+# Benchmarks in their smallest form.
+ONE_CELL = "--peer-optimizers muon_short --rates 1 --beta2 0.98"
+SMALL = "--batch-size 4 --threads 1 --workers 0 --device cpu --set runtime.compile=off"
+WORDS = ("river", "mountain", "harbour", "garden", "kitchen", "market", "station", "library", "bridge", "forest")
