@@ -24,6 +24,7 @@ class PythonDocsConfig:
     """
 
     packages: tuple[PackageConfig, ...]
+    """Packages whose docstrings are read."""
     held_out_fraction: float
     """Expected fraction of each package's module groups that is held out from pretraining, in (0, 1)."""
     split_seed: int

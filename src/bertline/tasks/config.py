@@ -14,6 +14,7 @@ class ChoiceSpace:
 
     kind: Literal["choice"]
     values: tuple[float, ...]
+    """Values to choose from."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -26,7 +27,9 @@ class LogUniformSpace:
 
     kind: Literal["log_uniform"]
     low: float
+    """Lower bound."""
     high: float
+    """Upper bound."""
 
     def __post_init__(self) -> None:
         if not 0 < self.low < self.high:
@@ -47,13 +50,16 @@ class BaseTaskConfig:
     label_efficiency_rows: tuple[int, ...]
     """Additional training set sizes at which the best configuration is scored; empty for none."""
     max_dev_rows: int | None
+    """Maximum number of dev rows; see `max_test_rows`."""
     max_test_rows: int | None
     """Maximum number of rows of dev, and of each test split. `split_seed` decides which rows are kept; dropped rows are
     counted. None keeps all."""
     dev_fraction: float
+    """Fraction of train that becomes dev if the source has no dev."""
     test_fraction: float
     """Fractions of train that become dev or test if the source has no dev or no test."""
     split_seed: int
+    """Seed of the hash that assigns rows to splits."""
     start_from: str | None
     """Encoder to fine-tune: None for the pipeline's own, `random` for its architecture with random weights, or any BERT
     checkpoint (`model_type: bert`) as a folder or a hub name with its revision

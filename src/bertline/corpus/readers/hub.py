@@ -21,12 +21,17 @@ class HubCorpusConfig(CorpusReader):
     user_data: ClassVar[str | None] = None
     kind: Literal["hub"]
     name: str
+    """Name of the dataset on the hub, such as `wikimedia/wikipedia`."""
     revision: str
     """Commit hash of the dataset, for reproducibility."""
     subset: str | None
+    """Name of the subset (configuration) of the dataset; None: the only one."""
     split: str
+    """Split of the dataset that is read."""
     text_column: str
+    """Name of the text column."""
     group_column: str | None
+    """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
     def read(
         self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int

@@ -33,7 +33,9 @@ class TableCorpusConfig(CorpusReader):
     user_data: ClassVar[str | None] = "path"
     kind: Literal["jsonl", "csv", "parquet"]
     path: str
+    """A file, a folder (searched recursively) or a glob."""
     text_column: str
+    """Name of the text column."""
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 

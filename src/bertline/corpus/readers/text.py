@@ -27,6 +27,7 @@ class TextCorpusConfig(CorpusReader):
     document: Literal["file", "blank_line", "line"]
     """Unit of a document: a whole file, a block between blank lines, or a line."""
     encoding: str
+    """Character encoding of the files."""
 
     def read(
         self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int

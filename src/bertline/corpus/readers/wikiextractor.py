@@ -28,7 +28,9 @@ class WikiExtractorCorpusConfig(CorpusReader):
     user_data: ClassVar[str | None] = "path"
     kind: Literal["wikiextractor"]
     path: str
+    """A file, a folder (searched recursively) or a glob."""
     encoding: str
+    """Character encoding of the files."""
 
     def read(
         self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int

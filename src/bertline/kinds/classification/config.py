@@ -32,6 +32,7 @@ class ClassificationTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Number of tokens that consecutive windows share."""
     window_pooling: Literal["mean", "max"]
+    """Pooling of the probabilities of the windows of a text."""
     calibration: Literal["none", "temperature"]
     """`temperature` divides the logits by a temperature that maximizes the likelihood of dev (Guo et al. 2017, arXiv
     1706.04599, section 4.2). In single-label tasks the predicted label stays the same."""

@@ -16,11 +16,13 @@ class FillMaskTaskConfig(BaseTaskConfig):
     kind: Literal["fill_mask"]
     source: PlainTextSourceConfig
     top_k: int
+    """Number of guesses among which the token must be, for `topk_accuracy`."""
     mask_prob: float
     """Fraction of the tokens masked in training. Scoring masks each token once, one at a time."""
     max_scored_tokens: int | None
     """Maximum number of tokens scored per row, with one forward pass each; None scores all."""
     metric: Literal["top1_accuracy", "topk_accuracy", "negative_log_perplexity"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.

@@ -22,6 +22,7 @@ class QuestionAnsweringTaskConfig(BaseTaskConfig):
     max_answer_length: int
     """Maximum length of an answer in tokens."""
     metric: Literal["f1", "exact_match"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)

@@ -16,6 +16,7 @@ class RegressionTaskConfig(BaseTaskConfig):
     kind: Literal["regression"]
     source: TableSourceConfig | HubSourceConfig
     low: float
+    """Lowest number of the scale; see `high`."""
     high: float
     """Bounds of the scale (STS-B: 0 to 5). A row with a number outside it is invalid."""
     head: Literal["linear", "cosine"]
@@ -24,6 +25,7 @@ class RegressionTaskConfig(BaseTaskConfig):
     pooling: Literal["mean", "cls"]
     """Pooling of the `cosine` head."""
     metric: Literal["pearson", "spearman"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)

@@ -26,3 +26,4 @@ class RerankingTaskConfig(BaseTaskConfig):
     num_negatives: int
     """Number of negatives per positive candidate in training; 0 uses all."""
     metric: Literal["map", "mrr", "ndcg@10"]
+    """Metric on dev that selects trials; higher is better."""

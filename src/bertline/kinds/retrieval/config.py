@@ -16,8 +16,11 @@ class RetrievalTaskConfig(BaseTaskConfig):
     kind: Literal["retrieval"]
     source: DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
     query_max_length: int
+    """Maximum number of tokens of a query."""
     pooling: Literal["mean", "cls"]
+    """Pooling of the token vectors of a text."""
     similarity: Literal["cosine", "dot"]
+    """Similarity of query and document vectors."""
     temperature: float
     """Temperature of the in-batch softmax in training; similarities are divided by it."""
     hard_negatives: Literal["none", "bm25", "encoder"]
@@ -25,6 +28,8 @@ class RetrievalTaskConfig(BaseTaskConfig):
     num_hard_negatives: int
     """Number of hard negatives per query of a batch."""
     query_prefix: str
+    """Prefix of queries; see `document_prefix`."""
     document_prefix: str
     """Prefixes of queries and documents that some public checkpoints were trained with (`query: `, `passage: `)."""
     metric: Literal["ndcg@10", "mrr@10", "recall@100", "map"]
+    """Metric on dev that selects trials; higher is better."""

@@ -18,6 +18,7 @@ class SummarisationTaskConfig(BaseTaskConfig):
     num_sentences: int
     """Number of sentences of a summary."""
     metric: Literal["rouge1", "rouge2", "rougeL"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)

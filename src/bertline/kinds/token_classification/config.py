@@ -16,6 +16,7 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     kind: Literal["token_classification"]
     source: DocsParametersSourceConfig | ConllSourceConfig
     head: Literal["softmax", "crf"]
+    """`softmax` scores each word by itself, `crf` whole tag sequences (conditional random field)."""
     word_logits: Literal["first", "mean"]
     """Logits of a word: those of its first token (paper, section 5.3), or the mean over its tokens in the window from
     which it is predicted."""
@@ -27,6 +28,7 @@ class TokenClassificationTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Number of tokens that consecutive windows of a sentence longer than `max_length` share."""
     metric: Literal["entity_f1"]
+    """Metric on dev that selects trials; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
