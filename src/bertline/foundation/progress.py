@@ -1,8 +1,13 @@
-"""Progress display: a bar on a terminal, a line every few seconds in a log."""
+"""Messages and progress: the logger `bertline`, which prints as a command does, and bars on a terminal.
+
+A program that imports bertline changes this as for any logger: `logging.getLogger("bertline").setLevel("WARNING")`
+leaves only warnings, and no bars; `handlers.clear()` and `propagate = True` hand all messages to its own handlers.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -12,19 +17,28 @@ T = TypeVar("T")
 _LINE_EVERY_S = 10.0
 
 
-def say(message: str) -> None:
-    """Print one line to standard output and flush it."""
-    print(message, flush=True)
+class _CommandLine(logging.Handler):
+    """Prints messages to standard output, and warnings, marked as such, to standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            print(self.format(record), flush=True)
+        else:
+            print(f"warning: {self.format(record)}", file=sys.stderr, flush=True)
 
 
-def warn(message: str) -> None:
-    """Print one warning line to standard error and flush it."""
-    print(f"warning: {message}", file=sys.stderr, flush=True)
+_LOGGER = logging.getLogger("bertline")
+_LOGGER.setLevel(logging.INFO)
+_LOGGER.addHandler(_CommandLine())
+_LOGGER.propagate = False  # else a root handler, such as Hydra's, would print everything again
+say = _LOGGER.info
+warn = _LOGGER.warning
 
 
 def can_draw() -> bool:
-    """Return whether standard output is a terminal and rich is installed, which a minimal training image may lack."""
-    return sys.stdout.isatty() and importlib.util.find_spec("rich") is not None
+    """Return whether to draw bars: messages go to a terminal, and rich is installed, which a minimal image may lack."""
+    is_shown = _LOGGER.isEnabledFor(logging.INFO) and sys.stdout.isatty()
+    return is_shown and importlib.util.find_spec("rich") is not None
 
 
 def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:

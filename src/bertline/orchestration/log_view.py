@@ -10,6 +10,8 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from bertline.foundation.progress import can_draw, say
+
 # A progress line of training: "pretraining: step 1,001 of 7,000, loss 5.383, ..., 7 min 20 s left".
 _STEPS = re.compile(r"(?P<what>[^:]+): step (?P<done>[\d,]+) of (?P<total>[\d,]+)(, )?(?P<note>.*)")
 
@@ -24,7 +26,7 @@ class LogView:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._seen = log.stat().st_size if log.exists() else 0
-        self._bar = _bar() if sys.stdout.isatty() else None
+        self._bar = _bar() if can_draw() else None
         self._task = None if self._bar is None else self._bar.add_task("", total=None, visible=False, count="", note="")
 
     def __enter__(self) -> LogView:
@@ -55,7 +57,7 @@ class LogView:
     def _show_line(self, line: str) -> None:
         steps = _STEPS.fullmatch(line)
         if self._bar is None or self._task is None:
-            print(line, flush=True)
+            say(line)
         elif steps is None:
             self._bar.console.print(line, markup=False, highlight=False)
         else:

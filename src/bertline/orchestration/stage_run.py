@@ -45,7 +45,7 @@ from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
 from bertline.orchestration.stages import ENCODERS, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
-from bertline.orchestration.unfinished import CONFIG_NAME, take_over, went_on_from
+from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused
 from bertline.orchestration.user_data import holds_nothing
 from bertline.orchestration.versions import stage_versions
@@ -138,12 +138,12 @@ def open_stage(
 
     Args:
         name: The stage's name, without a task.
-        composed: The composed configuration, with `task_name` if the stage works on one task, and with `resume_from` to
-            resume an unfinished pretraining of other code.
+        composed: The composed configuration, with `task_name` if the stage works on one task.
         places: Folders of inputs (`tasks`, `pretrain`) to read instead of those in `artifacts/`; by hand only.
 
     Raises:
-        ConfigError: The configuration is not valid or names no known task.
+        ConfigError: The configuration is not valid or names no known task, or an unfinished pretraining in another
+            folder would end with the same weights.
         ArtifactError: A stage before this one has not been run.
         MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
@@ -161,10 +161,8 @@ def open_stage(
     folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
     output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / RESULT_NAME
     if stage.name == "pretrain":
-        take_over(folder, made_of, asked=composed.get("resume_from"))
-    elif composed.get("resume_from"):
-        raise ConfigError(f"resume_from names an unfinished pretraining; stage {stage.name} resumes by itself.")
-    before = _freeze(folder, stage, task, config, inputs, marks, made_of)
+        check_unfinished(folder, made_of)
+    _freeze(folder, stage, task, config, inputs, marks, made_of)
     with (
         mark_open(folder),
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
@@ -173,7 +171,7 @@ def open_stage(
             full_name(stage, task),
             key=fingerprint,
             params=made_of["sections"],
-            tags=_stage_tags(fingerprint, before, digests),
+            tags=_stage_tags(fingerprint, digests),
             inputs={key: (path, artifact_digest(path)) for key, path in inputs.items()},
         ) as record,
     ):
@@ -313,11 +311,10 @@ def _freeze(
     inputs: dict[str, Path],
     marks: dict[str, str],
     made_of: dict[str, Any],
-) -> list[dict[str, Any]]:
-    """Write the run folder's config.yaml, and return the earlier runs that this run continues."""
+) -> None:
+    """Write the run folder's config.yaml."""
     import yaml
 
-    before = went_on_from(folder, _digest(made_of), made_of)
     frozen = {
         "stage": stage.name,
         "task_name": task,
@@ -327,10 +324,8 @@ def _freeze(
         "config": {**to_mapping(config), "runtime": to_mapping(_watched(config.runtime))},
         "commit": git_commit(),
         "made_of": {key: made_of[key] for key in ("inputs", "code", "versions")},
-        "went_on_from": before,
     }
     write_atomically(folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
-    return before
 
 
 def _watched(runtime: RuntimeConfig) -> RuntimeConfig:
@@ -346,11 +341,10 @@ def _pipeline_tags() -> dict[str, str]:
     return {**tags, "dvc.experiment": experiment} if experiment else tags
 
 
-def _stage_tags(fingerprint: str, before: list[dict[str, Any]], digests: Mapping[str, str]) -> dict[str, str]:
+def _stage_tags(fingerprint: str, digests: Mapping[str, str]) -> dict[str, str]:
     return {
         **_pipeline_tags(),
         "bertline.fingerprint": fingerprint,
-        **({"bertline.went_on_from": ", ".join(one["fingerprint"] for one in before)} if before else {}),
         **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
     }
 

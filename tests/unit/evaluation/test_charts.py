@@ -46,10 +46,17 @@ def test_a_legend_too_long_for_a_row_continues_in_the_next() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 5.0, -3.0])
 def test_values_that_are_all_equal_can_be_drawn(value: float) -> None:
-    line_chart([Series("a", [(1.0, value)], "c0")], x_name="step", y_name="loss")
-    dot_chart([Row("a", value, "c0")], x_name="score")
-    scatter_chart([("a", "c0", [(value, value)])], x_name="x", y_name="y")
-    bar_chart([("a", abs(value))], name="amounts")
+    curve = line_chart([Series("a", [(1.0, value)], "c0", marked=True)], x_name="step", y_name="loss")
+    rows = dot_chart([Row("a", value, "c0"), Row("b", value, "c1")], x_name="score")
+    points = scatter_chart([("a", "c0", [(value, value), (value, value)])], x_name="x", y_name="y")
+    for chart, number in ((curve, 1), (rows, 2), (points, 2)):
+        height = float(ElementTree.fromstring(chart).attrib["viewBox"].split()[3])
+        places = [(float(dot.attrib["cx"]), float(dot.attrib["cy"])) for dot in shapes(chart, "circle")]
+        assert len(places) == number
+        assert all(0 < x < WIDTH and 0 < y < height for x, y in places)
+        assert len({x for x, _ in places}) == 1
+    bars = [bar.attrib["width"] for bar in shapes(bar_chart([("a", abs(value)), ("b", abs(value))], name="n"), "rect")]
+    assert bars == ([f"{WIDTH - 12:.1f}"] * 2 if value else ["1.5"] * 2)
 
 
 def test_logarithmic_ticks_are_round_and_inside() -> None:

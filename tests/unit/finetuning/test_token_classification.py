@@ -11,6 +11,7 @@ import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.token_classification import model as token_classification
 from bertline.kinds.token_classification.baselines import tagging_baselines
 from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
@@ -180,15 +181,27 @@ def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, to
     torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-4, atol=1e-4)
 
 
-def test_class_weights_and_smoothing_change_the_softmax_loss(encoder, tokenizer):
+def test_class_weights_and_smoothing_of_the_softmax_loss(encoder, tokenizer):
     tagging = kind()
     model, batch = new_model(tagging, encoder), tagging.encode(rows(6), tokenizer).batch(np.arange(6))
-    weights = torch.tensor([0.1, 1.0, 1.0, 1.0, 5.0])
-    losses = {
-        tagging.loss(model, batch, options).item()
-        for options in (LossOptions.plain(), LossOptions(0.2, None), LossOptions(0.0, weights))
-    }
-    assert len(losses) == 3
+    labels = batch["word_labels"]
+    found = sorted({*labels.flatten().tolist()} - {IGNORED_LABEL})
+    assert len(found) > 1
+
+    def loss(smoothing, weights, word_labels=labels):
+        return tagging.loss(model, {**batch, "word_labels": word_labels}, LossOptions(smoothing, weights)).item()
+
+    # A weighted mean over words, so the plain losses of single classes add up by their sums of weights.
+    alone = {one: loss(0.0, None, labels.where(labels == one, IGNORED_LABEL)) for one in found}
+    counts = {one: int((labels == one).sum()) for one in found}
+    weights = torch.tensor([0.1, 1.0, 2.0, 3.0, 5.0])
+    shares = {one: weights[one].item() * counts[one] for one in found}
+    expected = sum(shares[one] * alone[one] for one in found) / sum(shares.values())
+    assert loss(0.0, weights) == pytest.approx(expected, rel=1e-5)
+    # Smoothing moves towards a target that is equal for all classes, whatever the label.
+    even = loss(1.0, None)
+    assert loss(1.0, None, labels.where(labels == IGNORED_LABEL, found[0])) == pytest.approx(even, rel=1e-5)
+    assert loss(0.2, None) == pytest.approx(0.8 * loss(0.0, None) + 0.2 * even, rel=1e-5)
 
 
 def test_windows_without_the_beginning_of_a_word_are_not_trained_on(encoder, tokenizer):

@@ -140,22 +140,27 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert figures == read_manifest(finished.result_folder, kind="pretrain", format_version=1)["metrics"]
 
 
+def signal_at(step, number, monkeypatch):
+    """Make the probe after a step send this process a signal."""
+    probe = MaskPredictionProbe.probe
+
+    def signalled(self, now):
+        if now == step:
+            os.kill(os.getpid(), number)
+        return probe(self, now)
+
+    monkeypatch.setattr(MaskPredictionProbe, "probe", signalled)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_after_the_step_and_the_next_start_goes_on(make_job, finished, monkeypatch, number):
     job = make_job("stopped")
-    probe = MaskPredictionProbe.probe
-
-    def signalled(self, step):
-        if step == 15:
-            os.kill(os.getpid(), number)
-        return probe(self, step)
-
-    monkeypatch.setattr(MaskPredictionProbe, "probe", signalled)
-    with pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
-        run_pretraining(job)
+    with monkeypatch.context() as patched:
+        signal_at(15, number, patched)
+        with pytest.raises(TrainingInterrupted, match="saved after step 15 of 30"):
+            run_pretraining(job)
     assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().step == 15
     assert not job.result_folder.exists()
-    monkeypatch.undo()
     run_pretraining(job)
     assert_same_weights(weights(finished), weights(job))
     assert curve(job) == curve(finished)
@@ -180,8 +185,18 @@ def test_another_precision_is_not_resumed(make_job, finished):
         run_pretraining(other)
 
 
-def test_other_workers_and_micro_batches_are_resumed(make_job, finished):
-    run_pretraining(again(make_job, finished, runtime__num_workers=1, runtime__micro_batch_size=2))
+def test_a_run_is_resumed_with_other_workers_and_micro_batches(make_job, monkeypatch):
+    whole = make_job("whole", **NO_DROPOUT)
+    run_pretraining(whole)
+    job = make_job("stopped", **NO_DROPOUT)
+    with monkeypatch.context() as patched, pytest.raises(TrainingInterrupted):
+        signal_at(15, signal.SIGTERM, patched)
+        run_pretraining(job)
+    changed = again(make_job, job, runtime__num_workers=1, runtime__micro_batch_size=2, **NO_DROPOUT)
+    run_pretraining(changed)
+    for name, tensor in weights(whole).items():
+        torch.testing.assert_close(weights(changed)[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
+    assert [step for step, _ in curve(changed)] == [step for step, _ in curve(whole)]
 
 
 def extension(make_job, base, **changes):

@@ -69,9 +69,18 @@ def test_of_many_trials_about_one_in_two_passes_each_rung(new_study, inputs):
 def test_a_trial_at_its_end_is_finished_however_it_compares(new_study, inputs):
     study = new_study(HALVING)
     run(study, HALVING, inputs, 0.9, num_epochs=3)
-    trial = study.ask()
-    on_check = report_and_prune(trial, inputs.sweep(pruner=HALVING), "accuracy", [])
-    on_check(DevCheck(1.0, 3, True, {"accuracy": 0.1}))  # would be pruned at any earlier look
+
+    def first_look(share, curve):
+        report_and_prune(study.ask(), inputs.sweep(pruner=HALVING), "accuracy", curve)(
+            DevCheck(share, round(3 * share), share == 1, {"accuracy": 0.1})
+        )
+
+    for rung in checks_of(HALVING):
+        with pytest.raises(optuna.TrialPruned):
+            first_look(rung, [])
+    curve = []
+    first_look(1.0, curve)
+    assert curve == [[1.0, 0.1]]
 
 
 def test_the_ends_of_epochs_between_rungs_have_steps_of_their_own():
