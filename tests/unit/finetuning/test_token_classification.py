@@ -11,10 +11,11 @@ import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
+from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.token_classification import model as token_classification
 from bertline.kinds.token_classification.baselines import tagging_baselines
-from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
