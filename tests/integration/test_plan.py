@@ -137,7 +137,10 @@ def test_a_checkpoint_to_go_on_from_keeps_its_size_and_rate(repository: Path) ->
         (("plan.hours=-2",), "hours must be above 0"),
         (("plan.device=gtx1080",), "plan.device is 'gtx1080', which is not in the table. Known: cpu"),
         (("plan.device=t4", "pretrain.precision=bf16"), "has no bf16 in hardware"),
-        (("plan.device=t4", "plan.hours=1", "pretrain.extends=0123456789ab"), "pretrain.extends names one to resume from"),
+        (
+            ("plan.device=t4", "plan.hours=1", "pretrain.extends=0123456789ab"),
+            "pretrain.extends names one to resume from",
+        ),
         (("plan.device=t4", "plan.hours=lots"), "plan.hours"),
     ],
 )
