@@ -55,8 +55,8 @@ def configuration() -> str:
     parts = []
     for section, hint in typing.get_type_hints(PipelineConfig).items():
         if section != "tasks":
-            parts += [f"## {section}", _read_by(section), *_section(section, _members(hint))]
-    return "\n\n".join(parts)
+            parts += [f"## {section}", *_section(section, _members(hint)), _read_by(section)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def tasks() -> str:
