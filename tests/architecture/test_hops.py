@@ -1,4 +1,4 @@
-"""How far a reader goes from a recipe to an idea: a hop is one import or one worker path, the recipe is 0."""
+"""How far a reader goes from a recipe to an idea: a hop is one import, one worker path or one part of a task kind."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from bertline.orchestration.stages import stage_named
 
 ROOT = Path(__file__).resolve().parents[2]
+KINDS = ROOT / "src/bertline/kinds"
 WORKER_PATH = re.compile(r"(bertline(?:\.\w+)+):\w+")
 # These open, run and record every stage in the same way; no reader looks for masking in them.
 MACHINERY = ("bertline.orchestration", "bertline.tracking", "composition")
@@ -24,8 +25,10 @@ IDEAS = [
     ("pretrain", "bertline.training.optimizers", 4),
     ("sweep", "bertline.sweep.run", 1),
     ("sweep", "bertline.finetuning.finetune", 4),
-    ("sweep", "bertline.finetuning.kinds.classification", 4),
-    ("sweep", "bertline.tasks.metrics", 4),
+    ("sweep", "bertline.kinds.classification.model", 4),
+    ("sweep", "bertline.tasks.metrics.classification", 4),
+    ("sweep", "bertline.tasks.metrics.entities", 4),
+    ("sweep", "bertline.tasks.metrics.answers", 4),
 ]
 
 
@@ -42,6 +45,9 @@ def next_modules(path: Path) -> set[str]:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "kind_part":
+            part = ast.literal_eval(node.args[1])
+            found |= {f"bertline.kinds.{file.parent.name}.{part}" for file in KINDS.glob(f"*/{part}.py")}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= set(WORKER_PATH.findall(node.value)) if WORKER_PATH.fullmatch(node.value) else set()
     return {module for module in found if not module.startswith(MACHINERY)}

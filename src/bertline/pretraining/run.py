@@ -121,13 +121,9 @@ def _built(
         seed=job.pretrain.seed,
         num_steps=plan.num_steps,
     )
+    every, most = job.pretrain.validate_every_steps, job.pretrain.validation_sequences
     validation = ValidationProbe(
-        module.losses,
-        job.examples_folder,
-        plan,
-        machine=machine,
-        every_steps=job.pretrain.validate_every_steps,
-        max_sequences=job.pretrain.validation_sequences,
+        module.losses, job.examples_folder, plan, machine=machine, every_steps=every, max_sequences=most
     )
     best = BestStep(validation, plan, judged_by=objective.judged_by)
     shown = job.pretrain.mask_predictions

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit
-from bertline.finetuning.task_kind import TaskKind, task_kind
+from bertline.finetuning.task_kind import TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import warn
-from bertline.kinds.registry import TaskConfig
+from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
@@ -109,7 +109,7 @@ def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
     labels = read_task_manifest(job.task_folder)["labels"]
     positions = read_config(start.folder)[0].max_position_embeddings
     try:
-        return task_kind(_within_positions(job.task, positions), labels)
+        return kind_part(job.task.kind, "model").task_kind(_within_positions(job.task, positions), labels)
     except ValueError as error:
         raise ConfigError(
             f"{start.folder} has positions for {positions} tokens, and with that many tasks.{job.task_name} cannot be "
