@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from attribute_docstrings import attribute_docstrings
+from hydra import compose, initialize_config_dir
 from import_layers import forbidden_imports, layers_picture
 from omegaconf import OmegaConf
 
+from bertline.kinds.registry import KINDS, kind_part
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.stages import STAGES
 from bertline.planning.config import PlanConfig
@@ -98,7 +100,7 @@ def arguments() -> str:
         comments = _comments(file)
         keys = [
             Key(name=path, type="", default=_shown(value), meaning=comments.get(path, ""))
-            for path, value in _flat(_loaded(file, resolve_defaults=False)).items()
+            for path, value in _flat(_loaded(file)).items()
             if path.split(".")[0] not in ("defaults", "hydra")
         ]
         parts += [f"## {name}.py", _table(keys, types=False)]
@@ -107,7 +109,7 @@ def arguments() -> str:
 
 def stages() -> str:
     """Return the stages of `dvc.yaml` with what each depends on."""
-    described = _loaded(ROOT / "dvc.yaml", resolve_defaults=False)["stages"]
+    described = _loaded(ROOT / "dvc.yaml")["stages"]
     rows = ["| stage | what it does | sections | inputs | output |", "|---|---|---|---|---|"]
     for stage in STAGES:
         entry = described[stage.name]
@@ -127,6 +129,18 @@ def make_targets() -> str:
     )
 
 
+def predictions() -> str:
+    """Return the directives that document what the predictors of the kinds of tasks return."""
+    parts = ["```{eval-rst}"]
+    for kind in KINDS:
+        serving = kind_part(kind, "serving")
+        for name, cls in vars(serving).items():
+            if inspect.isclass(cls) and cls.__module__ == serving.__name__ and hasattr(cls, "_fields"):
+                parts += [f".. autoclass:: {serving.__name__}.{name}", "   :members:"]
+                parts += ["   :exclude-members: __new__, __init__", ""]
+    return "\n".join([*parts, "```"])
+
+
 def missing_meanings() -> list[str]:
     """Return the keys of all tables that have no meaning, as `TABLE: KEY`."""
     lines = [(name, line) for name in ("configuration", "tasks", "arguments") for line in TABLES[name]().splitlines()]
@@ -134,7 +148,7 @@ def missing_meanings() -> list[str]:
 
 
 def _section(section: str, members: Sequence[Any]) -> Iterator[str]:
-    run = _loaded(ROOT / "params.yaml", resolve_defaults=False)[section]
+    run = _loaded(ROOT / "params.yaml")[section]
     common = [name for name in _names(members[0]) if all(name in _names(cls) for cls in _with_keys(members))]
     if len(members) == 1:
         files = _group_files(section, members[0])
@@ -274,7 +288,7 @@ def _group_files(section: str, cls: Any) -> list[Path]:
     matching = [file for file in files if not _kinds(cls) or _loaded(file).get("kind") in _kinds(cls)]
     chosen = {
         key: name
-        for entry in _loaded(CONF / "config.yaml", resolve_defaults=False)["defaults"]
+        for entry in _loaded(CONF / "config.yaml")["defaults"]
         if isinstance(entry, dict)
         for key, name in entry.items()
     }
@@ -322,7 +336,7 @@ def _header(file: Path) -> str:
 @cache
 def _comments(file: Path) -> dict[str, str]:
     """Return the comment at the end of each line of a YAML file, by key with dots; also of the files it builds on."""
-    found = {key: text for base in _bases(file) for key, text in _comments(base).items()}
+    found = {prefix + key: text for base, prefix in _bases(file) for key, text in _comments(base).items()}
     path: list[tuple[int, str]] = []
     heading = ""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines()):
@@ -338,9 +352,12 @@ def _comments(file: Path) -> dict[str, str]:
     return found
 
 
-def _bases(file: Path) -> list[Path]:
-    entries = _raw(file).get("defaults", []) if file.parent.parent == CONF else []
-    return [file.parent / f"{entry}.yaml" for entry in entries if isinstance(entry, str) and entry != "_self_"]
+def _bases(file: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the files of the group that a file builds on, and the key below which each is put, with a dot."""
+    for entry in _raw(file).get("defaults", []) if CONF in file.parent.parents else []:
+        name, _, key = entry.partition("@")
+        if name != "_self_":
+            yield file.parent / f"{name}.yaml", "" if key in ("", "_here_") else f"{key}."
 
 
 @cache
@@ -350,14 +367,18 @@ def _raw(file: Path) -> dict[str, Any]:
     return typing.cast("dict[str, Any]", content)
 
 
-def _loaded(file: Path, *, resolve_defaults: bool = True) -> dict[str, Any]:
-    """Return the content of a YAML file, merged into the files of its group that it builds on."""
-    if not resolve_defaults:
-        return _raw(file)
-    merged = OmegaConf.merge(*(OmegaConf.create(_loaded(base)) for base in _bases(file)), OmegaConf.create(_raw(file)))
-    content = OmegaConf.to_container(merged, resolve=False)
+@cache
+def _composed(group: str, name: str) -> dict[str, Any]:
+    """Return a file of a group as Hydra composes it, with the files that it builds on."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        content = OmegaConf.to_container(compose(overrides=[f"+{group}@_global_={name}"]), resolve=False)
     assert isinstance(content, dict)
-    return {str(key): value for key, value in content.items() if key != "defaults"}
+    return typing.cast("dict[str, Any]", content)
+
+
+def _loaded(file: Path) -> dict[str, Any]:
+    """Return the content of a YAML file; that of a group's file as it is composed."""
+    return _composed(file.parent.name, file.stem) if file.parent.parent == CONF else _raw(file)
 
 
 def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -404,6 +425,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "configuration": configuration,
     "tasks": tasks,
     "arguments": arguments,
+    "predictions": predictions,
     "stages": stages,
     "make_targets": make_targets,
     "layers": layers_picture,

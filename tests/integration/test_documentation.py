@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import fnmatch
 import re
 import subprocess
@@ -47,8 +48,17 @@ def test_pages_load_nothing_from_the_network(built: Path) -> None:
 def test_the_picture_of_the_layers_has_every_package_from_top_to_bottom(built: Path) -> None:
     drawn = re.findall(r"<text[^>]+y=\"(\d+)\">(\w+)</text>", (built / "architecture.html").read_text())
     rows = {name: int(y) for y, name in drawn}
-    assert set(rows) == {"pipelines", *(path.parent.name for path in (ROOT / "src/bertline").glob("*/__init__.py"))}
+    packages = {path.parent.name for path in (ROOT / "src/bertline").glob("*/__init__.py")}
+    assert set(rows) == {"pipelines", *packages} - {"kinds"}  # its parts belong to several layers
     assert rows["pipelines"] < rows["pretraining"] < rows["examples"] == rows["modeling"] < rows["foundation"]
+
+
+def test_the_table_of_hops_is_the_one_that_is_tested() -> None:
+    tested = (ROOT / "tests/architecture/test_hops.py").read_text()
+    (ideas,) = re.findall(r"^IDEAS = (\[.*?^\])", tested, flags=re.MULTILINE | re.DOTALL)
+    page = (DOCS / "architecture.md").read_text()
+    shown = re.findall(r"^\| `pipelines/(\w+)\.py` \| `([\w.]+)` \| (\d) \|$", page, flags=re.MULTILINE)
+    assert [(recipe, module, int(hops)) for recipe, module, hops in shown] == ast.literal_eval(ideas)
 
 
 def test_every_key_has_a_meaning() -> None:

@@ -25,6 +25,7 @@ class CorpusReader(ABC):
     validation_fraction: float
     """Fraction of document groups kept for validation, by a hash of the group. python_docs has its own split."""
     split_seed: int
+    """Seed of the hash that selects validation groups."""
     deduplicate: Literal["document", "paragraph", "none"]
     """Unit of exact de-duplication, after normalising case and white space; the first in reading order is kept."""
     min_document_characters: int
