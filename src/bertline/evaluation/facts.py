@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from bertline.evaluation.folders import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
@@ -20,6 +19,25 @@ from bertline.tasks.stored_rows import Documents
 RESULT_FORMAT = 3
 """Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "random_weights", "reference_encoder")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineFolders:
+    """Folders from which the report is made.
+
+    Without pretraining, `corpus`, `tokenizer` and `examples` are None, and `pretrain` contains the checkpoint.
+    """
+
+    corpus: Path | None
+    tokenizer: Path | None
+    examples: Path | None
+    pretrain: Path
+    tasks: dict[str, Path]
+    sweeps: dict[str, Path]
+    metrics: Path
+    """Folder of the `STAGE.json` files."""
+    params: dict[str, Any]
+    """Complete configuration, as plain data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.export.markdown import code_span
+from bertline.export.card_tables import code_span
 from bertline.finetuning.kinds.multi_label import THRESHOLD
 from bertline.finetuning.kinds.token_classification import OUTSIDE_MARGIN
 from bertline.finetuning.task_file import FinishedTask
