@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
-from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
+from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_atomically, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
@@ -26,7 +28,6 @@ from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, diverged_beside, predictions_file
 from bertline.sweep.study import curve_of, last_dev
 from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, confident_errors, means, spread
-from bertline.sweep.trial_tables import write_trials_csv
 from bertline.tasks.storage import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -282,3 +283,20 @@ def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
     shutil.copytree(best.folder(plan.job) / MODEL, folder)
     copy_tokenizer(start.folder, folder, max_length=kind.config.max_length)
     write_task_file(folder, kind, best.outcome(plan.job)["calibration"])
+
+
+def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:
+    """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule, seconds, point."""
+    names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["arm", "number", "state", "dev", "share", "time_s", *names])
+    for arm, of_arm in trials.items():
+        for trial in of_arm:
+            curve = curve_of(trial)
+            seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
+            share = f"{curve[-1][0]:.4g}" if curve else ""
+            dev = last_dev(trial)
+            point = [trial.params.get(name, "") for name in names]
+            writer.writerow([arm, trial.number, trial.state.name, "" if dev is None else dev, share, seconds, *point])
+    write_atomically(path, text.getvalue())
