@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from bertline.evaluation.folders import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
-from bertline.tasks.storage import COLLECTION, read_task_manifest
-from bertline.tasks.stored_rows import Documents
+from bertline.tasks.storage import read_task_manifest
 
 RESULT_FORMAT = 3
 """Supported format version of the sweep's result.json."""
@@ -29,6 +26,8 @@ class TaskFacts:
     name: str
     manifest: dict[str, Any]
     result: dict[str, Any]
+    folder: Path
+    """Artifact of the task's rows."""
     calibration: dict[str, float]
     """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
 
@@ -114,7 +113,8 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
             TaskFacts(
                 name=name,
                 manifest=read_task_manifest(line.tasks[name]),
-                result=_with_right_documents(read_result(folder / "result.json"), line.tasks[name]),
+                result=read_result(folder / "result.json"),
+                folder=line.tasks[name],
                 calibration=_calibration(folder / "best" / "task.json"),
             )
             for name, folder in line.sweeps.items()
@@ -158,20 +158,6 @@ def short_title(title: str) -> str:
 def spread_of(arm: dict[str, Any], split: str) -> float | None:
     """Return the standard deviation of an arm's score over its seeds; None for a single seed."""
     return arm[f"{split}_std"] if len(arm["seeds"]) > 1 else None
-
-
-def _with_right_documents(result: dict[str, Any], task_folder: Path) -> dict[str, Any]:
-    """Add the text of the first relevant document to each error of a retrieval task, which only has the ids."""
-    errors = result.get("examples", {}).get("confident_errors", [])
-    if result["task_kind"] != "retrieval" or not errors:
-        return result
-    wanted = {error["gold"].split(", ")[0] for error in errors}
-    path = task_folder / f"{COLLECTION}.parquet"
-    found = Documents.from_table(pq.read_table(path, filters=[("ids", "in", sorted(wanted))]))
-    texts = dict(zip(found.ids, found.texts_read(), strict=True))
-    for error in errors:
-        error["right_document"] = texts.get(error["gold"].split(", ")[0])
-    return result
 
 
 def _calibration(path: Path) -> dict[str, float]:

@@ -14,13 +14,11 @@ from bertline.export.onnx_export import OnnxRequest, export_onnx
 from bertline.export.sentence_transformers import write_sentence_transformer
 from bertline.export.verification import CHECKED_TEXTS, verify_model
 from bertline.export.views import Architecture, architecture_in
-from bertline.finetuning.task_file import FinishedTask, write_task_file
+from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
-from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.modeling.huggingface import load_pretraining_model, read_config, save_model
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -96,7 +94,15 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     max_length = facts.task_max_length(task)
     copy_tokenizer(source, target, max_length=max_length)
     write_task_file(target, kind, finished.calibration)
-    _add_sentence_transformer(finished, target)
+    if (vectors := facts.usages[task].vectors) is not None:
+        write_sentence_transformer(
+            target,
+            max_length=kind.config.max_length,
+            hidden_size=read_config(target)[0].hidden_size,
+            pooling=vectors.pooling,
+            similarity=vectors.similarity,
+            prompts=vectors.prompts,
+        )
     architecture = architecture_in(target)
     labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
@@ -106,25 +112,6 @@ def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) 
     )
     write_atomically(target / "README.md", task_card(facts, task, onnx, _weight_bytes(target)))
     return _manifest_entry(target, difference, onnx)
-
-
-def _add_sentence_transformer(finished: FinishedTask, target: Path) -> None:
-    """Add the files of the sentence-transformers package to models that embed texts."""
-    config: Any = finished.kind.config
-    if isinstance(config, RetrievalTaskConfig):
-        similarity, prompts = config.similarity, {"query": config.query_prefix, "document": config.document_prefix}
-    elif isinstance(config, RegressionTaskConfig) and config.head == "cosine":
-        similarity, prompts = "cosine", {}
-    else:
-        return
-    write_sentence_transformer(
-        target,
-        max_length=config.max_length,
-        hidden_size=read_config(target)[0].hidden_size,
-        pooling=config.pooling,
-        similarity=similarity,
-        prompts=prompts,
-    )
 
 
 def _marks(config: Any) -> Marks:

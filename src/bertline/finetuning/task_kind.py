@@ -76,6 +76,8 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     rows_class: type[Rows]
     """Class of the stored rows of a split."""
+    right_from: float = 0.5
+    """Prediction is an error if its `correct` is less (see `table`)."""
 
     def __init__(self, config: TaskConfig, labels: Sequence[str]) -> None:
         self.config: Any = config

@@ -13,9 +13,6 @@ NUM_CONFIDENT_ERRORS = 20
 _LONGEST_TEXT, _LONGEST_LIST = 2000, 20
 # Columns of `TaskKind.table` that are not the row's inputs.
 _VERDICT = ("id", "gold", "predicted", "score", "correct")
-_RIGHT_FROM = 0.5
-# Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
-_RIGHT_FROM_OF = {"token_classification": 1.0}
 
 
 def spread(scores: Sequence[float]) -> float | None:
@@ -46,19 +43,17 @@ def means(scores: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float | 
     return {name: {"mean": statistics.fmean(values), "std": spread(values)} for name, values in by_name.items()}
 
 
-def confident_errors(predictions: pa.Table, most: int, *, task_kind: str) -> list[dict[str, Any]]:
+def confident_errors(predictions: pa.Table, most: int, *, right_from: float) -> list[dict[str, Any]]:
     """Return the wrong predictions that the model was most confident of, most confident first.
 
-    A prediction is wrong if its `correct` is below 0.5, or, for token classification, below 1 (any word is wrong). Long
-    texts and lists are cut.
+    Long texts and lists are cut.
 
     Args:
         predictions: Table of predictions, as returned by `TaskKind.table`.
         most: Maximum number of errors.
-        task_kind: Kind of the task.
+        right_from: `TaskKind.right_from`.
     """
     verdicts = predictions.select(["score", "correct"]).to_pylist()
-    right_from = _RIGHT_FROM_OF.get(task_kind, _RIGHT_FROM)
     wrong = [place for place, row in enumerate(verdicts) if float(row["correct"]) < right_from]
     wrong.sort(key=lambda place: (-(verdicts[place]["score"] or 0.0), float(verdicts[place]["correct"]), place))
     inputs = [name for name in predictions.column_names if name not in _VERDICT and not name.startswith("probability_")]

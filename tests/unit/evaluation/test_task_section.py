@@ -11,11 +11,20 @@ from bertline.evaluation.formatting import escape
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import task_charts, varied
 from bertline.evaluation.task_section import task_section
+from bertline.tasks.storage import COLLECTION, write_rows
+from bertline.tasks.stored_rows import Documents
 from evaluation_inputs import HOSTILE, KINDS, make_result
 
 
+@pytest.fixture(autouse=True)
+def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder of a search task, in which its report looks up the right documents."""
+    monkeypatch.chdir(tmp_path)
+    write_rows(tmp_path, COLLECTION, Documents(["d1", "d7"], ["", ""], ["Shock waves on wings.", "Other."]))
+
+
 def facts(name: str, **changes: Any) -> TaskFacts:
-    return TaskFacts(name=name, manifest={}, result={**make_result(name), **changes}, calibration={})
+    return TaskFacts(name=name, manifest={}, result={**make_result(name), **changes}, calibration={}, folder=Path())
 
 
 def page(task: TaskFacts, overlaps: dict[str, Overlap] | None = None, correct: list[float] | None = None) -> str:
@@ -130,6 +139,7 @@ def test_a_search_shows_the_encoder_combined_with_bm25() -> None:
     said = words(page(task))
     assert "encoder and BM25 combined" in said
     assert "Chosen on dev: encoder and BM25 combined (k 20, weight 0.25)." in said
+    assert "right Shock waves on wings." in said
 
 
 def test_failed_runs_are_said_and_only_then() -> None:
@@ -239,7 +249,11 @@ def test_answers_that_are_not_found_in_the_context_do_not_hide_it() -> None:
 
 def test_what_dev_decided_is_said() -> None:
     task = TaskFacts(
-        name="answers", manifest={}, result=make_result("answers"), calibration={"no_answer_threshold": -1.25}
+        name="answers",
+        manifest={},
+        result=make_result("answers"),
+        calibration={"no_answer_threshold": -1.25},
+        folder=Path(),
     )
     assert "no answer where &#x27;none&#x27; scores more than -1.25" in page(task)
 

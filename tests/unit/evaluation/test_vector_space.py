@@ -47,7 +47,7 @@ def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(p
 
 def test_more_labels_than_colours_are_not_drawn(pipeline: PipelineFolders, tmp_path: Path) -> None:
     result = {"task_kind": "classification", "labels": [str(n) for n in range(17)]}
-    task = TaskFacts(name="library", manifest={}, result=result, calibration={})
+    task = TaskFacts(name="library", manifest={}, result=result, calibration={}, folder=Path())
     assert vector_space_chart(task, pipeline, num_points=12) is None
 
 

@@ -29,24 +29,24 @@ def ids(errors):
 
 def test_the_surest_errors_come_first_and_right_answers_not_at_all():
     table = predictions([False, True, False, False], [0.6, 0.99, 0.9, 0.7])
-    assert ids(confident_errors(table, 2, task_kind="classification")) == ["row 2", "row 3"]
-    assert set(confident_errors(table, 1, task_kind="classification")[0]) == {
+    assert ids(confident_errors(table, 2, right_from=0.5)) == ["row 2", "row 3"]
+    assert set(confident_errors(table, 1, right_from=0.5)[0]) == {
         "id",
         "text",
         "gold",
         "predicted",
         "score",
     }
-    assert confident_errors(predictions([True], [0.5]), 5, task_kind="classification") == []
+    assert confident_errors(predictions([True], [0.5]), 5, right_from=0.5) == []
 
 
 def test_where_being_right_has_degrees_less_than_half_is_wrong_and_the_worst_of_equals_comes_first():
     table = predictions([0.4, 0.5, 0.0, 1.0], [0.8, 0.9, 0.8, 0.99])
-    assert ids(confident_errors(table, 5, task_kind="classification")) == ["row 2", "row 0"]
+    assert ids(confident_errors(table, 5, right_from=0.5)) == ["row 2", "row 0"]
 
 
 def test_where_nobody_says_how_sure_it_is_the_most_wrong_comes_first():
-    assert ids(confident_errors(predictions([0.3, -1.0, 0.1], [None] * 3), 5, task_kind="classification")) == [
+    assert ids(confident_errors(predictions([0.3, -1.0, 0.1], [None] * 3), 5, right_from=0.5)) == [
         "row 1",
         "row 2",
         "row 0",
@@ -54,14 +54,14 @@ def test_where_nobody_says_how_sure_it_is_the_most_wrong_comes_first():
 
 
 def test_long_inputs_are_cut():
-    (error,) = confident_errors(predictions([False], [0.9], texts=["a" * 5000]), 1, task_kind="classification")
+    (error,) = confident_errors(predictions([False], [0.9], texts=["a" * 5000]), 1, right_from=0.5)
     assert 2000 < len(error["text"]) < 2010
 
 
 def test_the_page_shows_texts_as_texts(tmp_path):
     path = tmp_path / "errors.html"
     errors = confident_errors(
-        predictions([False], [0.9], texts=["<script>alert('x')</script> & more"]), 5, task_kind="classification"
+        predictions([False], [0.9], texts=["<script>alert('x')</script> & more"]), 5, right_from=0.5
     )
     write_errors_page(path, task="<task>", errors=errors, num_rows=7)
     page = path.read_text()
@@ -74,5 +74,5 @@ def test_the_page_shows_texts_as_texts(tmp_path):
 
 def test_a_sentence_with_a_single_wrong_word_is_an_error_of_a_tagger() -> None:
     table = predictions([0.9, 1.0], [0.5, 0.6])
-    assert [row["id"] for row in confident_errors(table, 5, task_kind="token_classification")] == ["row 0"]
-    assert confident_errors(table, 5, task_kind="question_answering") == []
+    assert [row["id"] for row in confident_errors(table, 5, right_from=1.0)] == ["row 0"]
+    assert confident_errors(table, 5, right_from=0.5) == []

@@ -62,6 +62,8 @@ class TokenClassification(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     """Predicts a label for each word of a row."""
 
     rows_class = TaggedRows
+    # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
+    right_from = 1.0
 
     @property
     def types(self) -> tuple[str, ...]:

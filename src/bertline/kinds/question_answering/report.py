@@ -1,0 +1,58 @@
+"""Report of a task of the kind `question_answering`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertline.evaluation.error_html import CHARACTERS, quote, sureness
+from bertline.evaluation.formatting import escape, shortened
+
+_AROUND = 160
+"""Number of context characters shown on each side of an answer."""
+
+
+def _answer(error: dict[str, Any]) -> str:
+    gold, predicted = _texts(error["gold"]), _texts(error["predicted"])
+    context = str(error.get("context", ""))
+    blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
+    blocks.append(f"<p>{_marked(context, gold, predicted)}</p>" if context else "")
+    right = " or ".join(dict.fromkeys(gold)) or "no answer"
+    return quote("".join(blocks), f"is {right}, answered {' '.join(predicted) or 'no answer'} {sureness(error)}")
+
+
+def _marked(context: str, gold: list[str], predicted: list[str]) -> str:
+    """Return the context around the answers, with the gold and the predicted answer highlighted."""
+    places: list[tuple[int, int, str]] = []
+    for texts, css in ((gold[:1], "right"), (predicted[:1], "wrong")):
+        for answer in texts:
+            at = context.find(answer) if answer else -1
+            if at >= 0 and not any(at < end and start < at + len(answer) for start, end, _ in places):
+                places.append((at, at + len(answer), css))
+    if not places:
+        return escape(shortened(context, CHARACTERS))
+    places.sort()
+    done = max(0, places[0][0] - _AROUND)
+    if done:
+        done += context[done:].find(" ") + 1  # begin with a whole word
+    parts = ["… " if done else ""]
+    for start, end, css in places:
+        between = context[done:start]
+        if len(between) > 3 * _AROUND:
+            between = between[:_AROUND] + " … " + between[-_AROUND:]
+        parts += [escape(between), f'<mark class="{css}">{escape(context[start:end])}</mark>']
+        done = end
+    rest = context[done:]
+    return "".join(parts) + escape(shortened(rest, _AROUND))
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [str(inner) for inner in value]
+    return [str(value)] if value else []
+
+
+def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
+    """Return the HTML of errors."""
+    return [_answer(error) for error in errors]

@@ -1,0 +1,14 @@
+"""Report of a task of the kind `reranking`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertline.evaluation.error_html import ranking_block
+
+
+def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
+    """Return the HTML of errors."""
+    return [ranking_block(error) for error in errors]

@@ -1,0 +1,41 @@
+"""Report of a task of the kind `token_classification`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bertline.evaluation.error_html import label_block, quote, sureness
+from bertline.evaluation.formatting import escape
+
+
+def _tagged(error: dict[str, Any]) -> str:
+    gold, predicted = _tags(error["gold"]), _tags(error["predicted"])
+    words = str(error.get("text", "")).split(" ")
+    if not len(words) == len(gold) == len(predicted):
+        return label_block(error)
+    lines = []
+    for name, tags in (("right", gold), ("given", predicted)):
+        spans = " ".join(_word(word, tag, other) for word, tag, other in zip(words, tags, gold, strict=True))
+        lines.append(f'<p class="tagged"><small>{name}</small> {spans}</p>')
+    return quote("".join(lines), sureness(error).strip("()"))
+
+
+def _word(word: str, tag: str, gold: str) -> str:
+    if tag == "O":
+        missed = ' class="missed"' if gold != "O" else ""
+        return f"<span{missed}>{escape(word)}</span>"
+    kind = tag.partition("-")[2]
+    css = "right" if tag == gold else "wrong"
+    label = f"<small>{escape(kind)}</small>" if tag.startswith("B") else ""
+    return f'<mark class="{css}">{escape(word)}{label}</mark>'
+
+
+def _tags(value: Any) -> list[str]:
+    return [str(tag) for tag in value] if isinstance(value, list) else str(value).split()
+
+
+def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
+    """Return the HTML of errors."""
+    return [_tagged(error) for error in errors]
