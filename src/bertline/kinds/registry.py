@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from bertline.foundation.errors import ArtifactError
@@ -30,6 +31,15 @@ KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in ge
 """Names of the kinds: those of their folders, and the values of `kind` in the configuration."""
 
 Part = Literal["data", "model", "baselines", "serving", "report", "export"]
+_CONTRACT: dict[Part, tuple[str, ...]] = {
+    "data": ("built_task", "stored_rows"),
+    "model": ("task_kind",),
+    "baselines": ("baselines",),
+    "serving": ("predictor",),
+    "report": ("error_blocks",),
+    "export": ("usage",),
+}
+"""Functions that each part has; the packages that call them document them."""
 
 
 def kind_part(kind: str, part: Part) -> Any:
@@ -43,3 +53,22 @@ def kind_part(kind: str, part: Part) -> Any:
     if kind not in KINDS:
         raise ArtifactError(f"there is no kind of task {kind!r}; expected one of {', '.join(KINDS)}.")
     return import_module(f"bertline.kinds.{kind}.{part}")
+
+
+def check_parts(folder: Path) -> None:
+    """Check that a kind has all parts, without importing them.
+
+    Raises:
+        TypeError: A part or one of its functions is missing.
+    """
+    for part, functions in _CONTRACT.items():
+        file = folder / f"{part}.py"
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        for name in functions:
+            if f"\ndef {name}(" not in text:
+                raise TypeError(f"the kind of task {folder.name!r} needs a function `{name}` in {file}")
+
+
+# Here, when a kind is registered, not after a sweep that ends without baselines or report.
+for _kind in KINDS:
+    check_parts(Path(__file__).parent / _kind)

@@ -1,0 +1,53 @@
+"""A kind of task has all its parts, or it is refused where it is registered."""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+
+from bertline.foundation.errors import ArtifactError
+from bertline.kinds import registry
+from bertline.kinds.registry import KINDS, TaskConfig, check_parts, kind_part
+
+FOLDER = Path(registry.__file__).parent
+
+
+@pytest.mark.parametrize("part", ["data", "model", "baselines", "serving", "report", "export"])
+def test_a_kind_without_a_part_is_refused(tmp_path: Path, part: str) -> None:
+    kind = tmp_path / "sorting"
+    shutil.copytree(FOLDER / "regression", kind)
+    check_parts(kind)
+    (kind / f"{part}.py").unlink()
+    with pytest.raises(TypeError, match=rf"'sorting' needs a function .* in .*{part}.py"):
+        check_parts(kind)
+
+
+def test_a_part_without_its_function_is_refused(tmp_path: Path) -> None:
+    kind = tmp_path / "sorting"
+    shutil.copytree(FOLDER / "regression", kind)
+    text = (kind / "baselines.py").read_text()
+    (kind / "baselines.py").write_text(text.replace("def baselines(", "def simple_methods("))
+    with pytest.raises(TypeError, match="needs a function `baselines`"):
+        check_parts(kind)
+
+
+def test_a_folder_has_the_name_of_its_kind() -> None:
+    names = [get_args(get_type_hints(config)["kind"]) for config in get_args(TaskConfig)]
+    assert [(name,) for name in KINDS] == names
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_functions_of_all_kinds_have_the_same_parameters(kind: str) -> None:
+    for part in ("data", "model", "baselines", "serving", "report", "export"):
+        for name in registry._CONTRACT[part]:
+            mine, theirs = (inspect.signature(getattr(kind_part(each, part), name)) for each in (kind, "regression"))
+            assert list(mine.parameters) == list(theirs.parameters)
+
+
+def test_a_kind_of_another_version_is_named() -> None:
+    with pytest.raises(ArtifactError, match="no kind of task 'sorting'; expected one of classification"):
+        kind_part("sorting", "model")
