@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
+from bertline.finetuning.word_tagging import TagPredictions
+from bertline.kinds.token_classification.model import TokenClassification
 from bertline.sweep.baselines.base import Baseline, Given
 from bertline.sweep.baselines.vectors import NAMES, tagging_baseline
 from bertline.sweep.baselines.window_tagger import window_tagger

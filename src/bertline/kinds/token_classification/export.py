@@ -5,7 +5,7 @@ from __future__ import annotations
 from bertline.export.markdown import code_span
 from bertline.export.usage import Usage
 from bertline.finetuning.task_file import FinishedTask
-from bertline.kinds.token_classification.model import OUTSIDE_MARGIN
+from bertline.finetuning.word_tagging import OUTSIDE_MARGIN
 
 
 def usage(finished: FinishedTask, *, pair: bool) -> Usage:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from bertline.finetuning.word_tagging import decided
 from bertline.foundation.errors import DataError
 from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
-from bertline.kinds.token_classification.model import decided
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from bertline.finetuning.encoding import assemble, encode_texts, scoring_batches
+from bertline.finetuning.word_tagging import WordTagger
 from bertline.finetuning.word_windows import encode_words, token_ids_of_words, word_means
-from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows
@@ -63,7 +63,7 @@ class FrozenEncoder:
         weights = {"frequency": _SMOOTHING / (_SMOOTHING + counts / counts.sum()), "none": np.ones(len(counts))}
         return {name: partial(self._static_mean, weights=weight) for name, weight in weights.items()}
 
-    def of_words(self, rows: TaggedRows, kind: TokenClassification) -> Vectors:
+    def of_words(self, rows: TaggedRows, kind: WordTagger) -> Vectors:
         """Return vectors [T, H] of the T words of some rows: the mean over a word's tokens, in the window from which
         the encoder would predict its tag; 0 for a word without tokens."""
         encoded = encode_words(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.kinds.token_classification.model import TagPredictions, TokenClassification
+from bertline.finetuning.word_tagging import TagPredictions, WordTagger
 from bertline.sweep.baselines.base import Baseline, dev_score
 from bertline.sweep.baselines.linear import Features, LinearModel, margins_of
 from bertline.tasks.storage import SplitName
@@ -34,7 +34,7 @@ class LinearTagger:
 
 def tagged_by(
     tagger: LinearTagger,
-    kind: TokenClassification,
+    kind: WordTagger,
     train: TaggedRows,
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],

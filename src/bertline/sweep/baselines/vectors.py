@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bertline.kinds.token_classification.model import TokenClassification
+from bertline.finetuning.word_tagging import WordTagger
 from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label
@@ -67,7 +67,7 @@ def text_features(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, C
 def tagging_baseline(
     name: Name,
     encoder: FrozenEncoder,
-    kind: TokenClassification,
+    kind: WordTagger,
     train: TaggedRows,
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction import FeatureHasher
 
-from bertline.kinds.token_classification.model import TokenClassification
+from bertline.finetuning.word_tagging import WordTagger
 from bertline.sweep.baselines.base import Baseline
 from bertline.sweep.baselines.linear import LinearModel
 from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
@@ -26,7 +26,7 @@ _LONGEST_AFFIX = 4
 
 
 def window_tagger(
-    kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
+    kind: WordTagger, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
 ) -> list[Baseline]:
     """Fit a linear SVM on the word, its affixes and shape, its neighbours and properties of the sentence."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)

@@ -1,0 +1,223 @@
+"""Tagging of words: a label for each word, predicted from its tokens (paper, section 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning import word_case
+from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.token_marks import add_marked_types
+from bertline.finetuning.word_windows import NO_LABEL, EncodedWords, encode_words, word_means
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.heads import BertForTokenClassification
+from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+OUTSIDE_MARGIN = "outside_margin"
+"""Calibration key: margin by which the logit of O has to exceed that of the best other tag."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagPredictions:
+    """Predicted labels of N rows."""
+
+    labels: list[NDArray[np.int64]]
+    """For each row, the label ids of its words."""
+    confidences: NDArray[np.float64]
+    """Probability of each row's labels as a sequence [N]."""
+    word_confidences: list[NDArray[np.float64]] = field(default_factory=list)
+    """For each row, the marginal probability of each word's label; empty if the predictor provides none."""
+    word_log_probabilities: list[NDArray[np.float64]] = field(default_factory=list)
+    """For each row, label log probabilities [words, L]; empty if labels are not decided word by word."""
+
+    def with_outside_margin(self, margin: float) -> TagPredictions:
+        """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag."""
+        if margin == 0 or not self.word_log_probabilities:
+            return self
+        return _decided(self.word_log_probabilities, margin)
+
+
+class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
+    """Base class of the kinds that predict a label for each word, decided word by word from a softmax."""
+
+    rows_class = TaggedRows
+    # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
+    right_from = 1.0
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`: none."""
+        return {}
+
+    # ---- the model
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        tagger = self._tagger(folder, head.attention, head)
+        if self.config.word_case == "marked":
+            add_marked_types(tagger.bert, word_case.NUM_MARKS)
+        return tagger
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
+        return self._tagger(folder, attention, None)
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        save_model(model, folder, id2label=dict(enumerate(self.labels)))
+
+    def _tagger(self, folder: Path, attention: AttentionKind, head: HeadSettings | None) -> BertForTokenClassification:
+        def make(config: Any, vocab_size: int, pad_token_id: int) -> BertForTokenClassification:
+            return BertForTokenClassification(
+                config,
+                vocab_size=vocab_size,
+                pad_token_id=pad_token_id,
+                num_labels=len(self.labels),
+                classifier_dropout=config.hidden_dropout_prob,
+                attention=attention,
+            )
+
+        if head is None:
+            return load_with_head(folder, make)
+        return load_with_head(folder, make, new_head=("classifier.",), dropout_prob=head.dropout_prob, seed=head.seed)
+
+    # ---- training
+
+    def encode(self, rows: TaggedRows, tokenizer: Tokenizer) -> EncodedWords:
+        return encode_words(
+            rows,
+            self.labels,
+            tokenizer,
+            max_length=self.config.max_length,
+            overlap=self.config.window_overlap,
+            mark=word_case.case_of if self.config.word_case == "marked" else None,
+        )
+
+    def lengths(self, encoded: EncodedWords) -> NDArray[np.int64]:
+        return encoded.sequences.lengths
+
+    def num_cut(self, encoded: EncodedWords) -> int:
+        return 0  # windows contain every word
+
+    def training_batches(self, encoded: EncodedWords, *, batch_size: int, seed: int) -> Batches:
+        # A window in which no word starts has no labels.
+        learnt = np.flatnonzero(encoded.num_words > 0)
+        return LengthSortedBatches(
+            encoded.sequences.lengths[learnt],
+            lambda indices: encoded.batch(learnt[indices]),
+            batch_size=batch_size,
+            seed=seed,
+        )
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over words."""
+        logits = self.word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
+        return F.cross_entropy(
+            logits.flatten(0, 1),
+            batch["word_labels"].flatten(),
+            weight=options.class_weights,
+            label_smoothing=options.label_smoothing,
+            ignore_index=NO_LABEL,
+        )
+
+    def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
+        numbers = {label: number for number, label in enumerate(self.labels)}
+        return np.bincount([numbers[tag] for tags in rows.tags for tag in tags], minlength=len(self.labels))
+
+    # ---- predicting and scoring
+
+    def predict(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> TagPredictions:
+        """Predict labels; a word that BERT's text cleaning removes entirely (control characters) gets the first."""
+        return _softmax_labels(self.logits_of_words(model, encoded, machine), encoded)
+
+    def logits_of_words(self, model: nn.Module, encoded: EncodedWords, machine: Machine) -> Tensor:
+        """Return the logits of all words [T, L]; each word's come from the window with the most context around it."""
+        logits = torch.zeros(len(encoded.readable), len(self.labels))
+        with evaluating(model, machine) as forward:
+            for indices, _ in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
+                batch = {name: tensor.to(machine.device) for name, tensor in encoded.batch(indices).items()}
+                of_tokens = forward(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+                of_words = self.word_logits(of_tokens, batch).cpu()
+                taken = encoded.taken[indices, : of_words.shape[1]]
+                words = encoded.words[indices, : of_words.shape[1]]
+                logits[torch.from_numpy(words[taken])] = of_words[torch.from_numpy(taken)]
+        return logits
+
+    def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
+        predictions = decided(predictions, calibration)
+        predicted = self.tags(predictions, {})
+        shares = [
+            float(np.mean([one == other for one, other in zip(gold, tags, strict=True)]))
+            for gold, tags in zip(rows.tags, predicted, strict=True)
+        ]
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": [" ".join(words) for words in rows.words],
+                "words": pa.array(rows.words, pa.list_(pa.string())),
+                "gold": [" ".join(tags) for tags in rows.tags],
+                "predicted": [" ".join(tags) for tags in predicted],
+                "score": predictions.confidences,
+                "correct": shares,
+            }
+        )
+
+    def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> bool:
+        """Return whether all words have the same label."""
+        labels = decided(predictions, calibration).labels
+        return len(np.unique(np.concatenate([*labels, np.zeros(0, dtype=np.int64)]))) <= 1
+
+    def tags(self, predictions: TagPredictions, calibration: Mapping[str, float]) -> list[list[str]]:
+        """Return the labels of each row's words."""
+        return [[self.labels[number] for number in numbers] for numbers in decided(predictions, calibration).labels]
+
+    def word_logits(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Reduce the logits of tokens [B, S, L] to those of words [B, W, L], in fp32."""
+        if self.config.word_logits == "first":
+            places = batch["word_places"][:, :, None].expand(-1, -1, logits.shape[2])
+            return logits.gather(1, places).float()
+        return word_means(logits, batch)
+
+
+def decided(predictions: TagPredictions, calibration: Mapping[str, float]) -> TagPredictions:
+    """Return the predictions with the margin of the calibration applied."""
+    return predictions.with_outside_margin(calibration.get(OUTSIDE_MARGIN, 0.0))
+
+
+def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:
+    """Decide the label of each word independently, from logits [T, L]."""
+    log_probabilities = torch.log_softmax(logits, dim=-1).double().numpy()
+    log_probabilities[~encoded.readable] = -np.inf
+    log_probabilities[~encoded.readable, 0] = 0.0
+    return _decided(np.split(log_probabilities, encoded.row_starts[1:-1]), 0.0)
+
+
+def _decided(word_log_probabilities: list[NDArray[np.float64]], margin: float) -> TagPredictions:
+    """Choose the most likely label of each word after lowering the log probability of O by `margin`.
+
+    The confidences use the original probabilities.
+    """
+    together = np.concatenate(word_log_probabilities)
+    shifted = together.copy()
+    shifted[:, 0] -= margin
+    labels = shifted.argmax(axis=1)
+    of_words = np.take_along_axis(together, labels[:, None], axis=1)[:, 0]
+    ends = np.cumsum([len(row) for row in word_log_probabilities])[:-1]
+    return TagPredictions(
+        np.split(labels, ends),
+        np.array([np.exp(row.sum()) for row in np.split(of_words, ends)]),
+        np.split(np.exp(of_words), ends),
+        word_log_probabilities,
+    )
