@@ -56,11 +56,11 @@ class Outcomes:
 def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool, note: str) -> dict[str, Any]:
     """Write `result/` and return the content of result.json."""
     job = plan.job
-    manifest = read_task_manifest(job.task_folder)
+    labels = read_task_manifest(job.task_folder)["labels"]
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
     predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
-    right_from = task_kind(job.task, manifest["labels"]).right_from
+    errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
     result = {
@@ -68,7 +68,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "task": job.task_name,
         "task_kind": job.task.kind,
         "metric": job.task.metric,
-        "labels": manifest["labels"],
+        "labels": labels,
         "num_trials": sum(trial.state != TrialState.FAIL for trial in outcomes.trials["encoder"]),
         "num_seeds": len(outcomes.winners["encoder"]),
         "rows": rows,
@@ -87,7 +87,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
         "details": reading["details"],
-        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS, right_from=right_from)},
+        "examples": {"confident_errors": errors[:NUM_CONFIDENT_ERRORS]},
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
         "note": note,
@@ -99,14 +99,13 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
-        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=right_from)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
         _write_best(plan, best, folder / "best")
         content = {
             "task": job.task_name,
             "task_kind": job.task.kind,
             "metric": job.task.metric,
-            "labels": manifest["labels"],
+            "labels": labels,
             "best_seed": best.seed,
             "workers_matter": workers_matter,
             "versions": versions_of("optuna", "scikit-learn", "tokenizers", "torch"),
