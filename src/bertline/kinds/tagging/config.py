@@ -17,8 +17,11 @@ class ConlluSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`; see `test_file`."""
     dev_file: str | None
+    """File of the dev rows, in `path`; see `test_file`."""
     test_file: str | None
+    """File names in `path`. A missing dev or test is cut from train by a hash of the row."""
     tags: Literal["upos", "xpos"]
     """Column of the tags: universal parts of speech, or those of the language."""
     on_bad_row: OnBadRow
@@ -38,6 +41,7 @@ class TaggingTaskConfig(BaseTaskConfig):
     window_overlap: int
     """Number of tokens that consecutive windows of a sentence longer than `max_length` share."""
     metric: Literal["accuracy", "macro_f1"]
+    """Metric on dev that selects trials; higher is better. `f1` is the F1 of the second of two labels (MRPC, QQP)."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
