@@ -20,6 +20,7 @@ from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
@@ -276,6 +277,23 @@ def _fill_mask() -> Example:
     return config, [], PlainRows(_ids(6), texts(6, seed=1)), {}
 
 
+def _tagging() -> Example:
+    source = ConlluSourceConfig(kind="conllu", path="", tags="upos", on_bad_row="error", **_FILES)
+    config = TaggingTaskConfig(
+        kind="tagging",
+        source=source,
+        word_logits="first",
+        word_case="plain",
+        window_overlap=6,
+        metric="accuracy",
+        **_BASE,
+    )
+    labels = ["ADJ", "NOUN", "VERB"]
+    words = [each.split() for each in texts(8, seed=1, most=40)]
+    tags = [[labels[len(word) % 2 + place % 2] for place, word in enumerate(row)] for row in words]
+    return config, labels, TaggedRows(_ids(8), [""] * 8, words, tags), {}
+
+
 KINDS: dict[str, Callable[[], Example]] = {
     "classification": _classification,
     "windows": lambda: _classification(long_texts="windows"),
@@ -291,4 +309,5 @@ KINDS: dict[str, Callable[[], Example]] = {
     "reranking": _reranking,
     "summarisation": _summarisation,
     "fill_mask": _fill_mask,
+    "tagging": _tagging,
 }

@@ -11,11 +11,10 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.cleaning import clean, duplicate_key
 from bertline.corpus.docstring_prose import prose_paragraphs
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import paragraphs_of
-from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
 from bertline.corpus.python_docs import group_of, is_held_out
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig

@@ -1,12 +1,21 @@
-"""Preparation of documents in worker processes: clean, compute duplicate keys, split sentences, count."""
+"""Preparation of documents in worker processes: clean, compute keys of duplicates, split sentences, count."""
 
 from __future__ import annotations
 
+import hashlib
+import re
+import unicodedata
 from dataclasses import dataclass
 
-from bertline.corpus.cleaning import clean, duplicate_key
 from bertline.corpus.document import SourceDocument, Split
 from bertline.corpus.sentences import split_sentences
+
+# Control characters, zero-width and direction marks, soft hyphens (they would split words into unknown tokens), lone
+# surrogates (not text, and not encodable) and the replacement character.
+_UNWANTED = re.compile(
+    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ud800-\udfff\ufeff\ufffd]"
+)
+_KEY_BYTES = 12  # the probability of any collision among 10**9 texts is below 10**-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +65,26 @@ def _prepare(document: SourceDocument) -> PreparedDocument:
 def _paragraph(text: str) -> PreparedParagraph:
     sentences = tuple(split_sentences(text))
     return PreparedParagraph(duplicate_key(text), sentences, sum(map(len, sentences)), len(text.split()))
+
+
+def clean(text: str) -> str:
+    r"""Clean one block of text: no control characters, single spaces, one line, Unicode NFC.
+
+    Example:
+        >>> clean("Cafe\u0301\x00  au\n lait ")
+        'Café au lait'
+    """
+    text = " ".join(text.split())
+    if not text.isprintable():
+        text = " ".join(_UNWANTED.sub("", text).split())
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def duplicate_key(text: str) -> bytes:
+    """Return a 12-byte hash that is equal for texts that differ only in case and white space.
+
+    Example:
+        >>> duplicate_key("The  cat") == duplicate_key("the cat")
+        True
+    """
+    return hashlib.blake2b(" ".join(text.casefold().split()).encode(), digest_size=_KEY_BYTES).digest()

@@ -10,8 +10,7 @@ from typing import Any
 
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
-from bertline.evaluation.facts import Facts, TaskFacts, read_facts, spread_of
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts, spread_of
 from bertline.evaluation.formatting import escape
 from bertline.evaluation.html import figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap

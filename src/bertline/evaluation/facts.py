@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.folders import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
@@ -19,6 +18,25 @@ from bertline.tasks.storage import read_task_manifest
 RESULT_FORMAT = 3
 """Supported format version of the sweep's result.json."""
 ARMS = ("encoder", "combined", "random_weights", "reference_encoder")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PipelineFolders:
+    """Folders from which the report is made.
+
+    Without pretraining, `corpus`, `tokenizer` and `examples` are None, and `pretrain` contains the checkpoint.
+    """
+
+    corpus: Path | None
+    tokenizer: Path | None
+    examples: Path | None
+    pretrain: Path
+    tasks: dict[str, Path]
+    sweeps: dict[str, Path]
+    metrics: Path
+    """Folder of the `STAGE.json` files."""
+    params: dict[str, Any]
+    """Complete configuration, as plain data."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

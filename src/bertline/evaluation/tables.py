@@ -9,8 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from bertline.evaluation.facts import Facts, TaskFacts
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts
 from bertline.pretraining.objectives.base import ShownTable
 from bertline.pretraining.objectives.registry import shown_tables
 

@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertline.evaluation.charts import scatter_chart
-from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders, TaskFacts
 from bertline.foundation.formats import percent
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.storage import read_rows

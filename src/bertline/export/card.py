@@ -21,8 +21,8 @@ from bertline.export.card_sections import (
     training_settings,
     what_it_is,
 )
+from bertline.export.card_tables import escaped
 from bertline.export.facts import CardFacts
-from bertline.export.markdown import escaped
 from bertline.export.usage import Usage
 
 _ENCODER_SECTIONS = ("corpus", "tokenizer", "examples", "model", "objective", "optimizer", "schedule", "pretrain")

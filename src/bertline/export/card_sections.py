@@ -6,9 +6,17 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertline.export.card_tables import column_names, interval, metric_rows, onnx_rows, score_rows, shown, table
+from bertline.export.card_tables import (
+    column_names,
+    escaped,
+    interval,
+    metric_rows,
+    onnx_rows,
+    score_rows,
+    shown,
+    table,
+)
 from bertline.export.facts import CardFacts
-from bertline.export.markdown import escaped
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
 

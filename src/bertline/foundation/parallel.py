@@ -1,8 +1,10 @@
-"""Parallel map over processes, with results in input order."""
+"""Worker processes: functions applied by several of them in order, and their end with their parent's."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -10,7 +12,6 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
 from bertline.foundation.errors import MachineError
-from bertline.foundation.orphans import end_with_parent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,3 +54,20 @@ def ordered_map(
         ) from error
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def end_with_parent() -> None:
+    """Make this spawned process exit as soon as its parent process ends for any reason.
+
+    A killed parent cannot stop its workers: an idle worker would wait forever, and a busy one would still be running
+    when the next run starts. No effect in a process that was not started by multiprocessing.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="end-with-parent", daemon=True).start()

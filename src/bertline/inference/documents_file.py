@@ -10,11 +10,9 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import progress
-from bertline.inference.blocks import RowsDigest, blocks_of
-from bertline.inference.cells import cell
 from bertline.inference.parallel_rows import map_in_threads
 from bertline.inference.predictor import InputColumn
-from bertline.inference.row_files import read_rows
+from bertline.inference.row_files import RowsDigest, blocks_of, cell, read_rows
 from bertline.kinds.retrieval.serving import RetrievalPredictor, SearchedDocuments
 from bertline.tasks.search_files import one_line
 from bertline.tasks.stored_rows import Documents

@@ -92,6 +92,7 @@ class LoadedModel:
         | retrieval | queries, documents, top_k | a list of `Hit`, best first |
         | summarisation | texts or lists of sentences | `Summary` |
         | fill_mask | texts | `TextScore` |
+        | tagging | texts or lists of words | a list of `TaggedWord` |
 
         Raises:
             DataError: An input has the wrong type.

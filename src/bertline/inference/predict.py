@@ -15,17 +15,25 @@ import pyarrow.parquet as pq
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.progress import progress, say
-from bertline.inference.blocks import Block, RowsDigest, blocks_of
-from bertline.inference.cells import cell
 from bertline.inference.documents_file import DocumentsFile, searching
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
 from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor
-from bertline.inference.row_files import PLAIN_LAYOUT, Row, format_of, format_read, read_rows
+from bertline.inference.row_files import (
+    PLAIN_LAYOUT,
+    Block,
+    Row,
+    RowsDigest,
+    blocks_of,
+    cell,
+    format_of,
+    format_read,
+    read_rows,
+)
 from bertline.kinds.retrieval.serving import RetrievalPredictor
 from bertline.modeling.packed_linears import packed_linears
-from bertline.modeling.weight_digest import digest_of_weights
+from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.table_files import Record, TableLayout
 from bertline.tokenization.tokenizer import Tokenizer
 

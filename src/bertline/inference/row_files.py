@@ -1,13 +1,18 @@
-"""Streaming of rows from input files, with memory use independent of the file size."""
+"""Input rows: files in any of the formats, blocks of rows with a digest of all so far, and checked columns."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from bertline.foundation.errors import DataError
+from bertline.inference.predictor import InputColumn
+from bertline.tasks.bad_rows import BadRow
+from bertline.tasks.json_lines import require_whole_characters
 from bertline.tasks.option_names import OptionNames
 from bertline.tasks.table_files import Record, TableLayout, read_lines, read_records
 
@@ -18,6 +23,9 @@ TEXT_COLUMN = "text"
 PLAIN_LAYOUT = TableLayout("auto", header=True, quoting=True, encoding="utf-8")
 """Default layout of input files."""
 _OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", extra_fields="extra_fields")
+# Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
+_ROWS_TOGETHER = 512
+_CHARACTERS_TOGETHER = 200_000
 _BY_ENDING: dict[str, RowFormat] = {
     ".txt": "txt",
     ".csv": "csv",
@@ -70,3 +78,83 @@ def read_rows(path: Path, layout: TableLayout) -> Iterator[Record]:
         return read_records(path, replace(layout, format=kind, options=_OPTIONS))
     lines = read_lines(path, layout.encoding, _OPTIONS)
     return (Record(line.where, {TEXT_COLUMN: line.values[0]}) for line in lines)
+
+
+def cell(record: Record, column: InputColumn) -> Any:
+    """Return the value of a column: a text or a list of texts.
+
+    Raises:
+        DataError: The column is missing, its value has another type, or it is empty where that is not allowed; the
+            message names file and line.
+    """
+    if column.name not in record.values:
+        found = ", ".join(str(name) for name in record.values)
+        raise DataError(
+            f"{record.where}: no column {column.name!r}; found {found}. Name the column that has the {column.holds}."
+        )
+    value = record.values[column.name]
+    if column.holds == "texts" and isinstance(value, str):
+        value = _list_in(value, value)
+        try:
+            require_whole_characters(value)
+        except BadRow as bad:
+            raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
+    is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    fits = {"text": isinstance(value, str), "texts": is_list, "text or texts": is_list or isinstance(value, str)}
+    if not fits[column.holds]:
+        expected = {"text": "a text", "texts": "a list of texts (in CSV as JSON)"}.get(
+            column.holds, "a text or a list of texts"
+        )
+        raise DataError(
+            f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Fix or drop the row."
+        )
+    if not column.may_be_empty and not "".join(value).strip():
+        raise DataError(f"{record.where}: column {column.name!r} is empty. Fix or drop the row.")
+    return value
+
+
+def _list_in(text: str, otherwise: Any) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return otherwise
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows that are predicted and written together."""
+
+    records: list[Record] = field(default_factory=list)
+    digest: str = ""
+    """Digest of all rows of the input up to the last one of the block."""
+
+
+class RowsDigest:
+    """A running digest of rows."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    def add(self, record: Record) -> None:
+        """Add the values of one row."""
+        self._digest.update(json.dumps([*record.values.items()], default=str).encode())
+
+    def hexdigest(self) -> str:
+        """Digest of all rows so far, in hexadecimal."""
+        return self._digest.hexdigest()
+
+
+def blocks_of(records: Iterator[Record], digest: RowsDigest) -> Iterator[Block]:
+    """Group records into blocks that depend on the input alone, and add each record to the digest."""
+    block, characters = Block(), 0
+    for record in records:
+        digest.add(record)
+        block.records.append(record)
+        characters += sum(len(value) for value in record.values.values() if isinstance(value, str | list))
+        if len(block.records) == _ROWS_TOGETHER or characters >= _CHARACTERS_TOGETHER:
+            block.digest = digest.hexdigest()
+            yield block
+            block, characters = Block(), 0
+    if block.records:
+        block.digest = digest.hexdigest()
+        yield block

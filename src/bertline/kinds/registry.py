@@ -14,6 +14,7 @@ from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
+from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 
 TaskConfig = (
@@ -25,6 +26,7 @@ TaskConfig = (
     | RerankingTaskConfig
     | SummarisationTaskConfig
     | FillMaskTaskConfig
+    | TaggingTaskConfig
 )
 
 KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in get_args(TaskConfig))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, read_json
@@ -147,3 +148,12 @@ def _files(folder: Path) -> list[Path]:
             )
     found = ", ".join(sorted(path.name for path in folder.iterdir())) if folder.is_dir() else "no such folder"
     raise ArtifactError(f"{folder} has no {WEIGHTS_NAME} (found: {found}). Is this a model folder?")
+
+
+def digest_of_weights(model: nn.Module) -> str:
+    """Return a hexadecimal digest of the names, dtypes, shapes and bytes of all weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, weights in model.state_dict().items():
+        digest.update(f"{name} {weights.dtype} {tuple(weights.shape)}".encode())
+        digest.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME

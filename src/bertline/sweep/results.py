@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
-from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
+from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_atomically, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
@@ -26,7 +28,6 @@ from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, diverged_beside, predictions_file
 from bertline.sweep.study import curve_of, last_dev
 from bertline.sweep.summary import NUM_CONFIDENT_ERRORS, confident_errors, means, spread
-from bertline.sweep.trial_tables import write_trials_csv
 from bertline.tasks.storage import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
 
@@ -55,11 +56,11 @@ class Outcomes:
 def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool, note: str) -> dict[str, Any]:
     """Write `result/` and return the content of result.json."""
     job = plan.job
-    manifest = read_task_manifest(job.task_folder)
+    labels = read_task_manifest(job.task_folder)["labels"]
     best = best_seed(plan, outcomes.winners["encoder"])
     comparisons = comparisons_by_split(plan, outcomes.winners, outcomes.baselines)
     predictions = pq.read_table(best.folder(job) / TEST / predictions_file("test"))
-    right_from = task_kind(job.task, manifest["labels"]).right_from
+    errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=task_kind(job.task, labels).right_from)
     rows = split_sizes(job)
     reading = best.reading(job)
     result = {
@@ -67,7 +68,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         "task": job.task_name,
         "task_kind": job.task.kind,
         "metric": job.task.metric,
-        "labels": manifest["labels"],
+        "labels": labels,
         "num_trials": sum(trial.state != TrialState.FAIL for trial in outcomes.trials["encoder"]),
         "num_seeds": len(outcomes.winners["encoder"]),
         "rows": rows,
@@ -86,7 +87,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         },
         **({"confusion_matrix": matrix} if (matrix := reading["details"].get("confusion_matrix")) is not None else {}),
         "details": reading["details"],
-        "examples": {"confident_errors": confident_errors(predictions, NUM_CONFIDENT_ERRORS, right_from=right_from)},
+        "examples": {"confident_errors": errors[:NUM_CONFIDENT_ERRORS]},
         "data_hash": data_hash(job.task_folder),
         "workers_matter": workers_matter,
         "note": note,
@@ -98,14 +99,13 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_trials_csv(folder / "trials.csv", outcomes.trials)
         for split in test_splits(job):
             shutil.copyfile(best.folder(job) / TEST / predictions_file(split), folder / predictions_file(split))
-        errors = confident_errors(predictions, _NUM_ERRORS_ON_PAGE, right_from=right_from)
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
         _write_best(plan, best, folder / "best")
         content = {
             "task": job.task_name,
             "task_kind": job.task.kind,
             "metric": job.task.metric,
-            "labels": manifest["labels"],
+            "labels": labels,
             "best_seed": best.seed,
             "workers_matter": workers_matter,
             "versions": versions_of("optuna", "scikit-learn", "tokenizers", "torch"),
@@ -282,3 +282,20 @@ def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
     shutil.copytree(best.folder(plan.job) / MODEL, folder)
     copy_tokenizer(start.folder, folder, max_length=kind.config.max_length)
     write_task_file(folder, kind, best.outcome(plan.job)["calibration"])
+
+
+def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:
+    """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule, seconds, point."""
+    names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["arm", "number", "state", "dev", "share", "time_s", *names])
+    for arm, of_arm in trials.items():
+        for trial in of_arm:
+            curve = curve_of(trial)
+            seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
+            share = f"{curve[-1][0]:.4g}" if curve else ""
+            dev = last_dev(trial)
+            point = [trial.params.get(name, "") for name in names]
+            writer.writerow([arm, trial.number, trial.state.name, "" if dev is None else dev, share, seconds, *point])
+    write_atomically(path, text.getvalue())

@@ -18,7 +18,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
 
 from bertline.foundation.errors import BertlineError, MachineError
-from bertline.foundation.orphans import end_with_parent
+from bertline.foundation.parallel import end_with_parent
 from bertline.foundation.progress import warn
 from bertline.sweep.bench import Bench
 from bertline.sweep.job import PlannedSweep

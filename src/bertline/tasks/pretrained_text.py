@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from bertline.corpus.cleaning import clean, duplicate_key
+from bertline.corpus.preparation import clean, duplicate_key
 from bertline.corpus.python_docs import ModuleDocs
 
 PRETRAINED_ON = "pretrained_on"

@@ -9,7 +9,7 @@ import pytest
 
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining

@@ -9,7 +9,7 @@ import pytest
 
 from bertline.evaluation.build import build_evaluation
 from bertline.evaluation.config import EvaluateConfig, OverlapConfig
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.tasks.storage import write_rows

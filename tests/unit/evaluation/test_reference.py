@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bertline.evaluation.facts import read_facts
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders, read_facts
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
 from bertline.evaluation.reference import (
     ReferenceCurve,

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from bertline.evaluation.data_section import sample_documents
-from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders, TaskFacts
 from bertline.evaluation.formatting import escape
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import task_charts, varied

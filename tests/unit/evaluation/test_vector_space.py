@@ -4,8 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertline.evaluation.facts import TaskFacts, read_facts
-from bertline.evaluation.folders import PipelineFolders
+from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.svg import chart_css
 from bertline.evaluation.vector_space import mean_vectors, principal_components, vector_space_chart
 from evaluation_inputs import KINDS

@@ -9,11 +9,11 @@ import transformers
 
 import finetuning_inputs as inputs
 import tiny
+from bertline.finetuning import word_tagging
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.token_classification import model as token_classification
 from bertline.kinds.token_classification.baselines import tagging_baselines
 from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
@@ -331,7 +331,7 @@ class TestOutsideMargin:
             logits[:, 0] = row
             logits[np.arange(len(row)), tags] = 0.0
             of_rows.append(torch.log_softmax(torch.from_numpy(logits), dim=-1).numpy())
-        return token_classification._decided(of_rows, 0.0)
+        return word_tagging._decided(of_rows, 0.0)
 
     def test_dev_chooses_the_margin_that_finds_what_argmax_misses(self):
         tagging = kind(outside_margin="dev")
@@ -339,14 +339,14 @@ class TestOutsideMargin:
         predictions = self.of_log_odds([[0.62, 1.3], [-2.0, 1.7]], [[3, 3], [1, 1]])
         assert tagging.scores(tagging.statistics(some, predictions, {}))["entity_f1"] == pytest.approx(2 / 3)
         calibration = tagging.calibrate(some, predictions)
-        assert calibration == {token_classification.OUTSIDE_MARGIN: 0.7}
+        assert calibration == {word_tagging.OUTSIDE_MARGIN: 0.7}
         assert tagging.scores(tagging.statistics(some, predictions, calibration))["entity_f1"] == 1.0
         first, second = tagging.table(some, predictions, calibration).to_pylist()
         assert (first["predicted"], second["predicted"]) == ("B-PER O", "B-LOC O")
         sure = 1 / (1 + np.exp(0.62)) * 1 / (1 + np.exp(-1.3))
         assert first["score"] == pytest.approx(sure)
         assert tagging.calibrate(some, self.of_log_odds([[-1.0, 1.0], [-1.0, 1.0]], [[3, 3], [1, 1]])) == {
-            token_classification.OUTSIDE_MARGIN: 0.0
+            word_tagging.OUTSIDE_MARGIN: 0.0
         }
 
     def test_it_is_off_unless_asked_for_and_refused_with_a_crf(self):
@@ -366,7 +366,7 @@ class TestOutsideMargin:
         tagging, predictions = kind(outside_margin="dev"), self.of_log_odds([[0.5, 1.5]], [[3, 3]])
         some = TaggedRows(["a"], ["a"], [["x", "y"]], [["B-PER", "O"]])
         assert tagging.is_degenerate(some, predictions, {})
-        assert not tagging.is_degenerate(some, predictions, {token_classification.OUTSIDE_MARGIN: 1.0})
+        assert not tagging.is_degenerate(some, predictions, {word_tagging.OUTSIDE_MARGIN: 1.0})
 
 
 class TestMostFrequentTag:

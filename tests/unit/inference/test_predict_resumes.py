@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.inference import blocks
+from bertline.inference import row_files
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
@@ -37,7 +37,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def model(classifier_folder: Path, monkeypatch: pytest.MonkeyPatch) -> LoadedModel:
-    monkeypatch.setattr(blocks, "_ROWS_TOGETHER", 2)
+    monkeypatch.setattr(row_files, "_ROWS_TOGETHER", 2)
     return load(str(classifier_folder), device="cpu")
 
 

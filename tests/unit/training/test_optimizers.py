@@ -7,8 +7,7 @@ from torch import nn
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers import AdamWithoutBiasCorrection, build_optimizer, set_learning_rate
-from bertline.training.weight_kinds import weight_kinds
+from bertline.training.optimizers import AdamWithoutBiasCorrection, build_optimizer, set_learning_rate, weight_kinds
 
 CONFIG = AdamWConfig(kind="adamw", lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.5, max_grad_norm=None)
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}

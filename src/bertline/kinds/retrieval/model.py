@@ -23,7 +23,7 @@ from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertModel
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.huggingface import load_text_encoder, save_model
-from bertline.modeling.weight_digest import digest_of_weights
+from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.metrics import ranking
 from bertline.tasks.storage import COLLECTION, SplitName, read_rows

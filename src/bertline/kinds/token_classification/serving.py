@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from bertline.finetuning.word_tagging import decided
-from bertline.foundation.errors import DataError
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
+from bertline.inference.words import split_words
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE
-
-# Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
-# punctuation mark is a word.
-_WORD = re.compile(r"\w+(?:[-'’.@/&:]\w+)*|[^\w\s]")
 
 
 class Entity(NamedTuple):
@@ -43,29 +38,18 @@ class TokenClassificationPredictor(TaskPredictor):
             texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
                 unchanged, as in evaluation.
         """
-        if isinstance(texts, str):
-            raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
-        joined: list[str] = []
-        places: list[list[tuple[int, int]]] = []
-        for index, value in enumerate(texts):
-            if isinstance(value, str):
-                joined.append(value)
-                places.append([match.span() for match in _WORD.finditer(value)])
-            else:
-                words = require_texts(value, f"texts[{index}]")
-                joined.append(" ".join(words))
-                places.append(_places_of(words))
-        words_of = [[text[a:b] for a, b in spans] for text, spans in zip(joined, places, strict=True)]
+        read = split_words(texts)
+        words_of = [[text[a:b] for a, b in places] for text, places in read]
         if not any(words_of):
-            return [[] for _ in joined]
+            return [[] for _ in read]
         rows = TaggedRows(
-            row_ids(len(joined)), [""] * len(joined), words_of, [[OUTSIDE] * len(words) for words in words_of]
+            row_ids(len(read)), [""] * len(read), words_of, [[OUTSIDE] * len(words) for words in words_of]
         )
         predictions = decided(self.predictions(rows), self.calibration)
         return [
-            _entities(text, spans, [self.kind.labels[number] for number in numbers], confidences.tolist())
-            for text, spans, numbers, confidences in zip(
-                joined, places, predictions.labels, predictions.word_confidences, strict=True
+            _entities(text, places, [self.kind.labels[number] for number in numbers], confidences.tolist())
+            for (text, places), numbers, confidences in zip(
+                read, predictions.labels, predictions.word_confidences, strict=True
             )
         ]
 
@@ -79,15 +63,6 @@ class TokenClassificationPredictor(TaskPredictor):
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         found = self.predict(inputs[0])
         return [{"entities": [entity._asdict() for entity in of_text]} for of_text in found]
-
-
-def _places_of(words: list[str]) -> list[tuple[int, int]]:
-    places = []
-    start = 0
-    for word in words:
-        places.append((start, start + len(word)))
-        start += len(word) + 1
-    return places
 
 
 def _entities(text: str, places: list[tuple[int, int]], tags: list[str], confidences: list[float]) -> list[Entity]:

@@ -63,7 +63,7 @@ def tagged_by(
     predictions: dict[SplitName, TagPredictions] = {"dev": _tags(dev, margins(of_dev), threshold)}
     for (split, rows), found in zip(tests.items(), of_tests, strict=True):
         predictions[split] = _tags(rows, margins(found), threshold)
-    settings = {**model.settings(), "threshold": threshold}
+    settings = {**model.settings(), **({"threshold": threshold} if len(tagger.thresholds) > 1 else {})}
     return [Baseline(name=tagger.name, title=tagger.title, predictions=predictions, settings=settings)]
 
 

@@ -71,6 +71,8 @@ def tagging_baseline(
     train: TaggedRows,
     dev: TaggedRows,
     tests: Mapping[SplitName, TaggedRows],
+    *,
+    thresholds: Sequence[float] = _THRESHOLDS,
 ) -> list[Baseline]:
     """Fit logistic regression on each word's vector; static vectors have no context, so the neighbours' are added."""
 
@@ -92,7 +94,7 @@ def tagging_baseline(
         title=f"{TITLES[name][1]}, logistic regression",
         features=features,
         models=_MODELS,
-        thresholds=_THRESHOLDS,
+        thresholds=thresholds,
     )
     return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
 

@@ -26,7 +26,12 @@ _LONGEST_AFFIX = 4
 
 
 def window_tagger(
-    kind: WordTagger, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
+    kind: WordTagger,
+    train: TaggedRows,
+    dev: TaggedRows,
+    tests: Mapping[SplitName, TaggedRows],
+    *,
+    thresholds: Sequence[float] = _THRESHOLDS,
 ) -> list[Baseline]:
     """Fit a linear SVM on the word, its affixes and shape, its neighbours and properties of the sentence."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
@@ -41,7 +46,7 @@ def window_tagger(
         title="linear tagger over a window of words",
         features=features,
         models=_MODELS,
-        thresholds=_THRESHOLDS,
+        thresholds=thresholds,
     )
     return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
 

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from bertline.corpus.cleaning import clean, duplicate_key
+from bertline.corpus.preparation import clean, duplicate_key
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+"""Words of user inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from bertline.foundation.errors import DataError
+from bertline.inference.predictor import require_texts
+
+# Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
+# punctuation mark is a word.
+_WORD = re.compile(r"\w+(?:[-'’.@/&:]\w+)*|[^\w\s]")
+Places = list[tuple[int, int]]
+"""Start and end of each word in its text, in characters."""
+
+
+def split_words(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[str, Places]]:
+    """Return each text with the places of its words; for a list of words, the words joined by spaces.
+
+    Raises:
+        DataError: `texts` is a single string, or a list holds something other than strings.
+    """
+    if isinstance(texts, str):
+        raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
+    found: list[tuple[str, Places]] = []
+    for index, value in enumerate(texts):
+        if isinstance(value, str):
+            found.append((value, [match.span() for match in _WORD.finditer(value)]))
+        else:
+            words = require_texts(value, f"texts[{index}]")
+            found.append((" ".join(words), _places_of(words)))
+    return found
+
+
+def _places_of(words: list[str]) -> Places:
+    places = []
+    start = 0
+    for word in words:
+        places.append((start, start + len(word)))
+        start += len(word) + 1
+    return places

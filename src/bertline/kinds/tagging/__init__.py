@@ -1,0 +1,1 @@
+"""Tagging of every word, such as with parts of speech."""

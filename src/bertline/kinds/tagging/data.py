@@ -1,0 +1,134 @@
+"""Sentences with a tag for every word, from CoNLL-U files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from bertline.corpus.config import PythonDocsConfig
+from bertline.foundation.errors import DataError
+from bertline.foundation.progress import warn
+from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.built import BuiltTask
+from bertline.tasks.conll import TaggedSentence
+from bertline.tasks.decoded_files import decoded_text
+from bertline.tasks.source_files import read_splits, same_text
+from bertline.tasks.storage import SplitName, read_rows
+from bertline.tasks.stored_rows import TaggedRows
+
+_NUM_COLUMNS = 10
+_ID, _FORM = 0, 1
+_TAGS = {"upos": 3, "xpos": 4}
+_MISSING = "_"
+
+
+def built_task(name: str, config: TaggingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+    """Read the files, cut missing splits from train by document, and shuffle train.
+
+    Labels are all tags found, sorted. A tag that occurs only in dev or test is also a label, with a warning: it cannot
+    be learned. A train sentence whose words also occur in dev or test, or a dev sentence whose words also occur in
+    test, is dropped and counted.
+
+    Raises:
+        DataError: The data is invalid. The message names file and line, the problem and how to fix it.
+    """
+    bad_rows = BadRows(config.source.on_bad_row)
+    splits, repeated = read_splits(
+        config.source,
+        config,
+        lambda file: read_conllu(file, config.source, bad_rows),
+        kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
+        same=_words,
+        name="sentence",
+    )
+    counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
+    for split in ("dev", "test"):
+        if unknown := sorted(set(counts[split]) - set(counts["train"])):
+            warn(
+                f"tasks.{name}: {split} has words tagged {', '.join(unknown)}, train has none; they can only be missed"
+            )
+    return BuiltTask(
+        splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
+        labels=tuple(sorted({tag for found in counts.values() for tag in found})),
+        dropped=bad_rows.dropped + repeated,
+        versions={},
+        more={"words_by_split": {split: found.total() for split, found in counts.items()}},
+    )
+
+
+def stored_rows(folder: Path, split: SplitName) -> TaggedRows:
+    """Read a split that the stage has written."""
+    return read_rows(folder, split, TaggedRows)
+
+
+def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
+    """Read the sentences of a CoNLL-U file, plain or gzip.
+
+    Multiword tokens (`1-2`) and empty nodes (`8.1`) are not words and are skipped. A comment `# newdoc` starts a
+    document.
+
+    Raises:
+        DataError: The file cannot be decoded or has no valid sentence, or a row is invalid and invalid rows are errors.
+            The message names the file and, where there is one, the line.
+    """
+    sentences: list[TaggedSentence] = []
+    document: str | None = None
+    lines: list[tuple[int, str]] = []
+    for number, line in enumerate([*decoded_text(path, "utf-8").split("\n"), ""], start=1):
+        line = line.removesuffix("\r")
+        if line.startswith("#"):
+            document = f"{path.name}:{number}" if line.startswith("# newdoc") else document
+        elif line.strip():
+            lines.append((number, line))
+        elif lines:
+            try:
+                words, tags = _words_and_tags(path, lines, source)
+            except BadRow as bad:
+                bad_rows.found(bad)
+            else:
+                begin = f"{path.name}:{lines[0][0]}"
+                sentences.append(TaggedSentence(begin, document or begin, words, tags))
+            lines = []
+    if not sentences:
+        raise DataError(
+            f"{path} has no sentence that can be used. Give a CoNLL-U file: ten columns, separated by tabs."
+        )
+    return sentences
+
+
+def _words_and_tags(
+    path: Path, lines: list[tuple[int, str]], source: ConlluSourceConfig
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = []
+    for number, line in lines:
+        columns = line.split("\t")
+        if len(columns) != _NUM_COLUMNS:
+            raise BadRow(
+                "wrong_number_of_columns",
+                f"{path}:{number} has {len(columns)} columns separated by tabs, CoNLL-U has ten: {line[:60]!r}.",
+            )
+        if not columns[_ID].isdecimal():
+            continue
+        word, tag = columns[_FORM].strip(), columns[_TAGS[source.tags]].strip()
+        if not word or tag in ("", _MISSING):
+            missing = f"no tag in its column {source.tags}" if word else "no word"
+            raise BadRow("missing_tag" if word else "missing_word", f"{path}:{number} has {missing}: {line[:60]!r}.")
+        found.append((word, tag))
+    if not found:
+        raise BadRow("sentence_without_words", f"{path}:{lines[0][0]}: the sentence has no word.")
+    words, tags = zip(*found, strict=True)
+    return words, tags
+
+
+def _words(sentence: TaggedSentence) -> str:
+    return same_text([" ".join(sentence.words)])
+
+
+def _stored(sentences: list[TaggedSentence]) -> TaggedRows:
+    return TaggedRows(
+        [sentence.id for sentence in sentences],
+        [sentence.document for sentence in sentences],
+        [list(sentence.words) for sentence in sentences],
+        [list(sentence.tags) for sentence in sentences],
+    )

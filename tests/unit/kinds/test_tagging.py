@@ -1,0 +1,231 @@
+"""Plain tagging: CoNLL-U files, a tag for every word, accuracy."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bertline
+import finetuning_inputs as inputs
+import tiny
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.task_file import FinishedTask
+from bertline.finetuning.word_tagging import TagPredictions
+from bertline.foundation.errors import DataError
+from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
+from bertline.kinds.tagging.data import built_task, read_conllu
+from bertline.kinds.tagging.export import usage
+from bertline.kinds.tagging.model import Tagging
+from bertline.kinds.tagging.report import error_blocks
+from bertline.kinds.tagging.serving import TaggedWord
+from bertline.sweep.baselines.base import baselines_of
+from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.stored_rows import TaggedRows
+from bertline.tokenization.tokenizer import Tokenizer
+from corpus_reading import NO_PACKAGES
+from finished_tasks import Finished, finish
+
+EWT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "ud_english_ewt"
+FILE = """\
+# newdoc id = one
+# sent_id = 1
+# text = Don't go.
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\tVB\t_\t3\taux\t_\t_
+2\tn't\tnot\tPART\tRB\t_\t3\tadvmod\t_\t_
+3\tgo\tgo\tVERB\tVB\t_\t0\troot\t_\tSpaceAfter=No
+3.1\tgo\tgo\tVERB\tVB\t_\t_\t_\t_\t_
+4\t.\t.\tPUNCT\t.\t_\t3\tpunct\t_\t_
+
+# sent_id = 2
+1\t#\t#\tSYM\t$\t_\t0\troot\t_\t_
+
+# newdoc id = two
+1\tYes\tyes\tINTJ\tUH\t_\t0\troot\t_\t_
+"""
+
+
+def source(path: Path | str = "", **changes: Any) -> ConlluSourceConfig:
+    fields = {"train_file": None, "dev_file": None, "test_file": None, "tags": "upos", "on_bad_row": "error"}
+    return ConlluSourceConfig(kind="conllu", path=str(path), **{**fields, **changes})
+
+
+def task(path: Path | str = "", **changes: Any) -> TaggingTaskConfig:
+    fields = {"word_logits": "first", "word_case": "plain", "window_overlap": 4, "metric": "accuracy"}
+    return TaggingTaskConfig(kind="tagging", **{"source": source(path), **fields, **tiny.task_fields(), **changes})
+
+
+def read(folder: Path, text: str, **changes: Any) -> list[Any]:
+    (folder / "a.conllu").write_text(text)
+    return read_conllu(folder / "a.conllu", source(**changes), BadRows(changes.get("on_bad_row", "error")))
+
+
+def test_words_are_read_and_multiword_tokens_and_empty_nodes_are_not(tmp_path: Path) -> None:
+    first, second, third = read(tmp_path, FILE)
+    assert (first.words, first.tags) == (("Do", "n't", "go", "."), ("AUX", "PART", "VERB", "PUNCT"))
+    assert (second.words, second.tags) == (("#",), ("SYM",))
+    assert (first.id, first.document, second.document, third.document) == (
+        "a.conllu:4", "a.conllu:1", "a.conllu:1", "a.conllu:14"
+    )  # fmt: skip
+    assert read(tmp_path, FILE, tags="xpos")[0].tags == ("VB", "RB", "VB", ".")
+
+
+def test_a_compressed_file_and_windows_line_ends_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.conllu.gz").write_bytes(gzip.compress(FILE.replace("\n", "\r\n").encode()))
+    found = read_conllu(tmp_path / "a.conllu.gz", source(), BadRows("error"))
+    assert [row.words for row in found] == [row.words for row in read(tmp_path, FILE)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("3\tgo\tgo\tVERB", "3\tgo\tVERB", "a.conllu:7 has 9 columns"),
+        ("3\tgo\tgo\tVERB", "3\tgo\tgo\t_", "a.conllu:7 has no tag in its column upos"),
+        ("3\tgo\tgo\tVERB", "3\t\tgo\tVERB", "a.conllu:7 has no word"),
+    ],
+)
+def test_a_wrong_line_is_an_error_with_its_place_or_its_sentence_is_skipped(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    with pytest.raises(DataError, match=said):
+        read(tmp_path, FILE.replace(old, new))
+    assert [row.id for row in read(tmp_path, FILE.replace(old, new), on_bad_row="skip")] == [
+        "a.conllu:12",
+        "a.conllu:15",
+    ]
+
+
+def sentence(*words: str) -> str:
+    return "".join(
+        f"{number}\t{word}\t{word}\t{'NOUN' if word[0].isupper() else 'VERB'}\t_\t_\t0\troot\t_\t_\n"
+        for number, word in enumerate(words, start=1)
+    )
+
+
+def test_splits_are_cut_by_document_and_labels_are_sorted(tmp_path: Path) -> None:
+    documents = [f"# newdoc\n{sentence(f'Word{n}', 'runs')}\n{sentence('the', f'Cat{n}')}\n" for n in range(40)]
+    (tmp_path / "a.conllu").write_text("".join(documents))
+    made = built_task("tags", task(tmp_path / "a.conllu"), NO_PACKAGES, num_workers=1)
+    assert made.labels == ("NOUN", "VERB")
+    assert sum(len(rows) for rows in made.splits.values()) == 80
+    of_split = [set(rows.documents) for rows in made.splits.values()]  # type: ignore[attr-defined]
+    assert sum(map(len, of_split)) == len(set().union(*of_split)) == 40
+    assert sum(made.more["words_by_split"].values()) == 160
+
+
+def rows(count: int, seed: int) -> TaggedRows:
+    """Words 0 to 19 are nouns, the others verbs, but after word 0 everything is an adjective."""
+    random = np.random.default_rng(seed)
+    numbers = [random.integers(0, 40, random.integers(2, 10)) for _ in range(count)]
+    tags = [
+        [
+            "ADJ" if before == 0 else "NOUN" if word < 20 else "VERB"
+            for before, word in zip([1, *row], row, strict=False)
+        ]
+        for row in numbers
+    ]
+    names = [f"row:{number}" for number in range(count)]
+    return TaggedRows(names, names, [[f"word{word}" for word in row] for row in numbers], tags)
+
+
+LABELS = ("ADJ", "NOUN", "VERB")
+
+
+def test_scores_are_those_of_scikit_learn() -> None:
+    from sklearn.metrics import accuracy_score, f1_score
+
+    kind, some, random = Tagging(task(), LABELS), rows(30, 0), np.random.default_rng(1)
+    predicted = [random.integers(0, 3, len(tags)) for tags in some.tags]
+    statistics = kind.statistics(some, TagPredictions(predicted, np.ones(30)), {})
+    gold = [LABELS.index(tag) for tags in some.tags for tag in tags]
+    together = np.concatenate(predicted)
+    scores = kind.scores(statistics)
+    assert scores["accuracy"] == pytest.approx(accuracy_score(gold, together))
+    assert scores["macro_f1"] == pytest.approx(f1_score(gold, together, average="macro"))
+    details = kind.details(some, TagPredictions(predicted, np.ones(30)), {})["by_type"]
+    assert [details[label]["support"] for label in LABELS] == np.bincount(gold).tolist()
+
+
+def test_a_run_learns_and_the_baselines_are_strong(encoder: Path, tokenizer: Tokenizer) -> None:
+    kind = Tagging(task(), LABELS)
+    train, dev = rows(200, 0), rows(60, 1)
+    job = FineTuningJob(
+        kind=kind, config=inputs.fine_tuning(num_epochs=4, learning_rate=1e-2), encoder="pretrained",
+        encoder_folder=encoder, train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
+        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)), seed=0, machine=tiny.machine(),
+        runtime=tiny.runtime(),
+    )  # fmt: skip
+    most_frequent, window = baselines_of(kind, train, dev, {"test": dev})
+    assert (most_frequent.name, window.name) == ("most_frequent_tag", "window_tagger")
+    by_word, by_window = (
+        kind.scores(kind.statistics(dev, made.predictions["dev"], {}))["accuracy"] for made in (most_frequent, window)
+    )
+    assert 0.9 < by_word < by_window
+    assert "threshold" not in window.settings
+    assert fine_tune(job).dev_scores["accuracy"] > 0.9
+
+
+def test_an_unknown_word_gets_the_tag_of_rare_words() -> None:
+    train = TaggedRows(["a", "b"], ["a", "b"], [["x"] * 5, ["y", "z"]], [["VERB"] * 5, ["NOUN", "NOUN"]])
+    unseen = TaggedRows(["c"], ["c"], [["new", "x"]], [["NOUN", "VERB"]])
+    (made, *_) = baselines_of(Tagging(task(), LABELS), train, unseen, {})
+    assert made.predictions["dev"].labels[0].tolist() == [1, 2]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return finish("tagging", tmp_path_factory.mktemp("tagging"))
+
+
+def test_every_word_is_returned_with_its_place(finished: Finished) -> None:
+    model = bertline.load(str(finished.folder), device="cpu")
+    (found, same, empty) = model.predict(["word1 word2, word3", ["word1", "word2", ",", "word3"], ""])
+    assert [(word.text, word.start, word.end) for word in found] == [
+        ("word1", 0, 5), ("word2", 6, 11), (",", 11, 12), ("word3", 13, 18)
+    ]  # fmt: skip
+    assert [(word.tag, word.score) for word in same] == [(word.tag, word.score) for word in found]
+    assert all(isinstance(word, TaggedWord) and word.tag in ("ADJ", "NOUN", "VERB") for word in found)
+    assert empty == []
+
+
+def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
+    rows = finished.rows
+    assert isinstance(rows, TaggedRows)
+    model = bertline.load(str(finished.folder), device="cpu")
+    tags = [" ".join(word.tag for word in of_row) for of_row in model.predict(rows.words)]
+    assert tags == finished.table()["predicted"]
+
+
+def test_the_report_marks_the_words_with_wrong_tags() -> None:
+    error = {
+        "id": "1",
+        "text": "a <b> c",
+        "words": ["a", "<b>", "c"],
+        "gold": "X Y Z",
+        "predicted": "X Z Z",
+        "score": 0.5,
+    }
+    (block,) = error_blocks([error], Path())
+    assert "<span>a</span>" in block
+    assert '<mark class="wrong">&lt;b&gt;<small>Z, is Y</small></mark>' in block
+    assert "50 % sure" in block
+
+
+def test_the_card_names_the_tags(finished: Finished) -> None:
+    found = usage(FinishedTask(finished.kind, {}), pair=False)
+    assert "`ADJ`, `NOUN`, `VERB`" in found.what
+    assert found.pipeline
+
+
+@pytest.mark.shared_data
+@pytest.mark.skipif(not EWT.is_dir(), reason="the treebank is not in ../shared")
+def test_the_english_web_treebank_is_read() -> None:
+    files = {f"{split}_file": f"en_ewt-ud-{split}.conllu" for split in ("train", "dev", "test")}
+    made = built_task("ewt", task(source=source(EWT, **files)), NO_PACKAGES, num_workers=1)
+    assert len(made.labels) == 17
+    assert len(made.splits["dev"]) + made.dropped["dev_sentence_also_in_test"] == 2001
+    assert len(made.splits["test"]) == 2077
