@@ -31,6 +31,8 @@ NOT_RUN = (
 )
 # Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes.
 ELSEWHERE = {"console", "text"}
+# The first line of a block that is a file's content.
+FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -61,7 +63,7 @@ def runs(block: Block) -> bool:
 
 def without_comments(page: Path) -> str:
     """The text of a page in which no line of a block looks like a heading."""
-    return FENCE.sub(lambda found: re.sub(r"^# (?!conf/)", "#", found[0], flags=re.MULTILINE), page.read_text())
+    return FENCE.sub(lambda found: re.sub(r"^# (?!conf/|src/)", "#", found[0], flags=re.MULTILINE), page.read_text())
 
 
 SECTIONS = dict(sections())
@@ -83,8 +85,8 @@ def test_all_blocks_are_marked_so_that_they_are_run() -> None:
 def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, tmp_path: Path) -> None:
     prepare(pipeline, tmp_path)
     for language, block in SECTIONS[section]:
-        if language == "yaml":
-            (pipeline / block.partition("\n")[0].removeprefix("# ")).write_text(block)
+        if file := FILE.match(block):
+            (pipeline / file[1]).write_text(block)
         elif language == "python":
             done = run(pipeline, sys.executable, "-c", block)
             assert done.returncode == 0, done.stderr
@@ -103,7 +105,8 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
     texts.mkdir()
     for number in range(40):
         sentences = [f"Sentence {i} of document {number} tells of {word}s." for i, word in enumerate(WORDS)]
-        (texts / f"{number}.txt").write_text(" ".join(sentences))
+        for ending in ("txt", "md"):
+            (texts / f"{number}.{ending}").write_text(" ".join(sentences))
     rows = [f"The {WORDS[i % 10]} and the {WORDS[i % 7]} number {i},{i % 2}" for i in range(160)]
     (pipeline / "reviews.csv").write_text("review,stars\n" + "\n".join(rows) + "\n")
     cola = tmp_path / "GLUE" / "CoLA"
