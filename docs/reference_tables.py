@@ -186,7 +186,7 @@ def _keys(cls: Any, values: Values, *, prefix: str = "", only: Sequence[str] | N
         members, step = _members(hint), _step(hint)
         comment = _comments(values.file).get(path, "") if values.file else ""
         of_section = _prose(members[0]).splitlines()[0] if len(members) == 1 else "See `kind` below." if members else ""
-        meaning = "Kind of source." if name == "kind" else documented.get(name) or comment or of_section
+        meaning = "Name of the kind." if name == "kind" else documented.get(name) or comment or of_section
         default = "" if members and not step else _default(path, values)
         yield Key(name=path, type=_type(hint), default=default, meaning=meaning)
         common = [key for key in _names(members[0]) if all(key in _names(one) for one in members)] if members else []
