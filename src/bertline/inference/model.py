@@ -20,7 +20,7 @@ from bertline.inference.predictors.base import TaskPredictor, require_texts, row
 from bertline.inference.predictors.blanks import Guess, fill_blanks, sequence_of
 from bertline.inference.predictors.rankings import Hit, RetrievalPredictor, best_hits
 from bertline.inference.predictors.texts import ClassificationPredictor, Prediction
-from bertline.modeling.bert import BertForPreTraining, BertModel, EncodedInDetail
+from bertline.modeling.bert import BertModel, EncodedInDetail, MaskedLanguageModel
 from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -126,7 +126,7 @@ class LoadedModel:
             DataError: The text has no `[MASK]`, or is longer than the model's maximum length.
             ArtifactError: The model has no masked language model head.
         """
-        if not isinstance(self.model, BertForPreTraining):
+        if not isinstance(self.model, MaskedLanguageModel):
             raise self._cannot("fill blanks", "masked language model head", "artifacts/pretrain or an encoder's export")
         return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import append_lines, write_atomically
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -35,7 +35,7 @@ class MaskPredictionProbe:
 
     def __init__(
         self,
-        model: BertForPreTraining,
+        model: MaskedLanguageModel,
         tokenizer: Tokenizer,
         config: MaskPredictionsConfig,
         path: Path,

@@ -11,7 +11,7 @@ import torch
 
 from bertline.foundation.errors import DataError
 from bertline.inference.predictors.base import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -94,7 +94,7 @@ class FillMaskPredictor(TaskPredictor):
 
 
 def fill_blanks(
-    model: BertForPreTraining | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
+    model: MaskedLanguageModel | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
 ) -> list[list[Guess]]:
     """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
 
