@@ -222,6 +222,7 @@ class _Run:
         job = self.job
         return MaskPredictionProbe(
             self.module.model,
+            self.module.objective,
             self.tokenizer,
             job.pretrain.mask_predictions,
             job.mask_predictions_path,

@@ -162,6 +162,10 @@ class Objective(Protocol):
         """
         ...
 
+    def guesses(self, output: Any) -> Tensor:
+        """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show."""
+        ...
+
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the baseline of each metric that has one: the score that needs no learning from context.
 

@@ -74,6 +74,10 @@ class MlmNsp:
             "nsp_correct": next_sentence_correct(output.nsp_logits, next_sentence_labels).float(),
         }
 
+    def guesses(self, output: PreTrainingOutput) -> Tensor:
+        """See `Objective.guesses`."""
+        return output.mlm_logits
+
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and the accuracy of always predicting the more frequent label.
 
