@@ -17,11 +17,15 @@ class LabelledSentencesSourceConfig:
     path: str
     """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
     train_file: str | None
+    """File of the train rows, in `path`; see `test_file`."""
     dev_file: str | None
+    """File of the dev rows, in `path`; see `test_file`."""
     test_file: str | None
+    """File names in `path`. A missing dev or test is cut from train by a hash of the document."""
     sentences_column: str
+    """Column of the list of sentences."""
     labels_column: str
-    """Columns of the two lists, which are equally long. Labels are texts or integers."""
+    """Column of the list of their labels, one for each sentence, as texts or integers."""
     on_bad_row: OnBadRow
     """Handling of rows with a missing column, an empty sentence, lists of different lengths or an unknown label."""
 
@@ -35,6 +39,7 @@ class SentenceLabellingTaskConfig(BaseTaskConfig):
     labels: tuple[str, ...] | None
     """Labels in order; None takes the sorted labels of the train split. A row with another label is invalid."""
     metric: Literal["accuracy", "macro_f1"]
+    """Metric on dev that selects trials, over all sentences; higher is better."""
 
     def __post_init__(self) -> None:
         BaseTaskConfig.__post_init__(self)
