@@ -93,6 +93,7 @@ class LoadedModel:
         | summarisation | texts or lists of sentences | `Summary` |
         | fill_mask | texts | `TextScore` |
         | tagging | texts or lists of words | a list of `TaggedWord` |
+        | sentence_labelling | texts or lists of sentences | a list of `LabelledSentence` |
 
         Raises:
             DataError: An input has the wrong type.
