@@ -17,6 +17,7 @@ from bertline.examples.full_sentences import Segment, document_segments
 from bertline.examples.masking import masking_policy, max_targets
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import sha256_of_path
+from bertline.foundation.labels import IGNORED_LABEL
 
 
 def corpus_of(*documents: list[int]) -> EncodedCorpus:
