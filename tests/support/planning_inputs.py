@@ -18,7 +18,7 @@ from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.objectives.config import MlmNspObjectiveConfig
 from bertline.training.config import RuntimeConfig
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf"
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 UNKNOWN_TEXT = TextSize(tokens=None, basis="unknown", counted=False)
 
