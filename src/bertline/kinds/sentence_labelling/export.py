@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bertline.export.markdown import code_span
+from bertline.export.card_tables import code_span
 from bertline.export.usage import Usage
 from bertline.finetuning.task_file import FinishedTask
 
