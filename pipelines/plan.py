@@ -94,6 +94,7 @@ def resources_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[R
     )
     training = Training(
         model=config.model,
+        objective=config.objective,
         vocab_size=vocab_size(config.tokenizer, artifacts=ARTIFACTS, made_so=made_so),
         mask_prob=config.examples.masking.mask_prob,
         phases=phases_reached(pretrain.phases, pretrain.num_steps),

@@ -109,11 +109,16 @@ run_sweep(test.job_in(Path({folder!r})), in_process=True)
 def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
     inputs.write_inputs(tmp_path)
     folders = [tmp_path / name for name in ("first", "second")]
-    tests = str(Path(__file__).parent)
+    tests, support = str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")
     machines = [
         subprocess.Popen(
             [sys.executable, "-c", _MACHINE.format(tests=tests, folder=str(folder))],
-            env={**os.environ, URL_VARIABLE: url, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(tests).parent)},
+            env={
+                **os.environ,
+                URL_VARIABLE: url,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": support,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

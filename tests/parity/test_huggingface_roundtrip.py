@@ -13,11 +13,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import tiny
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification, BertModel
 from bertline.modeling.huggingface import (
+    architecture_of,
     load_classifier,
     load_encoder,
+    load_masked_lm,
     load_pretraining_model,
+    load_with_own_heads,
     read_config,
     read_labels,
     save_model,
@@ -70,6 +73,43 @@ def test_transformers_loads_our_pretraining_model(kind: Any, tmp_path: Path) -> 
         expected, found = reference(**sequences()), model(*sequences().values(), everywhere())
     torch.testing.assert_close(found.mlm_logits[0], expected.prediction_logits[0], atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(found.nsp_logits, expected.seq_relationship_logits, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [transformers.BertForMaskedLM, transformers.AutoModelForMaskedLM])
+def test_transformers_loads_our_masked_language_model(kind: Any, tmp_path: Path) -> None:
+    model = our_model(BertForMaskedLM)
+    save_model(model, tmp_path)
+    assert architecture_of(tmp_path) == "BertForMaskedLM"
+    reference = loaded_by_transformers(kind, tmp_path)
+    with torch.no_grad():
+        expected, found = reference(**sequences()), model(*sequences().values(), everywhere())
+        torch.testing.assert_close(model.forward_everywhere(*sequences().values()).mlm_logits[0], expected.logits[0])
+    torch.testing.assert_close(found.mlm_logits[0], expected.logits[0], atol=1e-5, rtol=1e-5)
+
+
+def test_a_masked_language_model_of_transformers_is_read_without_other_heads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_model(our_model(BertForMaskedLM), tmp_path / "ours")
+    transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").save_pretrained(tmp_path / "theirs")
+    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("ours", "theirs"))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    model = load_with_own_heads(tmp_path / "theirs")
+    assert isinstance(model, BertForMaskedLM) and model.bert.pooler is None
+    assert load_encoder(tmp_path / "theirs").pooler is None
+    assert "random weights" not in capsys.readouterr().err
+
+
+def test_the_heads_and_the_pooler_that_are_not_wanted_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = our_model(BertForPreTraining)
+    save_model(both, tmp_path)
+    alone = load_masked_lm(tmp_path).eval()
+    assert capsys.readouterr().err == ""
+    with torch.no_grad():
+        expected, found = (model(*sequences().values(), everywhere()).mlm_logits for model in (both, alone))
+    torch.testing.assert_close(found, expected)
 
 
 def test_transformers_loads_our_bare_encoder(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tiny
 from bertline.examples.packing import packed_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
-from bertline.modeling.huggingface import load_classifier, load_pretraining_model
+from bertline.modeling.huggingface import load_classifier, load_masked_lm, load_pretraining_model
 from bertline.modeling.losses import masked_lm_loss_sum, next_sentence_loss_sum
 from bertline.modeling.weight_names import to_disk
 from bertline.pretraining.losses import PreTrainingLosses
@@ -257,3 +257,29 @@ def test_classifier_logits_equal(tmp_path: Path) -> None:
     inputs = {name: batch()[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
     with torch.no_grad():
         torch.testing.assert_close(model(*inputs.values()), reference(**inputs).logits, atol=1e-5, rtol=1e-5)
+
+
+def test_the_masked_language_model_alone_has_the_loss_and_gradients_of_the_reference(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    reference = transformers.BertForMaskedLM(reference_config("odd"))
+    reference.save_pretrained(tmp_path)
+    losses = PreTrainingLosses(load_masked_lm(tmp_path), tiny.mlm()).double()
+    reference, inputs = reference.double(), {**batch(), "token_type_ids": torch.zeros(3, 13, dtype=torch.long)}
+    names = ("input_ids", "token_type_ids", "attention_mask")
+    expected = reference(**{name: inputs[name] for name in names}, labels=reference_labels(inputs)).loss
+    expected.backward()
+    references = {name: parameter.grad for name, parameter in reference.named_parameters()}
+    arrays = {name: values.numpy() for name, values in inputs.items()}
+    packed = list(packed_batches(arrays, pad_id=0, max_targets=3, rows_per_batch=1))
+    packed_inputs = [{name: torch.from_numpy(values) for name, values in one.items()} for one in packed]
+    for batches in ([inputs], packed_inputs):
+        for kind in KINDS:
+            set_attention(losses.model, kind)
+            losses.zero_grad()
+            loss = sum(losses(one)["mlm_loss"] for one in batches) / 5
+            loss.backward()
+            assert_close(loss.double(), expected, kind)
+            gradients = to_disk({name: parameter.grad for name, parameter in losses.model.named_parameters()})
+            assert gradients.keys() == references.keys()
+            for name, gradient in gradients.items():
+                assert_close(gradient, references[name], f"{kind}, gradient of {name}")

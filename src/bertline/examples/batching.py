@@ -32,7 +32,7 @@ def masked_batch(
     """
     example_ids = np.asarray(indices, dtype=np.int64)
     examples = store.padded(example_ids)
-    num_columns = max_targets(store.max_length, policy.mask_prob)
+    num_columns = max_targets(store.max_length, policy.mask_prob, num_segments=store.num_segments)
     rows = mask_rows(examples.input_ids, example_ids, seed=seed, epoch=epoch, policy=policy, num_columns=num_columns)
     columns = np.arange(store.max_length)
     attention_mask = columns < examples.lengths[:, None]

@@ -1,4 +1,4 @@
-"""The examples stage: sentence pairs for every configured length, a manifest, and a few examples as readable text."""
+"""The examples stage: sequences of every configured length, a manifest, and a few examples as readable text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bertline.examples.generation import Generation, blocks_of_documents, genera
 from bertline.examples.masking import masking_policy
 from bertline.examples.readable import write_readable
 from bertline.examples.statistics import target_counts, token_counts, unigram_entropy
-from bertline.examples.store import FORMAT_VERSION, KIND, ExampleStore, ExampleWriter, split_folder
+from bertline.examples.store import FORMAT_VERSION, KIND, ExampleStore, ExampleWriter, num_segments, split_folder
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
@@ -81,7 +81,7 @@ def _encode(
 ) -> dict[str, int]:
     documents = progress(read_documents(corpus_folder, split), description=f"encoding {split} documents")
     counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers)
-    needed = 2 if config.random_next_prob > 0 else 1
+    needed = 2 if config.random_next_prob else 1
     if counts["documents"] < needed:
         raise DataError(_too_few_documents(split, counts, needed))
     return dict(counts)
@@ -159,6 +159,7 @@ def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:
         for split in _SPLITS:
             headline[f"length_{length}/{split}_examples"] = facts[split]["examples"]
             headline[f"length_{length}/{split}_tokens"] = facts[split]["tokens"]
-        headline[f"length_{length}/random_next_share"] = facts["train"]["random_next_share"]
+        if num_segments(manifest) == 2:
+            headline[f"length_{length}/random_next_share"] = facts["train"]["random_next_share"]
         headline[f"length_{length}/unigram_entropy"] = facts["unigram_entropy"]
     return headline

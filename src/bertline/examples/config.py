@@ -63,8 +63,9 @@ class ExamplesConfig:
     lengths: tuple[int, ...]
     """Maximum sequence lengths in tokens, including [CLS] and both [SEP]; one set of shards per length. Empty if there
     is no pretraining."""
-    random_next_prob: float
-    """Fraction of pairs whose second segment comes from another document (0.5)."""
+    random_next_prob: float | None
+    """Fraction of pairs whose second segment comes from another document (0.5). None: no pairs; sequences are full
+    sentences in one segment."""
     short_sequence_prob: float
     """Fraction of sequences with a random, shorter target length (0.1)."""
     shard_sequences: int
@@ -77,5 +78,10 @@ class ExamplesConfig:
         if not 1 <= self.shard_sequences <= _MAX_SHARD_SEQUENCES:
             raise ValueError(f"shard_sequences must be 1 to {_MAX_SHARD_SEQUENCES}, found {self.shard_sequences}")
         for name in ("random_next_prob", "short_sequence_prob"):
-            if not 0 <= getattr(self, name) <= 1:
+            if not 0 <= (getattr(self, name) or 0) <= 1:
                 raise ValueError(f"{name} must be in [0, 1], found {getattr(self, name)}")
+
+    @property
+    def num_segments(self) -> int:
+        """Number of segments of a sequence: 2 for pairs, else 1."""
+        return 1 if self.random_next_prob is None else 2

@@ -91,14 +91,14 @@ def masking_policy(manifest: Mapping[str, Any]) -> MaskingPolicy:
     )
 
 
-def max_targets(max_length: int, mask_prob: float) -> int:
-    """Return the maximum number of targets of a sequence pair with `max_length` tokens, three of them special.
+def max_targets(max_length: int, mask_prob: float, *, num_segments: int = 2) -> int:
+    """Return the maximum number of targets of a sequence of `max_length` tokens, special ones included.
 
     Example:
         >>> max_targets(64, 0.15), max_targets(128, 0.15), max_targets(512, 0.15)
         (10, 19, 77)
     """
-    return max(1, math.ceil(mask_prob * (max_length - 3)))
+    return max(1, math.ceil(mask_prob * (max_length - 1 - num_segments)))
 
 
 def mask_example(example: Example, *, seed: int, epoch: int, example_id: int, policy: MaskingPolicy) -> MaskedExample:

@@ -66,6 +66,7 @@ def document_pairs(
     References:
         Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
     """
+    assert config.random_next_prob is not None  # else sequences have one segment
     first, last = (int(index) for index in corpus.document_starts[document : document + 2])
     starts = corpus.sentence_starts[first : last + 1].tolist()
     max_tokens = length - NUM_SPECIAL_TOKENS

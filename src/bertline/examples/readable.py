@@ -40,12 +40,12 @@ def describe_example(store: ExampleStore, index: int, tokenizer: Tokenizer, *, s
     for position in masked.masked_positions.tolist():
         shown, true = tokens[position], true_tokens[position]
         tokens[position] = f"<{true}={'' if shown == true else shown}>"
+    figures = f"{len(tokens)} tokens, {len(masked.masked_positions)} targets"
+    if store.num_segments == 1:
+        return "\n".join([f"example {index}: {figures}", _segment("A", tokens), ""])
     first = int((example.token_type_ids == 0).sum())
     kind = "a random segment of another document" if example.next_sentence_label else "what follows A"
-    heading = (
-        f"example {index}: B is {kind} (label {example.next_sentence_label}); {len(tokens)} tokens, "
-        f"{len(masked.masked_positions)} targets"
-    )
+    heading = f"example {index}: B is {kind} (label {example.next_sentence_label}); {figures}"
     return "\n".join([heading, _segment("A", tokens[:first]), _segment("B", tokens[first:]), ""])
 
 

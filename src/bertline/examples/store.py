@@ -6,7 +6,7 @@ Layout of `length-0064/train/`: for each shard, `00000.input_ids.npy` has all it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence, `[CLS] A [SEP] B [SEP]`, without padding."""
+    """One sequence, `[CLS] A [SEP] B [SEP]` or, with one segment, `[CLS] A [SEP]`, without padding."""
 
     input_ids: Array
     """[length] token ids."""
     token_type_ids: Array
     """[length], 0 for `[CLS] A [SEP]`, 1 for `B [SEP]`."""
     next_sentence_label: int
-    """1 if B is a random segment of another document, 0 if it follows A (the reference code's convention)."""
+    """1 if B is a random segment of another document, 0 if it follows A (the reference code's convention) or there is
+    no B."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,11 @@ class ExampleStore:
                 f"Add {length} to examples.lengths and run the stage examples again."
             )
         return cls(folder, split, length, manifest)
+
+    @property
+    def num_segments(self) -> int:
+        """Number of segments of a sequence."""
+        return num_segments(self.manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A memory map would be pickled as a copy of the file; instead, a spawned worker opens the store itself.
@@ -188,6 +194,11 @@ class ExampleWriter:
         self._num_waiting -= num_examples
         rest = (joined.lengths, joined.first_segment_lengths, joined.next_sentence_labels)
         self._waiting = [ExampleBlock(joined.input_ids[num_tokens:], *(column[num_examples:] for column in rest))]
+
+
+def num_segments(manifest: Mapping[str, Any]) -> int:
+    """Return the number of segments per sequence of an examples artifact: 2 for pairs, else 1."""
+    return 1 if manifest["random_next_prob"] is None else 2
 
 
 def split_folder(folder: Path, split: Split, length: int) -> Path:

@@ -19,7 +19,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
-from bertline.modeling.huggingface import load_pretraining_model, read_config, save_model
+from bertline.modeling.huggingface import load_with_own_heads, read_config, save_model
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
@@ -75,7 +75,7 @@ def build_export(
 
 
 def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, Path], target: Path) -> dict[str, Any]:
-    save_model(load_pretraining_model(source), target)
+    save_model(load_with_own_heads(source), target)
     max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
     difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)

@@ -18,8 +18,8 @@ from bertline.modeling.huggingface import (
     CONFIG_NAME,
     load_classifier,
     load_encoder,
-    load_pretraining_model,
     load_with_head,
+    load_with_own_heads,
 )
 
 Architecture = Literal[
@@ -94,7 +94,7 @@ def load_view(folder: Path, architecture: Architecture, *, attention: AttentionK
         case "BertModel":
             model = load_encoder(folder, attention=attention)
         case "BertForPreTraining" | "BertForMaskedLM":
-            model = load_pretraining_model(folder, attention=attention)
+            model = load_with_own_heads(folder, attention=attention)
         case "BertForSequenceClassification":
             model = load_classifier(folder, attention=attention)
         case "BertForTokenClassification":

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from bertline.foundation.errors import DataError
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.tokenization.tokenizer import Tokenizer
 
 MASK = "[MASK]"
@@ -21,7 +21,7 @@ class Guess(NamedTuple):
 
 
 def fill_blanks(
-    model: BertForPreTraining | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
+    model: MaskedLanguageModel | Any, tokenizer: Tokenizer, text: str, top_k: int, max_length: int
 ) -> list[list[Guess]]:
     """Return the `top_k` most likely tokens for each `[MASK]` of a text, most likely first.
 

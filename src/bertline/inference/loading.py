@@ -15,7 +15,7 @@ from bertline.inference.model import LoadedModel
 from bertline.inference.plain import task_of_plain_folder
 from bertline.inference.predictor import predictor_of
 from bertline.modeling.bert import BertModel
-from bertline.modeling.huggingface import architecture_of, load_encoder, load_pretraining_model, read_config
+from bertline.modeling.huggingface import architecture_of, load_encoder, load_with_own_heads, read_config
 from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -52,8 +52,8 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
 
 def _encoder_in(folder: Path, architecture: str) -> nn.Module:
     """Load the encoder of a folder, with its pretraining heads if present."""
-    if architecture == "BertForPreTraining":
-        return load_pretraining_model(folder, attention=_ATTENTION)
+    if architecture in ("BertForPreTraining", "BertForMaskedLM"):
+        return load_with_own_heads(folder, attention=_ATTENTION)
     return load_encoder(folder, attention=_ATTENTION)
 
 

@@ -21,7 +21,7 @@ from bertline.inference.hits import Hit, best_hits
 from bertline.inference.predictor import TaskPredictor, require_texts, row_ids
 from bertline.kinds.classification.serving import ClassificationPredictor, Prediction
 from bertline.kinds.retrieval.serving import RetrievalPredictor
-from bertline.modeling.bert import BertForPreTraining, BertModel, EncodedInDetail
+from bertline.modeling.bert import BertModel, EncodedInDetail, MaskedLanguageModel
 from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -93,6 +93,7 @@ class LoadedModel:
         | summarisation | texts or lists of sentences | `Summary` |
         | fill_mask | texts | `TextScore` |
         | tagging | texts or lists of words | a list of `TaggedWord` |
+        | sentence_labelling | texts or lists of sentences | a list of `LabelledSentence` |
 
         Raises:
             DataError: An input has the wrong type.
@@ -128,7 +129,7 @@ class LoadedModel:
             DataError: The text has no `[MASK]`, or is longer than the model's maximum length.
             ArtifactError: The model has no masked language model head.
         """
-        if not isinstance(self.model, BertForPreTraining):
+        if not isinstance(self.model, MaskedLanguageModel):
             raise self._cannot("fill blanks", "masked language model head", "artifacts/pretrain or an encoder's export")
         return fill_blanks(self.model, self.tokenizer, text, top_k, self.max_length)
 

@@ -1,10 +1,12 @@
-"""Words of user inputs."""
+"""Words and sentences of user inputs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from bertline.corpus.sentences import split_sentences
 from bertline.foundation.errors import DataError
 from bertline.inference.predictor import require_texts
 
@@ -40,3 +42,24 @@ def _places_of(words: list[str]) -> Places:
         places.append((start, start + len(word)))
         start += len(word) + 1
     return places
+
+
+def split_documents(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the sentences of each document, given as text or as a list of sentences.
+
+    Raises:
+        DataError: `texts` is a single string, a list holds something other than strings, or a document has no sentence.
+    """
+    if isinstance(texts, str):
+        raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
+    return [_sentences(value, index) for index, value in enumerate(texts)]
+
+
+def _sentences(value: Any, index: int) -> list[str]:
+    if isinstance(value, str):
+        sentences = [sentence for line in value.splitlines() for sentence in split_sentences(line)]
+    else:
+        sentences = [sentence.strip() for sentence in require_texts(value, f"texts[{index}]") if sentence.strip()]
+    if not sentences:
+        raise DataError(f"texts[{index}] has no sentence; leave empty documents out.")
+    return sentences

@@ -13,6 +13,7 @@ from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
@@ -27,6 +28,7 @@ TaskConfig = (
     | SummarisationTaskConfig
     | FillMaskTaskConfig
     | TaggingTaskConfig
+    | SentenceLabellingTaskConfig
 )
 
 KINDS: tuple[str, ...] = tuple(config.__module__.split(".")[-2] for config in get_args(TaskConfig))

@@ -1,4 +1,4 @@
-"""BERT: the encoder, its two pretraining heads, and a sequence classifier, in plain PyTorch.
+"""BERT: the encoder, its pretraining heads, and a sequence classifier, in plain PyTorch.
 
 Shapes: B sequences, S positions, P positions chosen for prediction, H hidden size, I intermediate size, V vocabulary
 size, N heads, D = H / N channels per head.
@@ -9,7 +9,7 @@ References:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -26,8 +26,8 @@ class Encoded(NamedTuple):
 
     hidden_states: Tensor
     """[B, S, H] hidden states of the last layer; [B, P, H] or [P, H] if only some positions were requested."""
-    pooled: Tensor
-    """[B, H] pooler output for the first position, for classifying the whole sequence."""
+    pooled: Tensor | None
+    """[B, H] pooler output for the first position, for classifying the whole sequence; None without a pooler."""
 
 
 class EncodedInDetail(NamedTuple):
@@ -65,11 +65,24 @@ class PreTrainingOutput(NamedTuple):
     """[B, 2]; class 0 is the next segment, class 1 a random one."""
 
 
+class MaskedLMOutput(NamedTuple):
+    """Logits of the masked language model head."""
+
+    mlm_logits: Tensor
+    """See `PreTrainingOutput`."""
+
+
 class BertModel(nn.Module):
-    """The encoder: embeddings, layers, pooler."""
+    """The encoder: embeddings, layers, and a pooler unless `with_pooler` is false."""
 
     def __init__(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
+        self,
+        config: ModelConfig,
+        *,
+        vocab_size: int,
+        pad_token_id: int,
+        attention: AttentionKind = "plain",
+        with_pooler: bool = True,
     ) -> None:
         super().__init__()
         self.config = config
@@ -77,7 +90,7 @@ class BertModel(nn.Module):
         self.pad_token_id = pad_token_id
         self.embeddings = Embeddings(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
         self.layers = nn.ModuleList(EncoderLayer(config, attention=attention) for _ in range(config.num_hidden_layers))
-        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size) if with_pooler else None
         number_sites(self)
 
     def forward(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Encoded:
@@ -92,19 +105,21 @@ class BertModel(nn.Module):
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
         hidden_states = self.layers[-1](hidden_states, scope)
-        return Encoded(hidden_states, torch.tanh(self.pooler(hidden_states[:, 0])))
+        return Encoded(hidden_states, self._pooled(hidden_states[:, 0]))
 
     def forward_pooled(self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
         """Return `forward(...).pooled`, computing the last layer at the first position only."""
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
         first = self.layers[-1](hidden_states, scope, first_only=True)
-        return torch.tanh(self.pooler(first[:, 0]))
+        pooled = self._pooled(first[:, 0])
+        assert pooled is not None  # classifiers have a pooler
+        return pooled
 
     def forward_at(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, positions: Tensor
     ) -> Encoded:
-        """Encode sequences, computing the last layer only at some positions and the first one.
+        """Encode sequences, computing the last layer only at some positions and, for the pooler, the first one.
 
         Args:
             input_ids: [B, S].
@@ -117,9 +132,11 @@ class BertModel(nn.Module):
         """
         scope = padded_scope(attention_mask)
         hidden_states = self._before_last_layer(self.embeddings(input_ids, token_type_ids), scope)
+        if self.pooler is None:
+            return Encoded(self.layers[-1].forward_at(hidden_states, scope, positions), None)
         with_first = torch.cat([positions, torch.zeros_like(positions[:, :1])], dim=1)
         read = self.layers[-1].forward_at(hidden_states, scope, with_first)
-        return Encoded(read[:, :-1], torch.tanh(self.pooler(read[:, -1])))
+        return Encoded(read[:, :-1], self._pooled(read[:, -1]))
 
     def forward_packed_at(self, rows: PackedRows, positions: Tensor, first_positions: Tensor) -> Encoded:
         """Encode packed rows like `forward_at`; each sequence gives the same result as on its own.
@@ -127,7 +144,7 @@ class BertModel(nn.Module):
         Args:
             rows: The packed sequences.
             positions: [P] indices into the flattened rows.
-            first_positions: [B], index of the first position of each sequence in the flattened rows.
+            first_positions: [B], index of the first position of each sequence in the flattened rows, for the pooler.
 
         Returns:
             Hidden states at these positions, [P, H], and the pooled vector of each sequence, [B, H].
@@ -135,9 +152,14 @@ class BertModel(nn.Module):
         scope = packed_scope(rows.sequence_ids, rows.boundaries, self.layers[0].attention)
         embedded = self.embeddings(rows.input_ids, rows.token_type_ids, rows.position_ids)
         hidden_states = self._before_last_layer(embedded, scope)
+        if self.pooler is None:
+            return Encoded(self.layers[-1].forward_packed_at(hidden_states, scope, positions)[0], None)
         read = self.layers[-1].forward_packed_at(hidden_states, scope, torch.cat([positions, first_positions]))[0]
         at_positions, first = read.split([len(positions), len(first_positions)])
-        return Encoded(at_positions, torch.tanh(self.pooler(first)))
+        return Encoded(at_positions, self._pooled(first))
+
+    def _pooled(self, first: Tensor) -> Tensor | None:
+        return None if self.pooler is None else torch.tanh(self.pooler(first))
 
     def _before_last_layer(self, hidden_states: Tensor, scope: Scope) -> Tensor:
         """Return the input of the last layer."""
@@ -233,6 +255,52 @@ class BertForPreTraining(nn.Module):
         encoded = self.bert.forward_packed_at(rows, masked_positions, first_positions)
         mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
         return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
+
+
+class BertForMaskedLM(nn.Module):
+    """The encoder with the masked language model head alone; it has no pooler, as in transformers.
+
+    Arguments and methods are those of `BertForPreTraining`.
+    """
+
+    uses_pooler: ClassVar[bool] = False
+
+    def __init__(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
+    ) -> None:
+        super().__init__()
+        self.bert = BertModel(
+            config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention, with_pooler=False
+        )
+        self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
+
+    @property
+    def attention(self) -> AttentionKind:
+        """Attention kernel of the layers."""
+        return self.bert.layers[0].attention
+
+    def forward(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
+    ) -> MaskedLMOutput:
+        """Compute vocabulary logits at the masked positions only."""
+        return self._read(self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions))
+
+    def forward_everywhere(
+        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
+    ) -> MaskedLMOutput:
+        """Compute vocabulary logits at every position, [B, S, V]."""
+        return self._read(self.bert(input_ids, token_type_ids, attention_mask))
+
+    def forward_packed(self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor) -> MaskedLMOutput:
+        """Compute the logits of `forward` for packed rows; the first positions are not read."""
+        return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions))
+
+    def _read(self, encoded: Encoded) -> MaskedLMOutput:
+        return MaskedLMOutput(self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight))
+
+
+MaskedLanguageModel = BertForPreTraining | BertForMaskedLM
+"""An encoder with a masked language model head: what pretraining trains, and what fills blanks."""
 
 
 class BertWithClassifier(nn.Module):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from bertline.modeling.config import ModelConfig
 
 
-def num_parameters(config: ModelConfig, *, vocab_size: int) -> int:
+def num_parameters(config: ModelConfig, *, vocab_size: int, with_pooler: bool = True) -> int:
     """Return the number of parameters of `BertForPreTraining`, whose decoder is tied to the word embeddings.
+
+    Without pooler, and so without the head that reads it, those of `BertForMaskedLM`.
 
     >>> base = ModelConfig(
     ...     hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072,
@@ -19,10 +21,8 @@ def num_parameters(config: ModelConfig, *, vocab_size: int) -> int:
     return (
         num_embedding_parameters(config, vocab_size=vocab_size)
         + num_encoder_parameters(config)
-        + (hidden * hidden + hidden)  # pooler
         + (hidden * hidden + 3 * hidden + vocab_size)  # MLM head: transform, its norm, bias of the decoder
-        + 2 * hidden
-        + 2  # NSP head
+        + (hidden * hidden + 3 * hidden + 2 if with_pooler else 0)  # pooler and NSP head
     )
 
 
@@ -36,7 +36,9 @@ def num_encoder_parameters(config: ModelConfig) -> int:
     return config.num_hidden_layers * _num_layer_parameters(config)
 
 
-def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, target_fraction: float) -> float:
+def flops_per_token(
+    config: ModelConfig, *, vocab_size: int, seq_len: float, target_fraction: float, with_pooler: bool = True
+) -> float:
     """Return the floating-point operations of a training step (forward and backward) per real token.
 
     6 (N - (1 - r) M) + 12 (L - 1 + r) H S + 6 p (H² + H V): N parameters of the layers (embeddings are looked up, not
@@ -51,12 +53,13 @@ def flops_per_token(config: ModelConfig, *, vocab_size: int, seq_len: float, tar
         vocab_size: V.
         seq_len: S; for sequences of several lengths, the mean over tokens.
         target_fraction: p.
+        with_pooler: Whether a pooler reads the first position; else r = p.
 
     References:
         Kaplan et al., arXiv 2001.08361, section 2.1 (6 N); Chowdhery et al., arXiv 2204.02311, appendix B (attention).
     """
     hidden = config.hidden_size
-    read = min(1.0, target_fraction + 1 / seq_len)
+    read = min(1.0, target_fraction + (1 / seq_len if with_pooler else 0.0))
     keys_and_values = 2 * (hidden * hidden + hidden)
     saved = (1 - read) * (_num_layer_parameters(config) - keys_and_values)
     return (

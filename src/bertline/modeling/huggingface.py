@@ -13,7 +13,14 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json, write_json
 from bertline.foundation.progress import warn
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassification, BertModel, BertWithClassifier
+from bertline.modeling.bert import (
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertModel,
+    BertWithClassifier,
+    MaskedLanguageModel,
+)
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.initialization import Undrawn, initialize
@@ -164,11 +171,31 @@ def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") 
     return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
 
 
-def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:
-    """Load the encoder of any BERT folder."""
+def load_masked_lm(folder: Path, *, attention: AttentionKind = "plain") -> BertForMaskedLM:
+    """Load any BERT folder as a model with the masked language model head alone; see `load_pretraining_model`."""
     config, vocab_size, pad_token_id = read_config(folder)
     with Undrawn():
-        model = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        model = BertForMaskedLM(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+    return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
+
+
+def load_with_own_heads(folder: Path, *, attention: AttentionKind = "plain") -> MaskedLanguageModel:
+    """Load any BERT folder with the pretraining heads that it has; with both, initialised randomly, if it has none."""
+    load = load_masked_lm if architecture_of(folder) == "BertForMaskedLM" else load_pretraining_model
+    return load(folder, attention=attention)
+
+
+def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertModel:
+    """Load the encoder of any BERT folder, without a pooler if it was saved with the masked language model head alone.
+
+    Other folders that lack a pooler get a random one, with a warning.
+    """
+    config, vocab_size, pad_token_id = read_config(folder)
+    with_pooler = architecture_of(folder) != "BertForMaskedLM" or f"{_POOLER}dense.weight" in read_weight_names(folder)
+    with Undrawn():
+        model = BertModel(
+            config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention, with_pooler=with_pooler
+        )
     return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
 
 
@@ -278,7 +305,9 @@ def read_labels(folder: Path) -> tuple[str, ...]:
     return tuple(id2label[key] for key in sorted(id2label, key=int))
 
 
-def architecture_of(folder: Path) -> Literal["BertModel", "BertForPreTraining", "BertForSequenceClassification"]:
+def architecture_of(
+    folder: Path,
+) -> Literal["BertModel", "BertForMaskedLM", "BertForPreTraining", "BertForSequenceClassification"]:
     """Return the most complete model class that the weights of a folder support.
 
     Determined from the weight names, because the config.json of old checkpoints names no architecture or a less
@@ -288,7 +317,9 @@ def architecture_of(folder: Path) -> Literal["BertModel", "BertForPreTraining", 
     declared = _config_mapping(folder).get("architectures") or ()
     if "classifier.weight" in names and "BertForSequenceClassification" in declared:
         return "BertForSequenceClassification"
-    return "BertForPreTraining" if "cls.predictions.transform.dense.weight" in names else "BertModel"
+    if "cls.predictions.transform.dense.weight" not in names:
+        return "BertModel"
+    return "BertForPreTraining" if "cls.seq_relationship.weight" in names else "BertForMaskedLM"
 
 
 def _config_mapping(folder: Path) -> dict[str, Any]:

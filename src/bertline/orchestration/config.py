@@ -101,6 +101,12 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
     for key, kind in (("corpus", config.corpus.kind), ("tokenizer", config.tokenizer.kind)):
         if kind == "none":
             yield f"{key}.kind is none, but pretrain.phases asks for training. Choose a {key}, or experiment=finetune."
+    objective, num_segments = config.objective, config.examples.num_segments
+    if num_segments != objective.num_segments:
+        yield (
+            f"objective.kind is {objective.kind}, which learns from sequences of {objective.num_segments} segment(s), "
+            f"but the examples have {num_segments}. Use examples={objective.examples}, or another objective."
+        )
     longest = config.model.max_position_embeddings
     for index, length in enumerate(config.examples.lengths):
         if length > longest:

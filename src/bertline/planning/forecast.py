@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bertline.examples.masking import max_targets
-from bertline.examples.pairs import NUM_SPECIAL_TOKENS
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, stores_scores
 from bertline.modeling.config import ModelConfig
@@ -17,6 +16,7 @@ from bertline.planning.memory import MemoryEstimate, OptimizerKind, StepShape, l
 from bertline.planning.rates import Rate, Rates
 from bertline.planning.text_size import TextSize
 from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
 from bertline.training.config import RuntimeConfig
 
@@ -35,6 +35,7 @@ class Training:
     """Training run to forecast."""
 
     model: ModelConfig
+    objective: ObjectiveConfig
     vocab_size: int
     mask_prob: float
     phases: tuple[PhaseConfig, ...]
@@ -45,7 +46,7 @@ class Training:
 
     def targets(self, length: int) -> int:
         """Return the number of masked positions per sequence; all are computed, though the last is not always used."""
-        return max_targets(length, self.mask_prob)
+        return max_targets(length, self.mask_prob, num_segments=self.objective.num_segments)
 
     def target_fraction(self, length: int) -> float:
         """Return the fraction of positions that go through the MLM head."""
@@ -196,7 +197,7 @@ def forecast(training: Training, resources: Resources) -> Forecast:
     return Forecast(
         embedding_parameters=num_embedding_parameters(model, vocab_size=vocab_size),
         encoder_parameters=num_encoder_parameters(model),
-        parameters=num_parameters(model, vocab_size=vocab_size),
+        parameters=num_parameters(model, vocab_size=vocab_size, with_pooler=training.objective.with_pooler),
         phases=tuple(_of_phase(phase, training, resources) for phase in training.phases),
         usable_bytes=resources.hardware.usable_bytes,
     )
@@ -224,7 +225,7 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
         global_batch_size=phase.global_batch_size,
         sequences=sequences,
         tokens=tokens,
-        targets=training.mask_prob * (tokens - NUM_SPECIAL_TOKENS * sequences),
+        targets=training.mask_prob * (tokens - (1 + training.objective.num_segments) * sequences),
         epochs=sequences / one_pass.sequences if one_pass else None,
         flops=tokens * _flops_per_token(length, training),
         hours=hours,
@@ -262,6 +263,7 @@ def _shape(phase: PhaseConfig, training: Training, resources: Resources) -> Step
             _device(training, resources),
             dropout_prob=training.model.attention_probs_dropout_prob,
         ),
+        with_pooler=training.objective.with_pooler,
     )
 
 
@@ -283,6 +285,7 @@ def _flops_per_token(length: int, training: Training) -> float:
         vocab_size=training.vocab_size,
         seq_len=length,
         target_fraction=training.target_fraction(length),
+        with_pooler=training.objective.with_pooler,
     )
 
 

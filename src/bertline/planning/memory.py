@@ -43,6 +43,8 @@ class StepShape:
     compiled: bool
     fused_attention: bool
     """Whether the attention kernel is fused and stores no attention scores."""
+    with_pooler: bool
+    """Whether the model has a pooler and a head on it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,29 +74,29 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
     key, value and context, 4 b H; inputs of the matrix products and of both LayerNorms, which stay in fp32, 12 H in
     bf16 and 16 H in fp32; dropout masks, 1 byte per element; and without fused attention the attention probabilities, S
     elements per head. The last layer keeps its input, keys and values, 3 b H, for all positions, and the rest only for
-    the positions that the heads read: the targets and the first position.
+    the positions that the heads read: the targets and, with a pooler, the first position.
 
     References:
         Korthikanti et al., arXiv 2205.05198, section 4.1, count the same way.
     """
-    parameters = num_parameters(model, vocab_size=vocab_size)
+    parameters = num_parameters(model, vocab_size=vocab_size, with_pooler=shape.with_pooler)
     copies = 2 if shape.precision == "bf16" else 0
     positions = shape.sequences * shape.length
-    read = shape.sequences * min(shape.targets + 1, shape.length)
+    read = shape.sequences * min(shape.targets + shape.with_pooler, shape.length)
     of_layer, of_all = _layer_bytes(model, shape), 3 * _bytes_of(shape.precision) * model.hidden_size
     layers = positions * ((model.num_hidden_layers - 1) * of_layer + of_all) + read * (of_layer - of_all)
     return MemoryEstimate(
         weights=parameters * (_FP32_BYTES + copies),
         gradients=parameters * _FP32_BYTES,
-        optimizer=optimizer_bytes(model, shape.optimizer, vocab_size=vocab_size),
+        optimizer=optimizer_bytes(model, shape.optimizer, num_weights=parameters),
         activations=layers + positions * _embedding_bytes(model, shape),
         logits=shape.sequences * shape.targets * vocab_size * _logit_bytes(shape),
     )
 
 
-def optimizer_bytes(model: ModelConfig, kind: OptimizerKind, *, vocab_size: int) -> int:
+def optimizer_bytes(model: ModelConfig, kind: OptimizerKind, *, num_weights: int) -> int:
     """Return the bytes of optimizer state: two moments per weight, one for the matrices that Muon updates."""
-    both = 2 * _FP32_BYTES * num_parameters(model, vocab_size=vocab_size)
+    both = 2 * _FP32_BYTES * num_weights
     match kind:
         case "adamw" | "lamb":
             return both
@@ -120,6 +122,7 @@ def _with_sequences(shape: StepShape, sequences: int) -> StepShape:
         optimizer=shape.optimizer,
         compiled=shape.compiled,
         fused_attention=shape.fused_attention,
+        with_pooler=shape.with_pooler,
     )
 
 

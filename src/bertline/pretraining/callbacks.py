@@ -13,7 +13,7 @@ import torch
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.best import BestStep
 from bertline.pretraining.divergence import DivergenceGuard
@@ -152,7 +152,7 @@ class RecordMetrics(pl.Callback):
         if module.machine.ranks.is_first:
             self._log.log(step, metrics)
 
-    def _utilisation(self, model: BertForPreTraining, total: dict[str, float], duration_s: float) -> dict[str, float]:
+    def _utilisation(self, model: MaskedLanguageModel, total: dict[str, float], duration_s: float) -> dict[str, float]:
         """Return `perf/mfu`: FLOP/s of the model over those of a large matrix product; empty if these are unknown."""
         if self._matmul_rate is None:
             return {}
@@ -164,6 +164,7 @@ class RecordMetrics(pl.Callback):
             vocab_size=model.bert.vocab_size,
             seq_len=total["timed_pairs"] / tokens,
             target_fraction=total["timed_targets"] / tokens,
+            with_pooler=model.bert.pooler is not None,
         )
         return {"perf/mfu": flops * tokens / duration_s / self._matmul_rate}
 

@@ -10,8 +10,8 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
-from bertline.modeling.bert import BertForPreTraining, BertModel
-from bertline.modeling.huggingface import architecture_of, load_encoder, load_pretraining_model, save_model
+from bertline.modeling.bert import BertModel, MaskedLanguageModel
+from bertline.modeling.huggingface import architecture_of, load_encoder, load_with_own_heads, save_model
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -59,10 +59,10 @@ def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float |
     return dict(figures)
 
 
-def _read(folder: Path) -> BertForPreTraining | BertModel:
+def _read(folder: Path) -> MaskedLanguageModel | BertModel:
     # Missing heads are not initialized at random: nothing would ever train them.
-    has_heads = architecture_of(folder) == "BertForPreTraining"
-    return load_pretraining_model(folder) if has_heads else load_encoder(folder)
+    has_heads = architecture_of(folder) in ("BertForPreTraining", "BertForMaskedLM")
+    return load_with_own_heads(folder) if has_heads else load_encoder(folder)
 
 
 def _require_same(model: torch.nn.Module, written: torch.nn.Module, source: Path) -> None:

@@ -79,7 +79,9 @@ class MaskedExamples:
             yield from packed_batches(
                 batch,
                 pad_id=self.store.manifest["special_ids"]["[PAD]"],
-                max_targets=max_targets(self.store.max_length, self._policy.mask_prob),
+                max_targets=max_targets(
+                    self.store.max_length, self._policy.mask_prob, num_segments=self.store.num_segments
+                ),
                 rows_per_batch=layout.rows,
             )
             return

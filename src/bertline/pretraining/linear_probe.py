@@ -12,7 +12,7 @@ import torch
 
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.progress import warn
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.heads import pooled
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
@@ -54,7 +54,7 @@ class LinearProbe:
 
     def __init__(
         self,
-        model: BertForPreTraining,
+        model: MaskedLanguageModel,
         tokenizer: Tokenizer,
         sentences: ProbingSentences,
         *,
@@ -143,7 +143,7 @@ def linear_probes(job: PretrainJob) -> list[MakeProbe]:
         )
         return []
 
-    def make(model: BertForPreTraining, machine: Machine) -> Probe:
+    def make(model: MaskedLanguageModel, machine: Machine) -> Probe:
         return LinearProbe(model, tokenizer, sentences, machine=machine, every_steps=config.every_steps)
 
     return [make]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor, nn
 
-from bertline.modeling.bert import BertForPreTraining, PackedRows, PreTrainingOutput
+from bertline.modeling.bert import MaskedLanguageModel, MaskedLMOutput, PackedRows, PreTrainingOutput
 from bertline.pretraining.objectives.base import Objective
 
 
@@ -17,7 +17,7 @@ class PreTrainingLosses(nn.Module):
     same weight.
     """
 
-    def __init__(self, model: BertForPreTraining, objective: Objective) -> None:
+    def __init__(self, model: MaskedLanguageModel, objective: Objective) -> None:
         super().__init__()
         self.model = model
         self.objective = objective
@@ -33,10 +33,10 @@ class PreTrainingLosses(nn.Module):
         output = self._packed(batch) if "boundaries" in batch else self._padded(batch)
         return self.objective.sums(output, batch)
 
-    def _padded(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput:
+    def _padded(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput | MaskedLMOutput:
         attention_mask = batch.get("attention_mask")
         return self.model(batch["input_ids"], batch["token_type_ids"], attention_mask, batch["masked_positions"])
 
-    def _packed(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput:
+    def _packed(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput | MaskedLMOutput:
         rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
         return self.model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])

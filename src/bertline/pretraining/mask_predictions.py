@@ -12,8 +12,9 @@ from torch import Tensor
 
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import append_lines, write_atomically
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.pretraining.config import MaskPredictionsConfig
+from bertline.pretraining.objectives.base import Objective
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 from bertline.training.evaluating import evaluating
@@ -27,6 +28,7 @@ class MaskPredictionProbe:
 
     Args:
         model: Model being trained.
+        objective: Its objective, which knows the guesses in its output.
         tokenizer: Tokenizer of the pipeline.
         config: Sentences and number of guesses.
         path: Path of the JSON Lines file.
@@ -35,7 +37,8 @@ class MaskPredictionProbe:
 
     def __init__(
         self,
-        model: BertForPreTraining,
+        model: MaskedLanguageModel,
+        objective: Objective,
         tokenizer: Tokenizer,
         config: MaskPredictionsConfig,
         path: Path,
@@ -44,6 +47,7 @@ class MaskPredictionProbe:
     ) -> None:
         self.every_steps = config.every_steps
         self._model = model
+        self._objective = objective
         self._tokenizer = tokenizer
         self._config = config
         self._path = path
@@ -81,7 +85,8 @@ class MaskPredictionProbe:
                 torch.ones_like(on_device),
                 torch.full_like(on_device[:, :1], position),
             )
-        probabilities, ids = output.mlm_logits[0, 0].float().softmax(-1).topk(self._config.num_guesses)
+        logits = self._objective.guesses(output)[0, 0]
+        probabilities, ids = logits.float().softmax(-1).topk(self._config.num_guesses)
         tokens = self._tokenizer.tokens(ids.tolist())
         return [
             [token, round(probability, 6)] for token, probability in zip(tokens, probabilities.tolist(), strict=True)

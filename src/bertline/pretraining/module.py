@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.losses import PreTrainingLosses
@@ -43,7 +43,7 @@ class PretrainingModule(pl.LightningModule):
 
     def __init__(
         self,
-        model: BertForPreTraining,
+        model: MaskedLanguageModel,
         objective: Objective,
         optimizer: OptimizerConfig,
         schedule: ScheduleConfig,
@@ -68,7 +68,7 @@ class PretrainingModule(pl.LightningModule):
         """Sums to resume from, of an interval that a checkpoint interrupted; None for none."""
 
     @property
-    def model(self) -> BertForPreTraining:
+    def model(self) -> MaskedLanguageModel:
         """Model being trained."""
         return self.losses.model
 

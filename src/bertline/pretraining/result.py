@@ -12,7 +12,7 @@ from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.huggingface import save_model
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
@@ -25,13 +25,13 @@ from bertline.training.checkpoints import Checkpoint
 _HEADLINES = ("train/loss", "val/", "probe/")
 
 
-def write_latest(job: PretrainJob, model: BertForPreTraining) -> None:
+def write_latest(job: PretrainJob, model: MaskedLanguageModel) -> None:
     """Replace the model folder of the newest weights."""
     with folder_written_atomically(job.latest_folder) as folder:
         _write_model(job, model, folder)
 
 
-def write_best(job: PretrainJob, model: BertForPreTraining, best: Checkpoint) -> None:
+def write_best(job: PretrainJob, model: MaskedLanguageModel, best: Checkpoint) -> None:
     """Write the model folder of the step with the lowest held-out loss.
 
     Args:
@@ -52,7 +52,7 @@ def write_best(job: PretrainJob, model: BertForPreTraining, best: Checkpoint) ->
 
 def write_result(
     job: PretrainJob,
-    model: BertForPreTraining,
+    model: MaskedLanguageModel,
     identity: dict[str, Any],
     *,
     totals: dict[str, float],
@@ -83,7 +83,7 @@ def write_result(
     return metrics
 
 
-def _write_model(job: PretrainJob, model: BertForPreTraining, folder: Path) -> None:
+def _write_model(job: PretrainJob, model: MaskedLanguageModel, folder: Path) -> None:
     save_model(model, folder)
     copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
 
@@ -93,7 +93,7 @@ def _longest_trained(job: PretrainJob) -> int | None:
     return None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
 
 
-def headline_figures(job: PretrainJob, model: BertForPreTraining, totals: dict[str, float]) -> dict[str, float]:
+def headline_figures(job: PretrainJob, model: MaskedLanguageModel, totals: dict[str, float]) -> dict[str, float]:
     """Return the last value of each headline metric, and totals of the run.
 
     `perf/tokens_per_s` and `perf/mfu` are medians over the rows of metrics.jsonl, so that compilation and a busy minute

@@ -127,7 +127,7 @@ def _built(
     )
     best = BestStep(validation, plan, judged_by=objective.judged_by)
     shown = job.pretrain.mask_predictions
-    predictions = MaskPredictionProbe(model, tokenizer, shown, job.mask_predictions_path, machine=machine)
+    predictions = MaskPredictionProbe(model, objective, tokenizer, shown, job.mask_predictions_path, machine=machine)
     probes: list[Probe] = [best, predictions, *(make(model, machine) for make in make_probes)]
 
     clock = TrainingClock()

@@ -6,11 +6,12 @@ import dataclasses
 import shutil
 from typing import Any
 
+from bertline.examples.store import num_segments
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.modeling.attention import attention_device
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
@@ -28,14 +29,21 @@ from bertline.training.devices import Machine
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
 
 
-def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> BertForPreTraining:
+def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> MaskedLanguageModel:
     """Build the model with the weights of a new training: those of `start_from_folder`, or random ones.
 
     Raises:
-        ArtifactError: The examples were made with a vocabulary of another size.
+        ArtifactError: The examples were made with a vocabulary of another size, or for another objective.
         ConfigError: The checkpoint to start from has another shape or vocabulary.
     """
-    encoded_with = read_examples_manifest(job.examples_folder)["vocab_size"]
+    examples = read_examples_manifest(job.examples_folder)
+    if num_segments(examples) != job.objective.num_segments:
+        raise ArtifactError(
+            f"{job.examples_folder} has sequences of {num_segments(examples)} segment(s), objective.kind="
+            f"{job.objective.kind} learns from {job.objective.num_segments}. Run the examples stage again with "
+            f"examples={job.objective.examples}."
+        )
+    encoded_with = examples["vocab_size"]
     if encoded_with != tokenizer.vocab_size:
         raise ArtifactError(
             f"{job.examples_folder} was made with a vocabulary of {encoded_with} tokens, {job.tokenizer_folder} has "

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from bertline.examples.masking import masking_policy, max_targets
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.plan import Plan
@@ -61,15 +61,19 @@ class TimeLeft:
 
 
 def work_of_sequences(
-    model: BertForPreTraining, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
+    model: MaskedLanguageModel, examples: Mapping[int, MaskedExamples], layouts: Mapping[int, RowLayout]
 ) -> dict[int, float]:
     """Return the FLOPs per sequence of each length, forward and backward, including padding unless rows are packed."""
     work = {}
     for length, of_length in examples.items():
         store = of_length.store
         positions = length * fill_of(store) if layouts[length].packed else float(length)
-        targets = max_targets(length, masking_policy(store.manifest).mask_prob)
+        targets = max_targets(length, masking_policy(store.manifest).mask_prob, num_segments=store.num_segments)
         work[length] = positions * flops_per_token(
-            model.bert.config, vocab_size=model.bert.vocab_size, seq_len=positions, target_fraction=targets / length
+            model.bert.config,
+            vocab_size=model.bert.vocab_size,
+            seq_len=positions,
+            target_fraction=targets / length,
+            with_pooler=model.bert.pooler is not None,
         )
     return work

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.training.devices import Machine
 
 
@@ -27,7 +27,7 @@ class Probe(Protocol):
         ...
 
 
-MakeProbe = Callable[[BertForPreTraining, Machine], Probe]
+MakeProbe = Callable[[MaskedLanguageModel, Machine], Probe]
 """Factory of a probe for the model that is about to be trained, on the device where the model will be. The caller of a
 run passes in probes this way."""
 

@@ -22,6 +22,7 @@ def describe(tmp_path: Path, mask: float, random: float, label: int) -> str:
         "lengths": {"8": {"train": {"examples": 1, "tokens": 5}}},
         "shard_sequences": 10,
         "special_ids": {"[PAD]": 0},
+        "random_next_prob": 0.5,
     }
     policy = MaskingPolicy(
         mask_prob=0.99,

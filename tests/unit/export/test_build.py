@@ -25,7 +25,7 @@ from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import sha256_of_file
 from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.huggingface import load_classifier, load_pretraining_model, save_model
+from bertline.modeling.huggingface import load_classifier, load_masked_lm, load_pretraining_model, save_model
 from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT
 from finetuning_inputs import table_source
@@ -55,6 +55,22 @@ def test_every_folder_stands_on_its_own(pipeline: Any, tmp_path: Path) -> None:
     (found,) = bertline.load(str(tmp_path / "out/docs_match"), device="cpu").predict(["Café"], ["the cafe"])
     assert found.label == expected["label"]
     assert found.probability == pytest.approx(expected["score"], abs=1e-5)
+
+
+def test_an_encoder_with_the_masked_language_model_head_alone(pipeline: Any, tmp_path: Path) -> None:
+    save_model(load_masked_lm(pipeline.pretrain), pipeline.pretrain)
+    path = pipeline.pretrain / "manifest.json"
+    manifest = json.loads(path.read_text())
+    del manifest["metrics"]["val/nsp_accuracy"]
+    path.write_text(json.dumps({**manifest, "training": {"objective": {"kind": "mlm"}}}))
+    figures = export(pipeline, tmp_path / "out", config=dataclasses.replace(EXPORT, onnx=True))
+    assert figures["encoder/max_logits_difference"] < 1e-5
+    assert figures["encoder/onnx_max_difference"] < 1e-5
+    transformers.BertForMaskedLM.from_pretrained(tmp_path / "out/encoder")
+    model = bertline.load(str(tmp_path / "out/encoder"), device="cpu")
+    assert len(model.fill_mask("the [MASK] cafe.", top_k=3)[0]) == 3
+    card = (tmp_path / "out/encoder/README.md").read_text()
+    assert "with the masked language model, made by" in card and "next sentence" not in card
 
 
 def test_the_manifest_holds_digests_and_differences(pipeline: Any, tmp_path: Path) -> None:
@@ -188,7 +204,7 @@ def test_weights_that_transformers_computes_otherwise_are_not_exported(
             model.mlm_head.bias[7] += 1e-3
         return model
 
-    monkeypatch.setattr("bertline.export.views.load_pretraining_model", a_little_off)
+    monkeypatch.setattr("bertline.export.views.load_with_own_heads", a_little_off)
     with pytest.raises(ArtifactError, match=r"prediction_logits differ .* Nothing was exported"):
         export(pipeline, out)
     assert [path.name for path in out.iterdir()] == ["old"]

@@ -11,7 +11,7 @@ from bertline.tokenization.tokenizer import Tokenizer
 
 @pytest.fixture(scope="session")
 def inputs():
-    """The module `tests/finetuning_inputs.py`."""
+    """The module `tests/support/finetuning_inputs.py`."""
     return finetuning_inputs
 
 

@@ -11,9 +11,11 @@ import transformers
 
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.task_kind import LossOptions, task_kind
+from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.model import FillMask, _evenly
+from bertline.modeling.bert import BertForMaskedLM
+from bertline.modeling.huggingface import load_masked_lm, save_model
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.stored_rows import PlainRows
@@ -222,6 +224,16 @@ def test_training_improves_the_scores_and_a_saved_model_has_them_too(folder, tok
     again = fill_mask.predict(fill_mask.load_model(tmp_path), dev.encoded, tiny.machine())
     assert fill_mask.scores(fill_mask.statistics(dev.rows, again, {})) == pytest.approx(trained.dev_scores)
     transformers.BertForPreTraining.from_pretrained(tmp_path)
+
+
+def test_an_encoder_without_other_heads_gets_none(folder, tmp_path):
+    save_model(load_masked_lm(folder), tmp_path / "encoder")
+    fill_mask = kind()
+    model = fill_mask.new_model(tmp_path / "encoder", HeadSettings(0.1, 3, "plain"))
+    assert isinstance(model, BertForMaskedLM)
+    fill_mask.save_model(model, tmp_path / "fine-tuned")
+    found, expected = fill_mask.load_model(tmp_path / "fine-tuned").state_dict(), load_masked_lm(folder).state_dict()
+    assert found.keys() == expected.keys() and all(torch.equal(found[name], expected[name]) for name in found)
 
 
 def test_the_baseline_is_the_frequency_in_train(tokenizer):

@@ -22,6 +22,7 @@ MAX_LENGTHS = {
     "fill_mask": 8,
     "reranking": 17,
     "summarisation": 14,
+    "sentence_labelling": 14,
     "windows": 12,
 }
 MAX_LENGTH = 10
@@ -63,8 +64,11 @@ def counted(reader):
         "question_answering": lambda rows, _: sum(tokens(question) > 4 for question in rows.questions),
         "reranking": of_any_candidate,
         "retrieval": lambda rows, _: sum(tokens(f"word1 - {query}") > 6 for query in rows.queries),
-        "summarisation": lambda rows, most: sum(
-            any(tokens(sentence) > most - 2 for sentence in sentences) for sentences in rows.sentences
+        **dict.fromkeys(
+            ("summarisation", "sentence_labelling"),
+            lambda rows, most: sum(
+                any(tokens(sentence) > most - 2 for sentence in sentences) for sentences in rows.sentences
+            ),
         ),
     }
 

@@ -14,10 +14,11 @@ from torch import nn
 import finetuning_inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.sentence_groups import NO_LABEL, encode_documents
 from bertline.finetuning.task_kind import LossOptions
 from bertline.kinds.summarisation.baselines import summary_baselines
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
-from bertline.kinds.summarisation.model import NO_LABEL, Summarisation, encode_documents
+from bertline.kinds.summarisation.model import Summarisation
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import chosen_sentences
@@ -63,8 +64,12 @@ class LooksAtFirstWord(nn.Module):
         return self.table[F.pad(input_ids[:, 1:], (0, 1))][..., None]
 
 
+def encoded_rows(rows, max_length):
+    return encode_documents(rows.sentences, rows.chosen, TOKENIZER, max_length=max_length)
+
+
 def test_each_sentence_has_its_own_cls_and_segments_take_turns():
-    encoded = encode_documents(rows_of(["a b", "c", "d e"], ["f"]), TOKENIZER, max_length=64)
+    encoded = encoded_rows(rows_of(["a b", "c", "d e"], ["f"]), 64)
     tokens = [[TOKENIZER.vocab[token] for token in ids] for ids in encoded.sequences.input_ids]
     assert tokens[0] == ["[CLS]", "a", "b", "[SEP]", "[CLS]", "c", "[SEP]", "[CLS]", "d", "e", "[SEP]"]
     assert tokens[1][:4] == ["[CLS]", "f", "[SEP]", "[PAD]"]
@@ -81,7 +86,7 @@ documents = st.lists(st.lists(sentence, min_size=1, max_size=12), min_size=1, ma
 @settings(deadline=None)
 @given(documents=documents, max_length=st.integers(3, 30))
 def test_groups_hold_whole_sentences_in_order_and_none_could_have_taken_one_more(documents, max_length):
-    encoded = encode_documents(rows_of(*documents), TOKENIZER, max_length=max_length)
+    encoded = encoded_rows(rows_of(*documents), max_length)
     assert encoded.sequences.lengths.max() <= max_length
     groups = []
     for ids, length in zip(encoded.sequences.input_ids.tolist(), encoded.sequences.lengths, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.errors import DataError
+from bertline.inference.predict import predict_file
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.kinds.tagging.data import built_task, read_conllu
 from bertline.kinds.tagging.export import usage
@@ -198,6 +200,14 @@ def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
     model = bertline.load(str(finished.folder), device="cpu")
     tags = [" ".join(word.tag for word in of_row) for of_row in model.predict(rows.words)]
     assert tags == finished.table()["predicted"]
+
+
+def test_a_file_is_predicted(finished: Finished, tmp_path: Path) -> None:
+    rows = [{"text": "word1 word2"}, {"text": ["word3"]}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    predict_file(bertline.load(str(finished.folder), device="cpu"), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [[word["text"] for word in row["words"]] for row in found] == [["word1", "word2"], ["word3"]]
 
 
 def test_the_report_marks_the_words_with_wrong_tags() -> None:

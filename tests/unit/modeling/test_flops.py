@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import tiny
-from bertline.modeling.bert import BertForPreTraining
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining
 from bertline.modeling.flops import flops_per_token, num_parameters
 
 VOCAB_SIZE, SEQUENCES, LENGTH, TARGETS = 300, 4, 16, 4
@@ -16,18 +16,26 @@ def config(request):
     return tiny.model_config(**request.param)
 
 
-def test_parameters_are_those_of_the_model(config):
-    model = BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0)
-    assert num_parameters(config, vocab_size=VOCAB_SIZE) == sum(weight.numel() for weight in model.parameters())
+KINDS = pytest.mark.parametrize(("kind", "with_pooler"), [(BertForPreTraining, True), (BertForMaskedLM, False)])
 
 
-def test_operations_are_those_of_the_matrix_products(config):
-    model = BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
+@KINDS
+def test_parameters_are_those_of_the_model(config, kind, with_pooler):
+    model = kind(config, vocab_size=VOCAB_SIZE, pad_token_id=0)
+    expected = sum(weight.numel() for weight in model.parameters())
+    assert num_parameters(config, vocab_size=VOCAB_SIZE, with_pooler=with_pooler) == expected
+
+
+@KINDS
+def test_operations_are_those_of_the_matrix_products(config, kind, with_pooler):
+    model = kind(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention="plain")
     ids = torch.ones(SEQUENCES, LENGTH, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter:
         output = model(ids, torch.zeros_like(ids), None, ids[:, :TARGETS])
-        (output.mlm_logits.sum() + output.nsp_logits.sum()).backward()
+        sum(logits.sum() for logits in output).backward()
     counted = counter.get_total_flops() / ids.numel()
-    expected = flops_per_token(config, vocab_size=VOCAB_SIZE, seq_len=LENGTH, target_fraction=TARGETS / LENGTH)
+    expected = flops_per_token(
+        config, vocab_size=VOCAB_SIZE, seq_len=LENGTH, target_fraction=TARGETS / LENGTH, with_pooler=with_pooler
+    )
     # Pooler and NSP head are left out of the one, biases and norms are counted in the other.
     assert counted == pytest.approx(expected, rel=0.05)

@@ -33,6 +33,7 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
     "choice",
     [
         "examples=sentence_pairs_static",
+        "objective=mlm examples=full_sentences",
         "tokenizer=wordpiece_cased",
         "sweep=default",
         "sweep=tpe_halving",
@@ -49,7 +50,7 @@ def test_every_model_size_is_valid(composed: Composed, size: str) -> None:
     ],
 )
 def test_every_option_of_a_group_is_valid(composed: Composed, choice: str) -> None:
-    pipeline_config(composed(choice))
+    pipeline_config(composed(*choice.split()))
 
 
 @pytest.mark.parametrize("task", shipped_tasks.NAMES)
@@ -114,6 +115,8 @@ def test_an_unknown_missing_or_mistyped_key_is_named(composed: Composed, overrid
             ["schedule=wsd", "schedule.num_decay_steps=99999999"],
             r"num_warmup_steps is 200 and schedule\.num_decay_steps 99999999, together more than the \d+ steps",
         ),
+        (["objective=mlm"], r"objective\.kind is mlm.* 1 segment.*examples have 2\. Use examples=full_sentences"),
+        (["examples=full_sentences"], r"objective\.kind is mlm_nsp.* 2 segment.*have 1\. Use examples=sentence_pairs"),
         (["pretrain.start_from=some/model"], r"start_from is 'some/model'.*tokenizer=existing"),
         (["tasks.docs_match.max_length=9999"], r"tasks\.docs_match\.max_length is 9999.*positions"),
         (
@@ -155,6 +158,13 @@ def test_both_rates_of_muon_are_one_unless_they_are_given(composed: Composed) ->
     assert optimizer.adamw_lr == 0.25
     other = pipeline_config(composed("optimizer=muon", "optimizer.lr=0.25", "optimizer.adamw_lr=0.5")).optimizer
     assert (other.lr, other.adamw_lr) == (0.25, 0.5)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_preset_takes_the_other_objective(composed: Composed, experiment: str) -> None:
+    given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
+    config = pipeline_config(composed(f"experiment={experiment}", "objective=mlm", "examples=full_sentences", *given))
+    assert (config.objective.kind, config.examples.num_segments) == ("mlm", 1)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)

@@ -11,6 +11,7 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.planning.forecast import forecast, phases_reached
 from bertline.planning.text_size import ExamplesOfLength, TextSize
 from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.objectives.config import MlmObjectiveConfig
 from planning_inputs import UNKNOWN_TEXT, record, resources, training
 
 PAPER = ((900_000, 128, 256), (100_000, 512, 256))
@@ -34,6 +35,18 @@ def test_base_as_in_the_paper_on_one_a100_by_hand() -> None:
     # 3.3e9 tokens are 26.4 M sequences of 128 and 6.48 M of 512.
     assert [phase.epochs for phase in found.phases] == pytest.approx([8.727, 3.949], abs=0.001)
     assert found.epochs == pytest.approx(12.676, abs=0.001)
+
+
+def test_the_masked_language_model_alone_has_no_pooler_and_no_head_on_it() -> None:
+    both, alone = training("base", *PAPER), training("base", *PAPER, objective=MlmObjectiveConfig(kind="mlm"))
+    expected, found = (forecast(one, resources("a100", tokens=3.3e9)) for one in (both, alone))
+    assert expected.parameters - found.parameters == 768 * 768 + 768 + 2 * 768 + 2
+    assert found.targets == pytest.approx(0.15 * (900_000 * 256 * 126 + 100_000 * 256 * 510))
+    # The last layer is read at 19 of 128 positions instead of 20.
+    assert expected.phases[0].flops - found.phases[0].flops == pytest.approx(
+        expected.phases[0].tokens / 128 * (6 * 5_906_688 + 12 * 768 * 128)
+    )
+    assert found.phases[0].memory.weights < expected.phases[0].memory.weights
 
 
 def test_memory_decides_which_micro_batch_fits() -> None:

@@ -5,7 +5,7 @@ import pretraining_inputs
 
 @pytest.fixture(scope="session")
 def pretraining():
-    """The module `tests/pretraining_inputs.py`."""
+    """The module `tests/support/pretraining_inputs.py`."""
     return pretraining_inputs
 
 

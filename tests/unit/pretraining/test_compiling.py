@@ -4,21 +4,20 @@ import pytest
 import torch
 
 import tiny
-from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.losses import PreTrainingLosses
 from bertline.pretraining.row_layout import RowLayout
 
 
-@pytest.fixture
-def losses(make_job) -> PreTrainingLosses:
-    job = make_job()
+@pytest.fixture(params=[tiny.mlm_nsp, tiny.mlm], ids=["mlm_nsp", "mlm"])
+def losses(make_job, request) -> PreTrainingLosses:
+    job, objective = make_job(), request.param()
     vocab_size = MaskedExamples(job.examples_folder, "train", 16).store.manifest["vocab_size"]
-    model = BertForPreTraining(job.model, vocab_size=vocab_size, pad_token_id=0)
+    model = objective.new_model(job.model, vocab_size=vocab_size, pad_token_id=0, attention="plain")
     initialize(model, job.model, seed=1)
     assert job.model.hidden_dropout_prob == job.model.attention_probs_dropout_prob == 0.1
-    return PreTrainingLosses(model, tiny.mlm_nsp())
+    return PreTrainingLosses(model, objective)
 
 
 @pytest.mark.parametrize("mode", ["training", "evaluation"])
@@ -36,7 +35,7 @@ def test_one_graph_gives_the_same_losses_and_gradients(make_job, losses, packed,
         torch.manual_seed(5)  # the same values are dropped
         losses.zero_grad()
         sums = module(micro_batch)
-        (sums["mlm_loss"] + sums["nsp_loss"]).backward()
+        sum(sums[term.name] for term in losses.objective.terms).backward()
         gradients = {name: weight.grad.clone() for name, weight in losses.named_parameters()}
         results.append((sums, gradients))
     for expected, found in zip(*results, strict=True):

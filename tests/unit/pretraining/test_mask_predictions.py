@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+import tiny
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
@@ -19,7 +20,8 @@ def make_probe(make_job, tmp_path):
         initialize(model, job.model, seed=0)
         machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks(rank=rank))
         config = MaskPredictionsConfig(every_steps=5, sentences=sentences, num_guesses=3)
-        return MaskPredictionProbe(model, tokenizer, config, tmp_path / "mask_predictions.jsonl", machine=machine)
+        path = tmp_path / "mask_predictions.jsonl"
+        return MaskPredictionProbe(model, tiny.mlm_nsp(), tokenizer, config, path, machine=machine)
 
     return make
 

@@ -22,8 +22,8 @@ from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForPreTraining
-from bertline.modeling.huggingface import load_pretraining_model, load_with_head, save_model
+from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, MaskedLanguageModel
+from bertline.modeling.huggingface import architecture_of, load_with_head, load_with_own_heads, save_model
 from bertline.tasks.metrics.fill_mask import STATISTICS, pseudo_perplexity, scores_of
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -86,18 +86,19 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
 
     rows_class = PlainRows
 
-    def new_model(self, folder: Path, head: HeadSettings) -> BertForPreTraining:
+    def new_model(self, folder: Path, head: HeadSettings) -> MaskedLanguageModel:
+        kind = BertForMaskedLM if architecture_of(folder) == "BertForMaskedLM" else BertForPreTraining
         return load_with_head(
             folder,
-            lambda config, vocab_size, pad_token_id: BertForPreTraining(
+            lambda config, vocab_size, pad_token_id: kind(
                 config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=head.attention
             ),
             dropout_prob=head.dropout_prob,
             seed=head.seed,
         )
 
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForPreTraining:
-        return load_pretraining_model(folder, attention=attention)
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> MaskedLanguageModel:
+        return load_with_own_heads(folder, attention=attention)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         save_model(model, folder)
@@ -251,8 +252,7 @@ class _MaskedBatches:
             seed=self._seed,
             epoch=self._epoch,
             policy=encoded.policy,
-            # `max_targets` assumes a pair with three special tokens; a single text has two.
-            num_columns=max_targets(batch["input_ids"].shape[1] + 1, encoded.policy.mask_prob),
+            num_columns=max_targets(batch["input_ids"].shape[1], encoded.policy.mask_prob, num_segments=1),
         )
         return {
             **batch,

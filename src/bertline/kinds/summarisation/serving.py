@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bertline.corpus.sentences import split_sentences
-from bertline.foundation.errors import DataError
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
+from bertline.inference.words import split_documents
 from bertline.tasks.stored_rows import SummaryRows
 
 
@@ -39,9 +38,7 @@ class SummarisationPredictor(TaskPredictor):
         Raises:
             DataError: A document has no sentences.
         """
-        if isinstance(texts, str):
-            raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
-        documents = [self._sentences(value, index) for index, value in enumerate(texts)]
+        documents = split_documents(texts)
         if not documents:
             return []
         nothing = [[0] * len(sentences) for sentences in documents]
@@ -52,15 +49,6 @@ class SummarisationPredictor(TaskPredictor):
             chosen = tuple(sentences[place] for place in best)
             found.append(Summary(" ".join(chosen), chosen, tuple(best.tolist()), tuple(scores[best].tolist())))
         return found
-
-    def _sentences(self, value: Any, index: int) -> list[str]:
-        if isinstance(value, str):
-            sentences = [sentence for line in value.splitlines() for sentence in split_sentences(line)]
-        else:
-            sentences = [sentence.strip() for sentence in require_texts(value, f"texts[{index}]") if sentence.strip()]
-        if not sentences:
-            raise DataError(f"texts[{index}] has no sentence; leave empty documents out.")
-        return sentences
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
         return [InputColumn(columns.text, "text or texts", may_be_empty=False)]

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bertline.finetuning.word_tagging import TagPredictions, WordTagger
 from bertline.kinds.tagging.config import TaggingTaskConfig
+from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tasks.stored_rows import TaggedRows
 
 
@@ -21,39 +22,20 @@ class Tagging(WordTagger):
     ) -> NDArray[np.float64]:
         """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
         numbers = {label: number for number, label in enumerate(self.labels)}
-        counts = np.zeros((len(rows), 3, len(self.labels)))
-        for row, (tags, predicted) in enumerate(zip(rows.tags, predictions.labels, strict=True)):
-            gold = np.array([numbers[tag] for tag in tags], dtype=np.int64)
-            for place, found in enumerate((gold[gold == predicted], predicted, gold)):
-                counts[row, place] = np.bincount(found, minlength=len(self.labels))
-        return counts.reshape(len(rows), -1)
+        counts = [
+            row_counts(np.array([numbers[tag] for tag in tags], dtype=np.int64), predicted, len(self.labels))
+            for tags, predicted in zip(rows.tags, predictions.labels, strict=True)
+        ]
+        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
 
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
-        """Return `accuracy` over words and `macro_f1`, the mean over the tags that occur."""
-        by_tag = _by_tag(statistics.sum(axis=0), self.labels)
-        gold = sum(scores["support"] for scores in by_tag.values())
-        hits = float(statistics[:, : len(self.labels)].sum())
-        f1 = [scores["f1"] for scores in by_tag.values()]
-        return {"accuracy": hits / gold if gold else 0.0, "macro_f1": float(np.mean(f1)) if f1 else 0.0}
+        return scores_of(statistics)
 
     def details(
         self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
     ) -> dict[str, Any]:
         """Return precision, recall and F1 of each tag."""
-        return {"by_type": _by_tag(self.statistics(rows, predictions, calibration).sum(axis=0), self.labels)}
-
-
-def _by_tag(counts: NDArray[np.float64], labels: Sequence[str]) -> dict[str, dict[str, float]]:
-    return {
-        label: {
-            "precision": hits / predicted if predicted else 0.0,
-            "recall": hits / gold if gold else 0.0,
-            "f1": 2 * hits / (predicted + gold),
-            "support": int(gold),
-        }
-        for label, (hits, predicted, gold) in zip(labels, counts.reshape(3, -1).T.tolist(), strict=True)
-        if predicted + gold
-    }
+        return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
 
 
 def task_kind(config: TaggingTaskConfig, labels: Sequence[str]) -> Tagging:

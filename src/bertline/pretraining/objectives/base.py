@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 from torch import Tensor
 
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForPreTraining, PreTrainingOutput
+from bertline.modeling.bert import MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.objectives.config import LearningMargins
 
@@ -145,21 +145,25 @@ class Objective(Protocol):
 
     def new_model(
         self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
-    ) -> BertForPreTraining:
+    ) -> MaskedLanguageModel:
         """Return an encoder with the heads of the objective, whose weights are not initialised yet."""
         ...
 
-    def load_model(self, folder: Path) -> BertForPreTraining:
+    def load_model(self, folder: Path) -> MaskedLanguageModel:
         """Load any BERT folder as such a model; heads that it lacks are initialised randomly, with a warning."""
         ...
 
-    def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics.
 
         Args:
-            output: Output of the model.
+            output: Output of the model of `new_model`.
             batch: Arrays of `examples.batching` or `examples.packing`, as tensors.
         """
+        ...
+
+    def guesses(self, output: Any) -> Tensor:
+        """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show."""
         ...
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:

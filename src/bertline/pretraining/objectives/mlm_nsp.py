@@ -18,6 +18,7 @@ from bertline.modeling.losses import (
     next_sentence_correct,
     next_sentence_loss_sum,
 )
+from bertline.pretraining.objectives import mlm
 from bertline.pretraining.objectives.base import (
     LossTerm,
     Metric,
@@ -39,17 +40,18 @@ class MlmNsp:
 
     def __init__(self, config: MlmNspObjectiveConfig) -> None:
         self.terms = (
-            LossTerm(name="mlm_loss", count="targets", weight=1.0),
+            mlm.LOSS,
             LossTerm(name="nsp_loss", count="sequences", weight=config.nsp_weight),
         )
         self.metrics = (
-            Metric(name="mlm_accuracy", total="mlm_correct", count="targets"),
+            mlm.ACCURACY,
             Metric(name="nsp_accuracy", total="nsp_correct", count="sequences"),
         )
-        self.judged_by = "mlm_loss"
+        self.judged_by = mlm.LOSS.name
         self.advice: Mapping[str, str] = ADVICE
         self.showing = SHOWING
         self._config = config
+        self._of_blanks = mlm.Mlm()
 
     def new_model(
         self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
@@ -72,14 +74,16 @@ class MlmNsp:
             "nsp_correct": next_sentence_correct(output.nsp_logits, next_sentence_labels).float(),
         }
 
+    def guesses(self, output: PreTrainingOutput) -> Tensor:
+        """See `Objective.guesses`."""
+        return output.mlm_logits
+
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, and the accuracy of always predicting the more frequent label.
 
         That accuracy is 0.5 if both labels are equally frequent, as in the paper (A.2).
         """
-        found = {}
-        if "unigram_entropy" in known:
-            found["mlm_loss"] = known["unigram_entropy"]
+        found = self._of_blanks.baselines(known)
         if "random_next_prob" in known:
             found["nsp_accuracy"] = max(known["random_next_prob"], 1 - known["random_next_prob"])
         return found
@@ -88,13 +92,7 @@ class MlmNsp:
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
         """See `Objective.alarms`. Without weight in the loss, next sentence prediction raises no alarm."""
-        loss, entropy = means["mlm_loss"], baselines["mlm_loss"]
-        if loss > entropy - margins.entropy_margin:
-            yield (
-                "unigram_entropy",
-                f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
-                f"alone gives {entropy:.2f}",
-            )
+        yield from self._of_blanks.alarms(means, baselines, margins, steps=steps)
         accuracy, chance = means["nsp_accuracy"], baselines["nsp_accuracy"]
         if self._config.nsp_weight > 0 and accuracy < nsp_learnt_from(chance, margins.nsp_margin):
             yield (
@@ -114,34 +112,18 @@ def nsp_learnt_from(chance: float, margin: float) -> float:
 
 
 ADVICE = {
-    "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the batch, "
-    "try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), and see "
-    "that the text is in order.",
+    **mlm.ADVICE,
     "nsp_at_chance": "It comes after the blanks, so wait while the MLM loss is near the unigram entropy. Else see that "
-    "documents have several sentences in their order; where text has no order, set objective.nsp_weight=0.",
+    "documents have several sentences in their order; where text has no order, set objective.nsp_weight=0 "
+    "or use objective=mlm with examples=full_sentences.",
 }
 SHOWING = Showing(
     title="the masked language model and next sentence prediction",
-    summary="On held-out text it fills {mlm_accuracy} of the blanks with exactly the right token. Its loss of "
-    "{mlm_loss} nats is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency alone, and it tells the "
-    "next sentence from a random one in {nsp_accuracy} of cases (chance: {nsp_accuracy_baseline}).",
+    summary=f"{mlm.SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
+    "{nsp_accuracy_baseline}).",
     scores=(
-        ShownScore(
-            metric="mlm_loss",
-            unit="nats",
-            tile="MLM loss, nats",
-            tile_note="by frequency alone {baseline}",
-            card="masked language model, loss (nats)",
-            card_baseline="guessing by frequency (nats)",
-            figure="unigram_entropy",
-        ),
-        ShownScore(
-            metric="mlm_accuracy",
-            unit="fraction",
-            tile="blanks filled right",
-            tile_note="one of {vocab_size}",
-            card="masked language model, accuracy",
-        ),
+        mlm.LOSS_SCORE,
+        mlm.ACCURACY_SCORE,
         ShownScore(
             metric="nsp_accuracy",
             unit="fraction",
@@ -152,30 +134,20 @@ SHOWING = Showing(
         ),
     ),
     charts=(
-        ShownChart(
-            name="mlm_loss",
-            y_name="MLM loss, nats",
-            caption="The loss of filling blanks. Below the dashed line the model uses the words around a blank, not "
-            "only how frequent each word is.",
-            curves=(
-                ShownCurve(title="training", metric="train/mlm_loss", css="c1"),
-                ShownCurve(title="held-out", metric="val/mlm_loss", css="c0"),
-            ),
-            level=("frequency alone", "mlm_loss"),
-        ),
+        mlm.LOSS_CHART,
         ShownChart(
             name="accuracy",
             y_name="held-out accuracy",
             caption="The share of blanks filled with exactly the right token, and of sentence pairs judged right.",
             curves=(
-                ShownCurve(title="blanks filled right", metric="val/mlm_accuracy", css="c0"),
+                mlm.ACCURACY_CURVE,
                 ShownCurve(title="next sentence right", metric="val/nsp_accuracy", css="c1"),
             ),
             level=("chance, next sentence", "nsp_accuracy"),
         ),
     ),
     tables=(
-        ShownTable(name="mlm_loss", metric="mlm_loss", baseline="unigram"),
+        mlm.LOSS_TABLE,
         ShownTable(name="nsp_accuracy", metric="nsp_accuracy", baseline=None),
     ),
 )

@@ -28,7 +28,8 @@ MOST_WORDS = 100_000
 """Maximum number of words of tagged rows that are read, in whole sentences from the first on."""
 _THRESHOLDS = tuple(step / 4 for step in range(-2, 19))
 """Thresholds for tagging: logistic regression over few features is easily too confident of O."""
-_MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
+MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
+"""Linear models on vectors from which dev chooses."""
 
 
 def linear_baseline(
@@ -41,7 +42,7 @@ def linear_baseline(
     fitted = {}
     for option, compute in features.items():
         found = compute(read)
-        for model in _MODELS:
+        for model in MODELS:
             fitted[option, model] = (
                 of_many_labels(model, found, read.labels)
                 if isinstance(read, MultiLabelRows)
@@ -93,7 +94,7 @@ def tagging_baseline(
         name=name,
         title=f"{TITLES[name][1]}, logistic regression",
         features=features,
-        models=_MODELS,
+        models=MODELS,
         thresholds=thresholds,
     )
     return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)

@@ -15,9 +15,10 @@ from bertline.planning.hardware import GPUS
 from bertline.planning.rates import Rates, SpeedRecord
 from bertline.planning.text_size import TextSize, stated_size
 from bertline.pretraining.config import PhaseConfig
+from bertline.pretraining.objectives.config import MlmNspObjectiveConfig
 from bertline.training.config import RuntimeConfig
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
+CONF = Path(__file__).resolve().parents[2] / "conf"
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 UNKNOWN_TEXT = TextSize(tokens=None, basis="unknown", counted=False)
 
@@ -32,6 +33,7 @@ def training(size: str, *phases: tuple[int, int, int], **changes: Any) -> Traini
     of_runtime = {key: value for key, value in changes.items() if key not in Training.__slots__}
     fields = {
         "model": model(size),
+        "objective": MlmNspObjectiveConfig(kind="mlm_nsp", nsp_weight=1.0),
         "vocab_size": 30_522,
         "mask_prob": 0.15,
         "phases": tuple(PhaseConfig(steps=a, max_length=b, global_batch_size=c) for a, b, c in phases),

@@ -19,6 +19,8 @@ from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
+from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
+from bertline.kinds.sentence_labelling.data import SentenceRows
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
@@ -294,6 +296,17 @@ def _tagging() -> Example:
     return config, labels, TaggedRows(_ids(8), [""] * 8, words, tags), {}
 
 
+def _sentence_labelling() -> Example:
+    source = LabelledSentencesSourceConfig(
+        kind="labelled_sentences", path="", sentences_column="s", labels_column="l", on_bad_row="error", **_FILES
+    )
+    config = SentenceLabellingTaskConfig(
+        kind="sentence_labelling", source=source, labels=None, metric="accuracy", **_BASE
+    )
+    documents = [[f"{sentence}." for sentence in texts(5, seed=number, most=12)] for number in range(4)]
+    return config, ["end", "middle", "start"], SentenceRows(_ids(4), documents, [[2, 1, 1, 1, 0]] * 4), {}
+
+
 KINDS: dict[str, Callable[[], Example]] = {
     "classification": _classification,
     "windows": lambda: _classification(long_texts="windows"),
@@ -310,4 +323,5 @@ KINDS: dict[str, Callable[[], Example]] = {
     "summarisation": _summarisation,
     "fill_mask": _fill_mask,
     "tagging": _tagging,
+    "sentence_labelling": _sentence_labelling,
 }

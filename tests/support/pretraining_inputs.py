@@ -37,6 +37,7 @@ def write_inputs(
     full_lengths: tuple[int, ...] = (),
     num_train: int = 50,
     num_validation: int = 12,
+    num_segments: int = 2,
 ) -> None:
     """Write `tokenizer/` and `examples/`: sequences in which each token follows from the last.
 
@@ -45,11 +46,14 @@ def write_inputs(
     save_tokenizer(Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True)), folder / "tokenizer")
     counts = {"train": num_train, "validation": num_validation}
     manifest = examples_manifest(len(TOKENS), shard_sequences=32)
+    if num_segments == 1:
+        manifest["random_next_prob"] = None
     for length in lengths:
         manifest["lengths"][str(length)] = {"unigram_entropy": 4.0}
         for split, count in counts.items():
             shortest = length if length in full_lengths else length // 2
-            tokens = _write_examples(split_folder(folder / "examples", split, length), count, length, shortest)
+            place = split_folder(folder / "examples", split, length)
+            tokens = _write_examples(place, count, length, shortest, num_segments=num_segments)
             manifest["lengths"][str(length)][split] = {"examples": count, "tokens": tokens}
     write_manifest(folder / "examples", kind="examples", format_version=1, content=manifest)
 
@@ -106,15 +110,15 @@ def curve(job: PretrainJob) -> list[tuple[int, dict[str, float]]]:
     ]
 
 
-def _write_examples(folder: Path, count: int, length: int, shortest: int) -> int:
+def _write_examples(folder: Path, count: int, length: int, shortest: int, *, num_segments: int) -> int:
     generator = np.random.default_rng(count + length)
     lengths = generator.integers(shortest, length + 1, size=count)
     rows, firsts = [], []
     for size in lengths:
         body = (generator.integers(0, 50) + np.arange(size - 3) * 3) % (len(TOKENS) - 5) + 5
         cut = int(generator.integers(1, size - 3))
-        rows.append([2, *body[:cut], 3, *body[cut:], 3])
-        firsts.append(cut + 2)
+        rows.append([2, *body[:cut], 3, *body[cut:], 3] if num_segments == 2 else [2, *body, body[-1], 3])
+        firsts.append(cut + 2 if num_segments == 2 else size)
     block = ExampleBlock(
         input_ids=np.concatenate(rows).astype(np.uint16),
         lengths=lengths,

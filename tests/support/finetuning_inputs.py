@@ -1,6 +1,6 @@
 """A tiny encoder, a task that it can learn, and a sweep of it: for tests, and as a script that a test can kill.
 
-python tests/finetuning_inputs.py FOLDER NUM_WORKERS    # runs the sweep of `write_inputs(FOLDER)`
+python tests/support/finetuning_inputs.py FOLDER NUM_WORKERS    # runs the sweep of `write_inputs(FOLDER)`
 """
 
 from __future__ import annotations

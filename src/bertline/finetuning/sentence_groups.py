@@ -1,0 +1,126 @@
+"""Encoding of documents in which each sentence has its own [CLS].
+
+References:
+    Liu 2019, arXiv 1903.10318, section 2.1: a [CLS] and an interval segment for each sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertline.finetuning.encoding import Sequences
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.heads import BertForTokenClassification
+from bertline.tokenization.tokenizer import Tokenizer
+
+NO_LABEL = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSentences:
+    """Documents split into W groups of consecutive sentences, `[CLS] one [SEP] [CLS] two [SEP] ...`, in order."""
+
+    sequences: Sequences
+    """The W groups; segments A and B alternate from sentence to sentence."""
+    labels: NDArray[np.int64]
+    """Labels [W, S]: that of a sentence at its [CLS]; `NO_LABEL` elsewhere."""
+    is_first: NDArray[np.bool_]
+    """Whether the group is the first of its document [W]."""
+    num_sentences: NDArray[np.int64]
+    """Number of sentences of each document [documents]."""
+    cut: NDArray[np.bool_]
+    """Whether a sentence of the document was truncated [documents]."""
+
+    def batch(self, groups: NDArray[np.integer]) -> dict[str, Tensor]:
+        """Return some groups as one batch, with their `labels`."""
+        batch = self.sequences.batch(groups)
+        longest = batch["input_ids"].shape[1]
+        return {**batch, "labels": torch.from_numpy(self.labels[groups, :longest])}
+
+
+def encode_documents(
+    documents: Sequence[Sequence[str]], labels: Sequence[Sequence[int]], tokenizer: Tokenizer, *, max_length: int
+) -> EncodedSentences:
+    """Split documents into groups of whole sentences of at most `max_length` tokens.
+
+    A sentence longer than that is truncated and forms its own group.
+
+    Args:
+        documents: Sentences of each document.
+        labels: Label of each sentence; an empty list stands for 0 everywhere.
+        tokenizer: Tokenizer of the model.
+        max_length: Maximum number of tokens of a group.
+    """
+    ids = iter(tokenizer.encode_literally([sentence for sentences in documents for sentence in sentences]))
+    groups: list[list[list[int]]] = []
+    of_groups: list[list[int]] = []
+    is_first: list[bool] = []
+    cut = np.zeros(len(documents), dtype=np.bool_)
+    for row, sentences in enumerate(documents):
+        room = 0
+        for place in range(len(sentences)):
+            whole = next(ids)
+            cut[row] |= len(whole) > max_length - 2
+            sentence = [tokenizer.cls_id, *whole[: max_length - 2], tokenizer.sep_id]
+            if place == 0 or len(sentence) > room:
+                groups.append([])
+                of_groups.append([])
+                is_first.append(place == 0)
+                room = max_length
+            room -= len(sentence)
+            groups[-1].append(sentence)
+            of_groups[-1].append(labels[row][place] if labels[row] else 0)
+    sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
+    at_cls = np.full(sequences.input_ids.shape, NO_LABEL, dtype=np.int64)
+    for number, group in enumerate(groups):
+        at_cls[number, _begins(group)] = of_groups[number]
+    return EncodedSentences(
+        sequences=sequences,
+        labels=at_cls,
+        is_first=np.array(is_first, dtype=np.bool_),
+        num_sentences=np.array([len(sentences) for sentences in documents], dtype=np.int64),
+        cut=cut,
+    )
+
+
+def _laid_out(groups: Sequence[Sequence[Sequence[int]]], *, pad_id: int) -> Sequences:
+    lengths = np.array([sum(map(len, group)) for group in groups], dtype=np.int64)
+    shape = (len(groups), int(lengths.max(initial=0)))
+    input_ids, token_type_ids = np.full(shape, pad_id, dtype=np.int64), np.zeros(shape, dtype=np.int64)
+    for number, group in enumerate(groups):
+        input_ids[number, : lengths[number]] = [each for sentence in group for each in sentence]
+        turns = np.arange(len(group)) % 2
+        token_type_ids[number, : lengths[number]] = np.repeat(turns, [len(sentence) for sentence in group])
+    # Truncation is recorded per document (`EncodedSentences.cut`).
+    return Sequences(input_ids, token_type_ids, lengths, np.zeros(len(groups), dtype=np.bool_))
+
+
+def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+    """Return the position of each sentence's [CLS]."""
+    return np.cumsum([0, *(len(sentence) for sentence in group[:-1])])
+
+
+def sentence_head(
+    attention: AttentionKind, dropout_prob: float, *, num_labels: int
+) -> Callable[[ModelConfig, int, int], Any]:
+    """Return the function that makes a model with outputs for each sentence, as `load_with_head` wants it."""
+
+    def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertForTokenClassification:
+        return BertForTokenClassification(
+            config,
+            vocab_size=vocab_size,
+            pad_token_id=pad_token_id,
+            num_labels=num_labels,
+            classifier_dropout=dropout_prob,
+            attention=attention,
+        )
+
+    return make

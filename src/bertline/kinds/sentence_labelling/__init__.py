@@ -1,0 +1,1 @@
+"""Labelling of the sentences of a document, all read together."""

@@ -1,0 +1,150 @@
+"""Labelling of sentences in context: the vector of each sentence's own [CLS] predicts its label.
+
+References:
+    Cohan et al. 2019, arXiv 1909.04054 (all sentences in one sequence; there a [SEP] stands for its sentence).
+    Liu 2019, arXiv 1903.10318, section 2.1 (a [CLS] for each sentence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
+from bertline.finetuning.sentence_groups import NO_LABEL, EncodedSentences, encode_documents, sentence_head
+from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
+from bertline.kinds.sentence_labelling.data import SentenceRows
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.heads import BertForTokenClassification
+from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
+
+Probabilities = list[NDArray[np.float32]]
+"""For each document, the probabilities of its sentences' labels [sentences, L]."""
+
+
+class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities]):
+    """Predicts a label for each sentence; a document longer than `max_length` is read in groups of whole sentences."""
+
+    rows_class = SentenceRows
+    # Most sentences of a document are labelled correctly, so a single wrong one makes the document an error.
+    right_from = 1.0
+
+    @property
+    def unused_options(self) -> dict[str, str]:
+        """See `TaskKind.unused_options`: none."""
+        return {}
+
+    def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
+        return load_with_head(
+            folder,
+            sentence_head(head.attention, head.dropout_prob, num_labels=len(self.labels)),
+            new_head=("classifier.",),
+            dropout_prob=head.dropout_prob,
+            seed=head.seed,
+        )
+
+    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForTokenClassification:
+        return load_with_head(folder, sentence_head(attention, 0.0, num_labels=len(self.labels)))
+
+    def save_model(self, model: nn.Module, folder: Path) -> None:
+        save_model(model, folder, id2label=dict(enumerate(self.labels)))
+
+    def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
+        return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
+
+    def lengths(self, encoded: EncodedSentences) -> NDArray[np.int64]:
+        return encoded.sequences.lengths
+
+    def num_cut(self, encoded: EncodedSentences) -> int:
+        """Return the number of documents with a truncated sentence."""
+        return int(encoded.cut.sum())
+
+    def training_batches(self, encoded: EncodedSentences, *, batch_size: int, seed: int) -> Batches:
+        return LengthSortedBatches(encoded.sequences.lengths, encoded.batch, batch_size=batch_size, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean cross-entropy over the sentences of the batch."""
+        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+        return F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            batch["labels"].flatten(),
+            weight=options.class_weights,
+            label_smoothing=options.label_smoothing,
+            ignore_index=NO_LABEL,
+        )
+
+    def label_counts(self, rows: SentenceRows) -> NDArray[np.int64]:
+        return np.bincount([label for labels in rows.labels for label in labels], minlength=len(self.labels))
+
+    def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> Probabilities:
+        at_cls = encoded.labels != NO_LABEL
+        found = np.zeros((*at_cls.shape, len(self.labels)), dtype=np.float32)
+        with evaluating(model, machine) as forward:
+            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
+                inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
+                probabilities = torch.softmax(forward(*inputs).float(), dim=-1).cpu().numpy()
+                found[indices, : probabilities.shape[1]] = probabilities
+        # Boolean indexing is row-major, so the sentences come in document order.
+        return np.split(found[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []
+
+    def statistics(
+        self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
+        counts = [
+            row_counts(np.array(gold, dtype=np.int64), found.argmax(1), len(self.labels))
+            for gold, found in zip(rows.labels, predictions, strict=True)
+        ]
+        return np.array(counts).reshape(len(rows), 3 * len(self.labels))
+
+    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+        return scores_of(statistics)
+
+    def table(self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]) -> pa.Table:
+        """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
+        texts = pa.list_(pa.string())
+        predicted = [found.argmax(1) for found in predictions]
+        return pa.table(
+            {
+                "id": rows.ids,
+                "text": rows.texts_read(),
+                "sentences": pa.array(rows.sentences, texts),
+                "gold": pa.array([self._names(labels) for labels in rows.labels], texts),
+                "predicted": pa.array([self._names(labels) for labels in predicted], texts),
+                "score": [float(found.max(1).mean()) for found in predictions],
+                "correct": [
+                    float(np.mean(found == np.array(gold))) for found, gold in zip(predicted, rows.labels, strict=True)
+                ],
+            }
+        )
+
+    def details(
+        self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Return precision, recall and F1 of each label."""
+        return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
+
+    def is_degenerate(self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]) -> bool:
+        """Return whether every sentence gets the same label."""
+        return len({int(label) for found in predictions for label in found.argmax(1)}) <= 1
+
+    def _names(self, labels: Sequence[int] | NDArray[np.integer]) -> list[str]:
+        return [self.labels[label] for label in labels]
+
+
+def task_kind(config: SentenceLabellingTaskConfig, labels: Sequence[str]) -> SentenceLabelling:
+    """Return the kind of a task; `labels` are those of its manifest."""
+    return SentenceLabelling(config, labels)

@@ -1,0 +1,135 @@
+"""Masked language model alone: full sentences in one segment, no pooler and no head on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from bertline.modeling.attention import AttentionKind
+from bertline.modeling.bert import BertForMaskedLM, MaskedLMOutput
+from bertline.modeling.config import ModelConfig
+from bertline.modeling.huggingface import load_masked_lm
+from bertline.modeling.losses import masked_lm_correct, masked_lm_loss_sum
+from bertline.pretraining.objectives.base import (
+    LossTerm,
+    Metric,
+    Showing,
+    ShownChart,
+    ShownCurve,
+    ShownScore,
+    ShownTable,
+)
+from bertline.pretraining.objectives.config import LearningMargins
+
+LOSS = LossTerm(name="mlm_loss", count="targets", weight=1.0)
+ACCURACY = Metric(name="mlm_accuracy", total="mlm_correct", count="targets")
+
+
+class Mlm:
+    """The objective `kind: mlm`. It learns from full sentences with masked tokens.
+
+    References:
+        Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, which found next sentence prediction not to help.
+    """
+
+    def __init__(self) -> None:
+        self.terms = (LOSS,)
+        self.metrics = (ACCURACY,)
+        self.judged_by = LOSS.name
+        self.advice: Mapping[str, str] = ADVICE
+        self.showing = SHOWING
+
+    def new_model(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
+    ) -> BertForMaskedLM:
+        """See `Objective.new_model`."""
+        return BertForMaskedLM(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+
+    def load_model(self, folder: Path) -> BertForMaskedLM:
+        """See `Objective.load_model`."""
+        return load_masked_lm(folder)
+
+    def sums(self, output: MaskedLMOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `Objective.sums`."""
+        labels = batch["masked_labels"]
+        loss, _ = masked_lm_loss_sum(output.mlm_logits, labels)
+        return {"mlm_loss": loss, "mlm_correct": masked_lm_correct(output.mlm_logits, labels).float()}
+
+    def guesses(self, output: MaskedLMOutput) -> Tensor:
+        """See `Objective.guesses`."""
+        return output.mlm_logits
+
+    def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """Return the unigram entropy, the loss of guessing by frequency alone."""
+        return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
+
+    def alarms(
+        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+    ) -> Iterator[tuple[str, str]]:
+        """See `Objective.alarms`."""
+        loss, entropy = means["mlm_loss"], baselines["mlm_loss"]
+        if loss > entropy - margins.entropy_margin:
+            yield (
+                "unigram_entropy",
+                f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
+                f"alone gives {entropy:.2f}",
+            )
+
+
+ADVICE = {
+    "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the batch, "
+    "try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), and see "
+    "that the text is in order.",
+}
+SUMMARY = (
+    "On held-out text it fills {mlm_accuracy} of the blanks with exactly the right token. Its loss of {mlm_loss} nats "
+    "is {mlm_loss_margin} the {mlm_loss_baseline} of guessing by frequency alone"
+)
+LOSS_SCORE = ShownScore(
+    metric="mlm_loss",
+    unit="nats",
+    tile="MLM loss, nats",
+    tile_note="by frequency alone {baseline}",
+    card="masked language model, loss (nats)",
+    card_baseline="guessing by frequency (nats)",
+    figure="unigram_entropy",
+)
+ACCURACY_SCORE = ShownScore(
+    metric="mlm_accuracy",
+    unit="fraction",
+    tile="blanks filled right",
+    tile_note="one of {vocab_size}",
+    card="masked language model, accuracy",
+)
+LOSS_CHART = ShownChart(
+    name="mlm_loss",
+    y_name="MLM loss, nats",
+    caption="The loss of filling blanks. Below the dashed line the model uses the words around a blank, not only how "
+    "frequent each word is.",
+    curves=(
+        ShownCurve(title="training", metric="train/mlm_loss", css="c1"),
+        ShownCurve(title="held-out", metric="val/mlm_loss", css="c0"),
+    ),
+    level=("frequency alone", "mlm_loss"),
+)
+ACCURACY_CURVE = ShownCurve(title="blanks filled right", metric="val/mlm_accuracy", css="c0")
+LOSS_TABLE = ShownTable(name="mlm_loss", metric="mlm_loss", baseline="unigram")
+SHOWING = Showing(
+    title="the masked language model",
+    summary=f"{SUMMARY}.",
+    scores=(LOSS_SCORE, ACCURACY_SCORE),
+    charts=(
+        LOSS_CHART,
+        ShownChart(
+            name="accuracy",
+            y_name="held-out accuracy",
+            caption="The share of blanks filled with exactly the right token.",
+            curves=(ACCURACY_CURVE,),
+            level=None,
+        ),
+    ),
+    tables=(LOSS_TABLE,),
+)

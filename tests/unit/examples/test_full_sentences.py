@@ -1,0 +1,99 @@
+"""Full sentences in one segment."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from bertline.examples.batching import masked_batch
+from bertline.examples.build import build_examples
+from bertline.examples.config import ExamplesConfig
+from bertline.examples.encoding import EncodedCorpus
+from bertline.examples.full_sentences import Segment, document_segments
+from bertline.examples.masking import masking_policy, max_targets
+from bertline.examples.store import ExampleStore
+from bertline.foundation.files import sha256_of_path
+from bertline.foundation.labels import IGNORED_LABEL
+
+
+def corpus_of(*documents: list[int]) -> EncodedCorpus:
+    """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
+    token = iter(range(10**6))
+    return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
+
+
+def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Segment]:
+    rng = random.Random(seed)
+    return list(document_segments(corpus, document, rng, length=32, short_sequence_prob=short))
+
+
+@pytest.fixture
+def config(config: ExamplesConfig) -> ExamplesConfig:
+    return dataclasses.replace(config, random_next_prob=None, short_sequence_prob=0.0)
+
+
+@pytest.mark.parametrize("short", [0.0, 0.3, 1.0])
+def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
+    rng = random.Random(3)
+    corpus = corpus_of(*([rng.randint(1, 80) for _ in range(rng.randint(1, 30))] for _ in range(100)))
+    bounds = set(corpus.sentence_starts.tolist())
+    for document in range(100):
+        first, last = corpus.sentence_starts[corpus.document_starts[document : document + 2]].tolist()
+        spans = [segment.span for segment in segments_of(corpus, document, short=short, seed=document)]
+        assert (spans[0].start, spans[-1].stop) == (first, last)
+        assert all(left.stop == right.start for left, right in pairwise(spans))
+        assert all(1 <= span.length <= 30 for span in spans)
+        for span in spans:  # cut only inside a sentence that is longer than a sequence
+            assert span.stop in bounds or span.length == 30
+
+
+def test_as_many_sentences_as_fit_are_taken() -> None:
+    corpus = corpus_of([10, 10, 10, 10, 15, 15, 31, 5])
+    spans = [tuple(segment.span) for segment in segments_of(corpus, 0)]
+    assert spans == [(0, 30), (30, 55), (55, 70), (70, 100), (100, 106)]
+
+
+def test_short_segments_are_told() -> None:
+    corpus = corpus_of([3] * 400)
+    assert not any(segment.is_short for segment in segments_of(corpus, 0))
+    short = segments_of(corpus, 0, short=0.5)
+    assert 0.3 < sum(segment.is_short for segment in short) / len(short) < 0.8
+    assert min(segment.span.length for segment in short) == 3
+
+
+def test_the_artifact_has_one_segment_and_one_separator_per_sequence(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertline.examples.generation._BLOCK_TOKENS", 700)
+    for workers in (1, 2):
+        headline = build_examples(config, tokenizer_folder, corpus_folder, tmp_path / str(workers), num_workers=workers)
+    assert sha256_of_path(tmp_path / "1") == sha256_of_path(tmp_path / "2")
+    assert "length_32/random_next_share" not in headline
+    store = ExampleStore.open(tmp_path / "1", "train", 32)
+    assert store.num_segments == 1
+    assert store.num_tokens - 2 * len(store) == store.manifest["corpus"]["train"]["tokens"]
+    for index in range(len(store)):
+        example = store[index]
+        assert example.input_ids[0] == 2 and example.input_ids[-1] == 3
+        assert (example.input_ids == 3).sum() == 1
+        assert not example.token_type_ids.any() and example.next_sentence_label == 0
+    readable = (tmp_path / "1" / "readable-0032.txt").read_text()
+    assert "  A: [CLS]" in readable and "  B: " not in readable
+
+
+def test_a_full_sequence_has_room_for_all_its_targets(
+    corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
+) -> None:
+    """It has one special token fewer than a pair: at this rate one target more."""
+    masking = dataclasses.replace(config.masking, mask_prob=0.99)
+    config = dataclasses.replace(config, masking=masking, lengths=(16,))
+    build_examples(config, tokenizer_folder, corpus_folder, tmp_path / "out", num_workers=1)
+    store = ExampleStore.open(tmp_path / "out", "train", 16)
+    policy = masking_policy(store.manifest)
+    batch = masked_batch(store, range(len(store)), epoch=0, seed=0, policy=policy)
+    found = (batch["masked_labels"] != IGNORED_LABEL).sum(axis=1)
+    assert batch["masked_labels"].shape[1] == found.max() == max_targets(16, 0.99) + 1

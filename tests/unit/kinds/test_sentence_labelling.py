@@ -1,0 +1,207 @@
+"""Labelling of sentences in context: JSONL with lists, a label for each sentence, all read together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bertline
+import finetuning_inputs as inputs
+import tiny
+from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
+from bertline.finetuning.sentence_groups import NO_LABEL
+from bertline.finetuning.task_file import FinishedTask
+from bertline.finetuning.task_kind import HeadSettings
+from bertline.foundation.errors import DataError
+from bertline.inference.predict import predict_file
+from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
+from bertline.kinds.sentence_labelling.data import SentenceRows, built_task, stored_rows
+from bertline.kinds.sentence_labelling.export import usage
+from bertline.kinds.sentence_labelling.model import SentenceLabelling
+from bertline.kinds.sentence_labelling.report import error_blocks
+from bertline.sweep.baselines.base import baselines_of
+from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.tasks.build import build_task
+from bertline.tasks.built import BuiltTask
+from bertline.tokenization.tokenizer import Tokenizer
+from corpus_reading import NO_PACKAGES
+from finished_tasks import Finished, finish
+
+LABELS = ("first", "later")
+
+
+def task(path: Path | str = "", *, on_bad_row: Any = "error", **changes: Any) -> SentenceLabellingTaskConfig:
+    source = LabelledSentencesSourceConfig(
+        kind="labelled_sentences",
+        path=str(path),
+        train_file=None,
+        dev_file=None,
+        test_file=None,
+        sentences_column="sentences",
+        labels_column="labels",
+        on_bad_row=on_bad_row,
+    )
+    fields = {"source": source, "labels": None, "metric": "accuracy", **tiny.task_fields(max_length=64)}
+    return SentenceLabellingTaskConfig(kind="sentence_labelling", **{**fields, **changes})
+
+
+def document(number: int, *labels: Any) -> dict[str, Any]:
+    return {"sentences": [f"Sentence {number} {place}." for place in range(len(labels))], "labels": list(labels)}
+
+
+def built(folder: Path, documents: list[dict[str, Any]], **changes: Any) -> BuiltTask:
+    (folder / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
+    return built_task("roles", task(folder / "a.jsonl", **changes), NO_PACKAGES, num_workers=1)
+
+
+def test_documents_are_split_and_their_labels_are_those_of_train(tmp_path: Path) -> None:
+    documents = [document(number, "aim", "method", 3) for number in range(40)]
+    made = built(tmp_path, documents)
+    assert made.labels == ("3", "aim", "method")
+    assert sum(len(rows) for rows in made.splits.values()) == 40
+    assert all(rows.labels == [[1, 2, 0]] * len(rows) for rows in made.splits.values())  # type: ignore[attr-defined]
+    assert sum(counts["aim"] for counts in made.more["labels_by_split"].values()) == 40
+
+
+def test_rows_are_stored_and_read_again(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(document(n, "x", "y")) + "\n" for n in range(40)))
+    build_task("roles", task(tmp_path / "a.jsonl"), NO_PACKAGES, tmp_path / "out")
+    rows = stored_rows(tmp_path / "out", "test")
+    assert rows.labels == [[0, 1]] * len(rows) and len(rows) > 0
+    assert rows.texts_read()[0] == " ".join(rows.sentences[0])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "reason"),
+    [
+        ({"sentences": ["One."], "labels": ["x", "y"]}, "there are 1 sentences and 2 labels", "different_lengths"),
+        ({"sentences": ["One.", " "], "labels": ["x", "y"]}, "a sentence is empty", "empty_sentence"),
+        ({"sentences": [], "labels": []}, "the document has no sentence", "empty_sentence"),
+        ({"sentences": "One.", "labels": ["x"]}, "'sentences' is not a list of str", "wrong_type"),
+        ({"sentences": ["One."], "labels": [True]}, "'labels' is not a list of str or int", "wrong_type"),
+        ({"sentences": ["One."]}, "there is no column 'labels'", "missing_column"),
+    ],
+)
+def test_a_wrong_row_is_an_error_with_its_line_or_is_skipped(
+    tmp_path: Path, wrong: dict[str, Any], said: str, reason: str
+) -> None:
+    documents = [*(document(number, "x", "y") for number in range(30)), wrong]
+    with pytest.raises(DataError, match=rf"a.jsonl:31: .*{said}"):
+        built(tmp_path, documents)
+    made = built(tmp_path, documents, on_bad_row="skip")
+    assert made.dropped[reason] == 1
+    assert sum(len(rows) for rows in made.splits.values()) == 30
+
+
+def test_a_label_that_is_not_listed_makes_its_document_invalid(tmp_path: Path) -> None:
+    documents = [*(document(number, "x", "y") for number in range(30)), document(30, "x", "z")]
+    with pytest.raises(DataError, match="a label is 'z'; allowed are x, y"):
+        built(tmp_path, documents, labels=("x", "y"))
+    assert built(tmp_path, documents, labels=("x", "y"), on_bad_row="skip").dropped["unknown_label"] == 1
+
+
+def test_one_label_for_everything_cannot_be_learned(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="have the same label; there is nothing to learn"):
+        built(tmp_path, [document(number, "x", "x") for number in range(30)])
+
+
+def rows(count: int, seed: int) -> SentenceRows:
+    """A sentence with word1 is `later` if an earlier sentence of the document has it; the text alone does not tell."""
+    random = np.random.default_rng(seed)
+    sentences, labels = [], []
+    for _ in range(count):
+        has = random.random(4) < 0.5
+        words = [["word1"] * bool(each) + [f"word{n}" for n in random.integers(5, 40, 2)] for each in has]
+        sentences.append([" ".join(sentence) for sentence in words])
+        labels.append([int(has[:place].any()) for place in range(4)])
+    return SentenceRows([f"row:{number}" for number in range(count)], sentences, labels)
+
+
+def test_sentences_are_read_in_their_context(encoder: Path, tokenizer: Tokenizer) -> None:
+    kind = SentenceLabelling(task(), LABELS)
+    model = kind.new_model(encoder, HeadSettings(dropout_prob=0.0, seed=0, attention="plain")).eval()
+    one = SentenceRows(["a"], [["word1 word2", "word3"]], [[0, 1]])
+    other = SentenceRows(["a"], [["word9 word8", "word3"]], [[0, 1]])
+    (first,), (second,) = (kind.predict(model, kind.encode(each, tokenizer), tiny.machine()) for each in (one, other))
+    assert first.shape == second.shape == (2, 2)
+    assert first.sum(1) == pytest.approx(1, abs=1e-6)
+    assert abs(first[1] - second[1]).max() > 1e-6  # the same sentence after another one
+
+
+def test_a_long_document_is_read_in_groups_of_whole_sentences_and_all_are_trained(tokenizer: Tokenizer) -> None:
+    kind = SentenceLabelling(task(max_length=9), LABELS)
+    encoded = kind.encode(SentenceRows(["a"], [["word1 word2", "word3", "word4 word5 word6"]], [[0, 1, 1]]), tokenizer)
+    assert encoded.sequences.lengths.tolist() == [7, 5]
+    assert [labels[labels != NO_LABEL].tolist() for labels in encoded.labels] == [[0, 1], [1]]
+    (batch,) = kind.training_batches(encoded, batch_size=2, seed=0)
+    assert sorted(batch["labels"][batch["labels"] != NO_LABEL].tolist()) == [0, 1, 1]
+
+
+def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Tokenizer) -> None:
+    kind = SentenceLabelling(task(), LABELS)
+    train, dev = rows(300, 0), rows(60, 1)
+    job = FineTuningJob(
+        kind=kind, config=inputs.fine_tuning(num_epochs=8, learning_rate=1e-2), encoder="pretrained",
+        encoder_folder=encoder, train=TaskSplit(rows=train, encoded=kind.encode(train, tokenizer)),
+        dev=TaskSplit(rows=dev, encoded=kind.encode(dev, tokenizer)), seed=0, machine=tiny.machine(),
+        runtime=tiny.runtime(),
+    )  # fmt: skip
+    frozen = FrozenEncoder(encoder, tiny.machine(), max_length=64)
+    made = {one.name: one for one in baselines_of(kind, train, dev, {"test": dev}, tokenizer, frozen)}
+    assert list(made) == ["majority", "word_ngrams", "context_ngrams", "static_embeddings", "frozen_encoder"]
+    scores = {
+        name: kind.scores(kind.statistics(dev, one.predictions["test"], {}))["accuracy"] for name, one in made.items()
+    }
+    alone = max(scores["word_ngrams"], scores["majority"])
+    assert scores["context_ngrams"] > alone + 0.1
+    assert fine_tune(job).dev_scores["accuracy"] > alone + 0.1
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return finish("sentence_labelling", tmp_path_factory.mktemp("sentence_labelling"))
+
+
+def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
+    rows = finished.rows
+    assert isinstance(rows, SentenceRows)
+    found = bertline.load(str(finished.folder), device="cpu").predict(rows.sentences)
+    table = finished.table()
+    assert [[each.label for each in document] for document in found] == table["predicted"]
+    assert [np.mean([each.probability for each in document]) for document in found] == pytest.approx(table["score"])
+
+
+def test_a_text_is_split_into_sentences_and_an_empty_one_is_an_error(finished: Finished) -> None:
+    model = bertline.load(str(finished.folder), device="cpu")
+    (found,) = model.predict(["Word1 word2. Word3 word4."])
+    assert [each.text for each in found] == ["Word1 word2.", "Word3 word4."]
+    with pytest.raises(DataError, match=r"texts\[0\] has no sentence"):
+        model.predict([""])
+
+
+def test_a_file_is_predicted(finished: Finished, tmp_path: Path) -> None:
+    rows = [{"text": "Word1. Word2."}, {"text": ["word3 word4"]}]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    predict_file(bertline.load(str(finished.folder), device="cpu"), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [[each["text"] for each in row["labelled"]] for row in found] == [["Word1.", "Word2."], ["word3 word4"]]
+
+
+def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
+    error = {
+        "id": "1", "text": "A. <B>.", "sentences": ["A.", "<B>."], "gold": ["x", "y"], "predicted": ["x", "x"],
+        "score": 0.9,
+    }  # fmt: skip
+    (block,) = error_blocks([error], Path())
+    assert "&lt;B&gt;. <small>is y, taken for x</small>" in block
+    assert "<p>A." not in block
+
+
+def test_the_card_names_the_labels(finished: Finished) -> None:
+    found = usage(FinishedTask(finished.kind, {}), pair=False)
+    assert "`end`, `middle`, `start`" in found.what
+    assert not found.pipeline

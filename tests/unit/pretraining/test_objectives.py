@@ -1,0 +1,180 @@
+"""What every objective must say of itself, and a training by each that the others share no test with."""
+
+import dataclasses
+import os
+import re
+import signal
+
+import pytest
+import torch
+
+import tiny
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.files import read_json
+from bertline.foundation.manifests import read_manifest
+from bertline.modeling.bert import BertForMaskedLM
+from bertline.modeling.huggingface import architecture_of, load_masked_lm, load_pretraining_model
+from bertline.pretraining.mask_predictions import MaskPredictionProbe, read_mask_predictions
+from bertline.pretraining.objectives.base import means, sum_names, weighted_loss
+from bertline.pretraining.objectives.config import LearningMargins, MlmNspObjectiveConfig, MlmObjectiveConfig
+from bertline.pretraining.objectives.registry import objective_from, shown_tables
+from bertline.pretraining.run import run_pretraining
+from bertline.training.checkpoints import CheckpointFolder
+from bertline.training.interruption import TrainingInterrupted
+
+OBJECTIVES = {"mlm": tiny.mlm(), "mlm_nsp": tiny.mlm_nsp(0.5)}
+KNOWN = {"unigram_entropy": 6.0, "random_next_prob": 0.5}
+EACH = pytest.mark.parametrize("objective", OBJECTIVES.values(), ids=OBJECTIVES)
+
+
+@pytest.fixture(scope="module")
+def sentences(pretraining, tmp_path_factory):
+    """Examples of one segment."""
+    folder = tmp_path_factory.mktemp("sentences")
+    pretraining.write_inputs(folder, lengths=(16, 24), num_segments=1)
+    return folder
+
+
+@pytest.fixture
+def make_mlm(pretraining, sentences, tmp_path):
+    """A maker of jobs with the objective mlm."""
+
+    def make(run: str = "run", **changes):
+        return pretraining.pretrain_job(sentences, tmp_path / run, **{"objective": {"kind": "mlm"}, **changes})
+
+    return make
+
+
+def batch() -> dict[str, torch.Tensor]:
+    ids = torch.arange(6).reshape(2, 3)
+    return {
+        "masked_labels": torch.tensor([[1, -100], [2, 3]]),
+        "next_sentence_labels": torch.tensor([0, 1]),
+        "ids": ids,
+    }
+
+
+@EACH
+def test_the_sums_have_the_names_and_the_order_that_are_announced(objective):
+    config = tiny.model_config()
+    model = objective.new_model(config, vocab_size=20, pad_token_id=0, attention="plain")
+    output = model(batch()["ids"], torch.zeros_like(batch()["ids"]), None, torch.tensor([[1, 0], [1, 2]]))
+    sums = objective.sums(output, batch())
+    assert tuple(sums) == sum_names(objective)
+    assert all(value.shape == () and value.dtype == torch.float32 for value in sums.values())
+
+
+@EACH
+def test_the_loss_is_the_weighted_sum_of_its_terms(objective):
+    total = {"mlm_loss": 6.0, "nsp_loss": 8.0, "mlm_correct": 1.0, "nsp_correct": 2.0, "targets": 3.0, "sequences": 4.0}
+    expected = 2.0 + 0.5 * 2.0 if len(objective.terms) == 2 else 2.0
+    assert weighted_loss(objective, means(objective, total)) == expected
+
+
+@EACH
+def test_all_that_is_shown_is_measured(objective):
+    names = {mean.name for mean in (*objective.terms, *objective.metrics)}
+    baselines, showing = objective.baselines(KNOWN), objective.showing
+    assert objective.judged_by in {term.name for term in objective.terms}
+    assert set(baselines) <= names
+    assert {shown.metric for shown in (*showing.scores, *showing.tables)} <= names
+    curves = [curve.metric.split("/") for chart in showing.charts for curve in chart.curves]
+    assert all(split in ("train", "val") and name in names for split, name in curves)
+    assert {chart.level[1] for chart in showing.charts if chart.level} <= set(baselines)
+    assert set(showing.tables) <= set(shown_tables())
+    for placeholder in re.findall(r"{(\w+)}", showing.summary):
+        name, _, of_baseline = re.match(r"(.*?)(_(baseline|margin))?$", placeholder).groups()
+        assert name in (baselines if of_baseline else names)
+
+
+@EACH
+def test_every_alarm_has_advice(objective):
+    baselines = objective.baselines(KNOWN)
+    margins = LearningMargins(entropy_margin=0.1, nsp_margin=0.02)
+    at_baseline = dict(objective.alarms(baselines, baselines, margins, steps=10))
+    assert at_baseline.keys() == objective.advice.keys()
+    learnt = {"mlm_loss": 1.0, "nsp_accuracy": 0.9}
+    assert not list(objective.alarms(learnt, baselines, margins, steps=10))
+
+
+def test_a_section_as_plain_data_gives_its_objective():
+    for config in (MlmObjectiveConfig(kind="mlm"), MlmNspObjectiveConfig(kind="mlm_nsp", nsp_weight=0.5)):
+        found = objective_from(dataclasses.asdict(config))
+        assert found.terms == OBJECTIVES[config.kind].terms
+
+
+def test_mlm_has_no_next_sentence_head_and_no_pooler_anywhere(make_mlm):
+    job = make_mlm()
+    figures = run_pretraining(job)
+    assert {key for key in figures if key.startswith("val/")} == {"val/mlm_loss", "val/mlm_accuracy"}
+    assert figures["train/loss"] > 0 and figures["unigram_entropy"] == 4.0
+    state = CheckpointFolder(job.checkpoints_folder, keep=1).load_newest().state
+    assert not [name for name in state["model"] if "nsp" in name or "pooler" in name]
+    assert len(state["optimizer"]["state"]) == len(state["model"])
+    assert read_json(job.result_folder / "config.json")["architectures"] == ["BertForMaskedLM"]
+    assert architecture_of(job.result_folder) == "BertForMaskedLM"
+    model = load_masked_lm(job.result_folder)
+    assert figures["num_parameters"] == sum(parameter.numel() for parameter in model.parameters())
+    assert all(torch.equal(tensor, state["model"][name]) for name, tensor in model.state_dict().items())
+    assert read_manifest(job.result_folder, kind="pretrain", format_version=1)["best"]["val/mlm_loss"] > 0
+    assert read_mask_predictions(job.mask_predictions_path)
+
+
+@pytest.mark.parametrize("packing", ["on", "off"])
+def test_mlm_resumes_to_the_same_bits(pretraining, make_mlm, monkeypatch, packing):
+    changes = {
+        "runtime__packing": packing,
+        "pretrain__phases": [
+            {"steps": 60, "max_length": 16, "global_batch_size": 16},
+            {"steps": 10, "max_length": 24, "global_batch_size": 8},
+        ],
+    }
+    alone, stopped = make_mlm("alone", **changes), make_mlm("stopped", **changes)
+    run_pretraining(alone)
+    probe = MaskPredictionProbe.probe
+
+    def signalled(self, step):
+        if step == 45:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return probe(self, step)
+
+    monkeypatch.setattr(MaskPredictionProbe, "probe", signalled)
+    with pytest.raises(TrainingInterrupted, match="saved after step 45 of 70"):
+        run_pretraining(stopped)
+    monkeypatch.undo()
+    run_pretraining(stopped)
+    expected, found = (load_masked_lm(job.result_folder).state_dict() for job in (alone, stopped))
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert pretraining.curve(alone) == pretraining.curve(stopped)
+
+
+def test_mlm_lowers_the_loss(pretraining, make_mlm):
+    phases = [{"steps": 100, "max_length": 16, "global_batch_size": 16}]
+    dropout = {"model__hidden_dropout_prob": 0.0, "model__attention_probs_dropout_prob": 0.0}
+    job = make_mlm(pretrain__phases=phases, **dropout)
+    run_pretraining(job)
+    rows = [metrics for _, metrics in pretraining.curve(job) if "train/loss" in metrics]
+    assert rows[-1]["train/mlm_loss"] < rows[0]["train/mlm_loss"] - 0.2
+    assert all(row["train/loss"] == row["train/mlm_loss"] for row in rows)
+
+
+def test_each_objective_starts_from_the_model_of_the_other(make_mlm, make_job, capsys):
+    pairs, sentences = make_job("pairs", pretrain__max_steps=5), make_mlm("sentences", pretrain__max_steps=5)
+    run_pretraining(pairs)
+    run_pretraining(sentences)
+    capsys.readouterr()
+    from_pairs = dataclasses.replace(make_mlm("a", pretrain__max_steps=1), start_from_folder=pairs.result_folder)
+    run_pretraining(from_pairs)
+    assert "lacks" not in capsys.readouterr().err
+    assert isinstance(load_masked_lm(from_pairs.result_folder), BertForMaskedLM)
+    from_one = dataclasses.replace(make_job("b", pretrain__max_steps=1), start_from_folder=sentences.result_folder)
+    run_pretraining(from_one)
+    assert re.search(r"lacks bert.pooler.*cls.seq_relationship", capsys.readouterr().err)
+    load_pretraining_model(from_one.result_folder)
+
+
+def test_examples_of_another_objective_are_refused(make_mlm, make_job):
+    with pytest.raises(ArtifactError, match=r"1 segment\(s\), objective.kind=mlm_nsp.*examples=sentence_pairs"):
+        run_pretraining(make_mlm(objective={"kind": "mlm_nsp", "nsp_weight": 1.0}))
+    with pytest.raises(ArtifactError, match=r"2 segment\(s\), objective.kind=mlm.*examples=full_sentences"):
+        run_pretraining(make_job(objective={"kind": "mlm"}))
