@@ -42,7 +42,8 @@ _WITHOUT_MEANING = {
     "yaml": "reads configuration",
 }
 _SEARCH = {"bm25s", "faiss-cpu", "scikit-learn"}  # a served model has its search; export computes nothing with it
-_ELSEWHERE = {"corpus": {"numpy"}, "tokenizer": {"numpy"}, "export": _SEARCH}
+# `evaluate` reads rows by the part of a kind that also builds them, with `datasets` and a search.
+_ELSEWHERE = {"corpus": {"numpy"}, "tokenizer": {"numpy"}, "export": _SEARCH, "evaluate": {*_SEARCH, "datasets"}}
 
 
 @pytest.fixture
