@@ -19,7 +19,7 @@ _CHOICE = "# set by an experiment: "
 
 def header(mapping: Mapping[str, Any], set_by_experiment: Mapping[str, Any]) -> str:
     """Return the comment lines above the content of params.yaml."""
-    lines = ["# Composed from conf/ by `configure`; edit conf/, or see README (To change X, edit Y)."]
+    lines = ["# Composed from conf/ by `configure`; edit conf/ (docs/howto/settings.md)."]
     lines += [f"{_CHOICE}{key}={json.dumps(value)}" for key, value in set_by_experiment.items()]
     return "\n".join([*lines, f"{_DIGEST}{config_digest(mapping)}"]) + "\n"
 

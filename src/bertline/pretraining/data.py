@@ -18,6 +18,7 @@ from bertline.examples.masking import masking_policy, max_targets
 from bertline.examples.packing import packed_batches
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import read_manifest
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan, share_of
@@ -123,7 +124,7 @@ class StepDataset(Dataset[StepBatch]):
                 {name: torch.from_numpy(values) for name, values in micro_batch.items()}
                 for micro_batch in examples.micro_batches(batch, layout)
             ],
-            num_targets=int((batch["masked_labels"] != -100).sum()),
+            num_targets=int((batch["masked_labels"] != IGNORED_LABEL).sum()),
             num_sequences=len(positions),
             num_tokens=int(batch["attention_mask"].sum()),
             global_batch_size=place.global_batch_size,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.losses import PreTrainingLosses
 from bertline.pretraining.objectives.base import means, sum_names
@@ -60,7 +61,7 @@ class ValidationProbe:
         with evaluating(self._losses, self._machine) as run:
             for batch in self._batches(examples):
                 on_device = {name: torch.from_numpy(values).to(self._machine.device) for name, values in batch.items()}
-                counts = (int((batch["masked_labels"] != -100).sum()), len(batch["input_ids"]))
+                counts = (int((batch["masked_labels"] != IGNORED_LABEL).sum()), len(batch["input_ids"]))
                 sums += [*torch.stack(list(run(on_device).values())).tolist(), *counts]
         total = dict(zip(names, sum_over_ranks(sums.tolist(), self._machine.device), strict=True))
         return {f"val/{name}": mean for name, mean in means(self._losses.objective, total).items()}
