@@ -120,7 +120,7 @@ def test_examples_that_are_made_are_counted(repository: Path) -> None:
     (repository / "dvc.lock").write_text(lock)
     text, content = plan(repository, "plan.device=t4")
     assert content["epochs"] is None
-    assert "unknown: the default corpus has not been made yet" in text
+    assert "unknown: the corpus (python_docs) has not been made yet" in text
 
 
 def test_a_checkpoint_to_go_on_from_keeps_its_size_and_rate(repository: Path) -> None:
