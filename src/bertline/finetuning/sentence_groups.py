@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertline.finetuning.encoding import Sequences
+from bertline.finetuning.encoding import Sequences, scoring_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import BertForTokenClassification
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
 
 NO_LABEL = -1
 
@@ -124,3 +126,31 @@ def sentence_head(
         )
 
     return make
+
+
+def sentence_probabilities(
+    model: nn.Module,
+    encoded: EncodedSentences,
+    machine: Machine,
+    probabilities_of: Callable[[Tensor], Tensor],
+    *,
+    num_labels: int,
+) -> list[NDArray[np.float64]]:
+    """Return the probabilities at the sentences of each document, [sentences, L].
+
+    Args:
+        model: A model of `sentence_head`.
+        encoded: The documents.
+        machine: Device and precision to run on.
+        probabilities_of: Turns logits [..., L] into probabilities.
+        num_labels: L.
+    """
+    at_cls = encoded.labels != NO_LABEL
+    found = np.zeros((*at_cls.shape, num_labels), dtype=np.float64)
+    with evaluating(model, machine) as forward:
+        for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
+            inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
+            probabilities = probabilities_of(forward(*inputs).float()).cpu().numpy()
+            found[indices, : probabilities.shape[1]] = probabilities
+    # Boolean indexing is row-major, so the sentences come in document order.
+    return np.split(found[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []

@@ -1,14 +1,16 @@
-"""Words and sentences of user inputs."""
+"""Words and sentences of user inputs, and predictors for the words."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from bertline.corpus.sentences import split_sentences
 from bertline.foundation.errors import DataError
-from bertline.inference.predictor import require_texts
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.tasks.stored_rows import TaggedRows
 
 # Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
 # punctuation mark is a word.
@@ -63,3 +65,37 @@ def _sentences(value: Any, index: int) -> list[str]:
     if not sentences:
         raise DataError(f"texts[{index}] has no sentence; leave empty documents out.")
     return sentences
+
+
+class WordsPredictor(TaskPredictor):
+    """Prediction from a tag for each word."""
+
+    def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[Any]:  # type: ignore[override]
+        """Return the prediction of each text, in text order.
+
+        Args:
+            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
+                unchanged, as in evaluation.
+        """
+        read = split_words(texts)
+        words = [[text[start:end] for start, end in places] for text, places in read]
+        if not any(words):
+            return [[] for _ in read]
+        unknown = [[self.kind.labels[0]] * len(of_text) for of_text in words]
+        found = self.decided(self.predictions(TaggedRows(row_ids(len(read)), [""] * len(read), words, unknown)))
+        return [
+            self.of_tags(text, places, [self.kind.labels[number] for number in numbers], scores.tolist())
+            for (text, places), numbers, scores in zip(read, found.labels, found.word_confidences, strict=True)
+        ]
+
+    def decided(self, predictions: Any) -> Any:
+        """Apply the values that were chosen on dev; by default there are none."""
+        return predictions
+
+    @abstractmethod
+    def of_tags(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Any]:
+        """Return the prediction of a text from the tag of each word and its probability."""
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        """See `TaskPredictor.file_inputs`."""
+        return [InputColumn(columns.text, "text or texts")]

@@ -10,8 +10,10 @@ from typing import Protocol, TypeVar
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for, unit_interval
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.row_caps import capped
+from bertline.tasks.source_config import OnBadRow
 from bertline.tasks.storage import SplitName
 
 Item = TypeVar("Item")
@@ -28,6 +30,8 @@ class SplitSource(Protocol):
     def dev_file(self) -> str | None: ...
     @property
     def test_file(self) -> str | None: ...
+    @property
+    def on_bad_row(self) -> OnBadRow: ...
 
 
 class Identified(Protocol):
@@ -43,32 +47,33 @@ Row = TypeVar("Row", bound=Identified)
 def read_splits(
     source: SplitSource,
     config: BaseTaskConfig,
-    read: Callable[[Path], list[Row]],
+    read: Callable[[Path, BadRows], list[Row]],
     *,
-    kept_together: Callable[[Row], str],
     same: Callable[[Row], str],
     name: str,
+    kept_together: Callable[[Row], str] | None = None,
 ) -> tuple[dict[SplitName, list[Row]], Counter[str]]:
     """Read the files, cut missing splits from train, and shuffle and shorten train.
 
     Args:
-        source: Paths of the files.
+        source: Paths of the files, and the handling of invalid rows.
         config: Fractions, seed and sizes.
-        read: Reads the rows of a file.
-        kept_together: Key of a row; rows with the same key go to the same split.
+        read: Reads the rows of a file and reports the invalid ones.
         same: Key of a row; rows with the same key are duplicates, and duplicates across splits are dropped from train
             first, then from dev.
         name: What the key `same` identifies, for the names of the counts.
+        kept_together: Key of a row; rows with the same key go to the same split. None: the key `same`.
 
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
     """
     files = split_files(source.path, source.train_file, source.dev_file, source.test_file)
-    splits = {split: read(file) for split, file in files.items()}
+    bad_rows = BadRows(source.on_bad_row)
+    splits = {split: read(file, bad_rows) for split, file in files.items()}
     for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
         if split not in splits:
             splits[split], splits["train"] = cut_by_key(
-                splits["train"], kept_together, split, fraction, config.split_seed
+                splits["train"], kept_together or same, split, fraction, config.split_seed
             )
     dropped = drop_repeated(splits, same, name)
     splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
@@ -76,7 +81,7 @@ def read_splits(
         splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
     for split in ("dev", "test"):
         splits[split] = capped(splits[split], lambda row: row.id, split, config, dropped)
-    return splits, dropped
+    return splits, bad_rows.dropped + dropped
 
 
 def split_files(

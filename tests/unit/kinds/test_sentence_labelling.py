@@ -17,7 +17,6 @@ from bertline.finetuning.sentence_groups import NO_LABEL
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.task_kind import HeadSettings
 from bertline.foundation.errors import DataError
-from bertline.inference.predict import predict_file
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.kinds.sentence_labelling.data import SentenceRows, built_task, stored_rows
 from bertline.kinds.sentence_labelling.export import usage
@@ -184,10 +183,7 @@ def test_a_text_is_split_into_sentences_and_an_empty_one_is_an_error(finished: F
 
 
 def test_a_file_is_predicted(finished: Finished, tmp_path: Path) -> None:
-    rows = [{"text": "Word1. Word2."}, {"text": ["word3 word4"]}]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    predict_file(bertline.load(str(finished.folder), device="cpu"), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = finished.predicted_file([{"text": "Word1. Word2."}, {"text": ["word3 word4"]}], tmp_path)
     assert [[each["text"] for each in row["labelled"]] for row in found] == [["Word1.", "Word2."], ["word3 word4"]]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.foundation.errors import DataError
-from bertline.inference.predict import predict_file
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.kinds.tagging.data import built_task, read_conllu
 from bertline.kinds.tagging.export import usage
@@ -203,10 +201,7 @@ def test_predictions_are_those_of_evaluation(finished: Finished) -> None:
 
 
 def test_a_file_is_predicted(finished: Finished, tmp_path: Path) -> None:
-    rows = [{"text": "word1 word2"}, {"text": ["word3"]}]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    predict_file(bertline.load(str(finished.folder), device="cpu"), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    found = finished.predicted_file([{"text": "word1 word2"}, {"text": ["word3"]}], tmp_path)
     assert [[word["text"] for word in row["words"]] for row in found] == [["word1", "word2"], ["word3"]]
 
 

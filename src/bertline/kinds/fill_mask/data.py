@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.plain_text import Passage, read_passages
 from bertline.tasks.source_files import read_splits, same_text
@@ -24,14 +23,8 @@ def built_task(name: str, config: FillMaskTaskConfig, python_docs: PythonDocsCon
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     source = config.source
-    bad_rows = BadRows(source.on_bad_row)
-    splits, repeated = read_splits(
-        source,
-        config,
-        lambda file: read_passages(file, source, bad_rows),
-        kept_together=_words,
-        same=_words,
-        name="passage",
+    splits, dropped = read_splits(
+        source, config, lambda file, bad_rows: read_passages(file, source, bad_rows), same=_words, name="passage"
     )
     return BuiltTask(
         splits={
@@ -39,7 +32,7 @@ def built_task(name: str, config: FillMaskTaskConfig, python_docs: PythonDocsCon
             for split in ("train", "dev", "test")
         },
         labels=(),
-        dropped=bad_rows.dropped + repeated,
+        dropped=dropped,
         versions={},
     )
 

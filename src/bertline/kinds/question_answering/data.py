@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.squad import Question, read_squad
@@ -26,11 +25,10 @@ def built_task(
         DataError: The data is invalid. The message names file, article and question, the problem and how to fix it.
     """
     source = config.source
-    bad_rows = BadRows(source.on_bad_row)
-    splits, repeated = read_splits(
+    splits, dropped = read_splits(
         source,
         config,
-        lambda file: read_squad(file, bad_rows, may_move=source.on_bad_row == "skip"),
+        lambda file, bad_rows: read_squad(file, bad_rows, may_move=source.on_bad_row == "skip"),
         kept_together=lambda row: row.title,
         same=lambda row: same_text([row.context]),
         name="context",
@@ -38,7 +36,7 @@ def built_task(
     return BuiltTask(
         splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
         labels=(),
-        dropped=bad_rows.dropped + repeated,
+        dropped=dropped,
         versions={},
         more={
             "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},

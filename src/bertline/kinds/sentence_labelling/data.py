@@ -56,15 +56,11 @@ def built_task(
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    bad_rows = BadRows(config.source.on_bad_row)
-    splits, repeated = read_splits(
-        config.source,
-        config,
-        lambda file: read_documents(file, config.source, bad_rows),
-        kept_together=_text,
-        same=_text,
-        name="document",
+    source = config.source
+    splits, dropped = read_splits(
+        source, config, lambda file, bad_rows: read_documents(file, source, bad_rows), same=_text, name="document"
     )
+    bad_rows = BadRows(source.on_bad_row)
     labels = config.labels or tuple(sorted({label for row in splits["train"] for label in row.labels}))
     stored = {split: _stored(name, split, splits[split], labels, bad_rows) for split in ("train", "dev", "test")}
     smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
@@ -76,7 +72,7 @@ def built_task(
     return BuiltTask(
         splits={**stored},
         labels=labels,
-        dropped=bad_rows.dropped + repeated,
+        dropped=bad_rows.dropped + dropped,
         versions={},
         more={
             "sentences_by_split": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},

@@ -8,6 +8,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
-from bertline.finetuning.sentence_groups import NO_LABEL, EncodedSentences, encode_documents, sentence_head
+from bertline.finetuning.encoding import LengthSortedBatches
+from bertline.finetuning.sentence_groups import (
+    NO_LABEL,
+    EncodedSentences,
+    encode_documents,
+    sentence_head,
+    sentence_probabilities,
+)
 from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
 from bertline.kinds.sentence_labelling.data import SentenceRows
@@ -29,9 +36,8 @@ from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
-Probabilities = list[NDArray[np.float32]]
+Probabilities = list[NDArray[np.float64]]
 """For each document, the probabilities of its sentences' labels [sentences, L]."""
 
 
@@ -90,15 +96,8 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
         return np.bincount([label for labels in rows.labels for label in labels], minlength=len(self.labels))
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> Probabilities:
-        at_cls = encoded.labels != NO_LABEL
-        found = np.zeros((*at_cls.shape, len(self.labels)), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
-                inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-                probabilities = torch.softmax(forward(*inputs).float(), dim=-1).cpu().numpy()
-                found[indices, : probabilities.shape[1]] = probabilities
-        # Boolean indexing is row-major, so the sentences come in document order.
-        return np.split(found[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []
+        softmax = partial(torch.softmax, dim=-1)
+        return sentence_probabilities(model, encoded, machine, softmax, num_labels=len(self.labels))
 
     def statistics(
         self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.storage import SplitName, read_rows
@@ -26,20 +25,14 @@ def built_task(
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
     source = config.source
-    bad_rows = BadRows(source.on_bad_row)
-    splits, repeated = read_splits(
-        source,
-        config,
-        lambda file: read_summaries(file, source, bad_rows),
-        kept_together=_document,
-        same=_document,
-        name="document",
+    splits, dropped = read_splits(
+        source, config, lambda file, bad_rows: read_summaries(file, source, bad_rows), same=_document, name="document"
     )
     stored = {split: _stored(splits[split], config.num_sentences) for split in ("train", "dev", "test")}
     return BuiltTask(
         splits={**stored},
         labels=(),
-        dropped=bad_rows.dropped + repeated,
+        dropped=dropped,
         versions={},
         more={
             "num_sentences": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},

@@ -18,8 +18,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
-from bertline.finetuning.sentence_groups import NO_LABEL, EncodedSentences, encode_documents, sentence_head
+from bertline.finetuning.encoding import LengthSortedBatches
+from bertline.finetuning.sentence_groups import (
+    NO_LABEL,
+    EncodedSentences,
+    encode_documents,
+    sentence_head,
+    sentence_probabilities,
+)
 from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.modeling.attention import AttentionKind
@@ -29,7 +35,6 @@ from bertline.tasks.metrics.rouge import rouge
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 SCORES = ("rouge1", "rouge2", "rougeL")
 
@@ -98,15 +103,8 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
         return np.bincount([label for chosen in rows.chosen for label in chosen], minlength=2)
 
     def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> list[NDArray[np.float64]]:
-        at_cls = encoded.labels != NO_LABEL
-        probabilities = np.zeros(at_cls.shape, dtype=np.float64)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
-                inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-                scores = torch.sigmoid(forward(*inputs)[..., 0].float()).cpu().numpy()
-                probabilities[indices, : scores.shape[1]] = scores
-        # Boolean indexing is row-major, so the sentences come in document order.
-        return np.split(probabilities[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []
+        found = sentence_probabilities(model, encoded, machine, torch.sigmoid, num_labels=1)
+        return [probabilities[:, 0] for probabilities in found]
 
     def statistics(
         self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]

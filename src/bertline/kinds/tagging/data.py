@@ -13,9 +13,9 @@ from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.conll import TaggedSentence
 from bertline.tasks.decoded_files import decoded_text
-from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits
 
 _NUM_COLUMNS = 10
 _ID, _FORM = 0, 1
@@ -33,15 +33,8 @@ def built_task(name: str, config: TaggingTaskConfig, python_docs: PythonDocsConf
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    bad_rows = BadRows(config.source.on_bad_row)
-    splits, repeated = read_splits(
-        config.source,
-        config,
-        lambda file: read_conllu(file, config.source, bad_rows),
-        kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
-        same=_words,
-        name="sentence",
-    )
+    source = config.source
+    splits, dropped = tagged_splits(source, config, lambda file, bad_rows: read_conllu(file, source, bad_rows))
     counts = {split: Counter(tag for row in rows for tag in row.tags) for split, rows in splits.items()}
     for split in ("dev", "test"):
         if unknown := sorted(set(counts[split]) - set(counts["train"])):
@@ -49,9 +42,9 @@ def built_task(name: str, config: TaggingTaskConfig, python_docs: PythonDocsConf
                 f"tasks.{name}: {split} has words tagged {', '.join(unknown)}, train has none; they can only be missed"
             )
     return BuiltTask(
-        splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
+        splits={split: tagged_rows(splits[split]) for split in ("train", "dev", "test")},
         labels=tuple(sorted({tag for found in counts.values() for tag in found})),
-        dropped=bad_rows.dropped + repeated,
+        dropped=dropped,
         versions={},
         more={"words_by_split": {split: found.total() for split, found in counts.items()}},
     )
@@ -119,16 +112,3 @@ def _words_and_tags(
         raise BadRow("sentence_without_words", f"{path}:{lines[0][0]}: the sentence has no word.")
     words, tags = zip(*found, strict=True)
     return words, tags
-
-
-def _words(sentence: TaggedSentence) -> str:
-    return same_text([" ".join(sentence.words)])
-
-
-def _stored(sentences: list[TaggedSentence]) -> TaggedRows:
-    return TaggedRows(
-        [sentence.id for sentence in sentences],
-        [sentence.document for sentence in sentences],
-        [list(sentence.words) for sentence in sentences],
-        [list(sentence.tags) for sentence in sentences],
-    )

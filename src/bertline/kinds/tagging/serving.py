@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
-from bertline.inference.words import split_words
-from bertline.tasks.stored_rows import TaggedRows
+from bertline.inference.predictor import TaskPredictor
+from bertline.inference.words import Places, WordsPredictor
 
 
 class TaggedWord(NamedTuple):
@@ -25,32 +23,14 @@ class TaggedWord(NamedTuple):
     """Probability of the tag."""
 
 
-class TaggingPredictor(TaskPredictor):
-    """Tagging that returns every word with its tag."""
+class TaggingPredictor(WordsPredictor):
+    """Tagging that returns every word of a text with its tag."""
 
-    def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list[TaggedWord]]:  # type: ignore[override]
-        """Return the words of each text with their tags.
-
-        Args:
-            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
-                unchanged, as in evaluation.
-        """
-        read = split_words(texts)
-        words = [[text[a:b] for a, b in places] for text, places in read]
-        if not any(words):
-            return [[] for _ in read]
-        unknown = [[self.kind.labels[0]] * len(of_text) for of_text in words]
-        found = self.predictions(TaggedRows(row_ids(len(read)), [""] * len(read), words, unknown))
+    def of_tags(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[TaggedWord]:
         return [
-            [
-                TaggedWord(text[start:end], self.kind.labels[number], start, end, float(score))
-                for (start, end), number, score in zip(places, numbers, scores, strict=True)
-            ]
-            for (text, places), numbers, scores in zip(read, found.labels, found.word_confidences, strict=True)
+            TaggedWord(text[start:end], tag, start, end, score)
+            for (start, end), tag, score in zip(places, tags, scores, strict=True)
         ]
-
-    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        return [InputColumn(columns.text, "text or texts")]
 
     def output_schema(self) -> pa.Schema:
         fields = [("text", pa.string()), ("tag", pa.string()), ("start", pa.int64()), ("end", pa.int64())]

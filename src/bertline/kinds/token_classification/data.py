@@ -11,16 +11,15 @@ from bertline.corpus.python_docs import package_versions, read_modules
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
-from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.conll import TaggedSentence, read_conll
 from bertline.tasks.docs_parameters import docs_parameters_sentences
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.row_caps import capped
 from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
-from bertline.tasks.source_files import read_splits, same_text
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits
 from bertline.tasks.tags import iob2_labels, types_of
 
 Splits = dict[SplitName, list[TaggedSentence]]
@@ -41,8 +40,9 @@ def built_task(
     splits: Splits
     match config.source:
         case ConllSourceConfig():
-            splits, types = _conll_splits(config, config.source, dropped), config.source.types
-            versions: dict[str, str] = {}
+            source = config.source
+            splits, dropped = tagged_splits(source, config, lambda file, bad_rows: read_conll(file, source, bad_rows))
+            types, versions = source.types, dict[str, str]()
         case DocsParametersSourceConfig():
             modules = read_modules(python_docs, num_workers=num_workers)
             splits = docs_parameters_sentences(
@@ -54,7 +54,7 @@ def built_task(
             assert_never(config.source)
     _check_types(name, splits)
     return BuiltTask(
-        splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
+        splits={split: tagged_rows(splits[split]) for split in ("train", "dev", "test")},
         labels=iob2_labels(types or {kind for found in splits.values() for kind in _types(found)}),
         dropped=dropped,
         versions=versions,
@@ -67,30 +67,6 @@ def built_task(
 
 def _num_rows_made(config: TokenClassificationTaskConfig) -> int | None:
     return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
-
-
-def _conll_splits(config: TokenClassificationTaskConfig, source: ConllSourceConfig, dropped: Counter[str]) -> Splits:
-    """Read the splits of the files, cut missing splits from train by document, and shuffle train.
-
-    A hash of its name assigns a document to a split. If documents are not marked, a hash of its words assigns each
-    sentence, so that equal sentences stay together. A train sentence whose words also occur in dev or test, or a dev
-    sentence whose words also occur in test, is dropped and counted.
-    """
-    bad_rows = BadRows(source.on_bad_row)
-    splits, repeated = read_splits(
-        source,
-        config,
-        lambda file: read_conll(file, source, bad_rows),
-        kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
-        same=_words,
-        name="sentence",
-    )
-    dropped.update(bad_rows.dropped + repeated)
-    return splits
-
-
-def _words(sentence: TaggedSentence) -> str:
-    return same_text([" ".join(sentence.words)])
 
 
 def _check_types(name: str, splits: Splits) -> None:
@@ -116,15 +92,6 @@ def _types(sentences: list[TaggedSentence]) -> set[str]:
 def _entity_counts(sentences: list[TaggedSentence]) -> dict[str, int]:
     counts = Counter(kind for sentence in sentences for kind, _, _ in entities(sentence.tags))
     return dict(sorted(counts.items()))
-
-
-def _stored(sentences: list[TaggedSentence]) -> TaggedRows:
-    return TaggedRows(
-        [sentence.id for sentence in sentences],
-        [sentence.document for sentence in sentences],
-        [list(sentence.words) for sentence in sentences],
-        [list(sentence.tags) for sentence in sentences],
-    )
 
 
 def stored_rows(folder: Path, split: SplitName) -> TaggedRows:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.finetuning.word_tagging import decided
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, row_ids
-from bertline.inference.words import split_words
+from bertline.finetuning.word_tagging import TagPredictions, decided
+from bertline.inference.predictor import TaskPredictor
+from bertline.inference.words import Places, WordsPredictor
 from bertline.tasks.metrics.entities import entities
-from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tags import OUTSIDE
 
 
 class Entity(NamedTuple):
@@ -28,33 +25,18 @@ class Entity(NamedTuple):
     """Lowest tag probability among its words."""
 
 
-class TokenClassificationPredictor(TaskPredictor):
-    """Token classification that returns entities."""
+class TokenClassificationPredictor(WordsPredictor):
+    """Token classification that returns the entities of a text, in text order."""
 
-    def predict(self, texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list[Entity]]:  # type: ignore[override]
-        """Return the entities of each text, in text order.
+    def decided(self, predictions: TagPredictions) -> TagPredictions:
+        return decided(predictions, self.calibration)
 
-        Args:
-            texts: Texts, which are split into words at white space and punctuation; or lists of words, which are used
-                unchanged, as in evaluation.
-        """
-        read = split_words(texts)
-        words_of = [[text[a:b] for a, b in places] for text, places in read]
-        if not any(words_of):
-            return [[] for _ in read]
-        rows = TaggedRows(
-            row_ids(len(read)), [""] * len(read), words_of, [[OUTSIDE] * len(words) for words in words_of]
-        )
-        predictions = decided(self.predictions(rows), self.calibration)
-        return [
-            _entities(text, places, [self.kind.labels[number] for number in numbers], confidences.tolist())
-            for (text, places), numbers, confidences in zip(
-                read, predictions.labels, predictions.word_confidences, strict=True
-            )
-        ]
-
-    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        return [InputColumn(columns.text, "text or texts")]
+    def of_tags(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Entity]:
+        found = []
+        for kind, first, last in sorted(entities(tags), key=lambda entity: entity[1]):
+            start, end = places[first][0], places[last][1]
+            found.append(Entity(kind, text[start:end], start, end, min(scores[first : last + 1])))
+        return found
 
     def output_schema(self) -> pa.Schema:
         fields = [("type", pa.string()), ("text", pa.string()), ("start", pa.int64()), ("end", pa.int64())]
@@ -63,14 +45,6 @@ class TokenClassificationPredictor(TaskPredictor):
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         found = self.predict(inputs[0])
         return [{"entities": [entity._asdict() for entity in of_text]} for of_text in found]
-
-
-def _entities(text: str, places: list[tuple[int, int]], tags: list[str], confidences: list[float]) -> list[Entity]:
-    found = []
-    for kind, first, last in sorted(entities(tags), key=lambda entity: entity[1]):
-        start, end = places[first][0], places[last][1]
-        found.append(Entity(kind, text[start:end], start, end, min(confidences[first : last + 1])))
-    return found
 
 
 def predictor(kind: Any) -> type[TaskPredictor]:
