@@ -28,7 +28,7 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig, PretrainConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.config import ObjectiveConfig
 from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.order import shuffled

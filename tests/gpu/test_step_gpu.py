@@ -12,8 +12,7 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining.callbacks import RecordMetrics
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.interval import LOG_EVERY_STEPS
-from bertline.pretraining.losses import PreTrainingLosses
-from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
 from bertline.training import compiling

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from bertline.pretraining.data import StepBatch, StepDataset
-from bertline.pretraining.losses import PreTrainingLosses
-from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 
 
 class Patch(Protocol):

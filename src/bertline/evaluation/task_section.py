@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
 from bertline.evaluation.facts import TaskFacts
 from bertline.evaluation.formatting import listing, metric_name, number_of, score, setting, with_diverged
@@ -11,9 +13,9 @@ from bertline.evaluation.html import figure, folded, paragraph, section, side_by
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_details import details_section
-from bertline.evaluation.task_errors import errors_section
 from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
 from bertline.foundation.formats import count
+from bertline.kinds.registry import kind_part
 
 
 def task_section(
@@ -98,3 +100,27 @@ def _rank(candidate: dict[str, Any]) -> tuple[int, float]:
 def _settings(params: dict[str, object]) -> str:
     named = [f"{name.replace('_', ' ')} {setting(value)}" for name, value in sorted(params.items())]
     return listing(named or ["the defaults"])
+
+
+_ERRORS = 8
+
+
+class ReportPart(Protocol):
+    """Contract of `kinds/NAME/report.py`."""
+
+    def error_blocks(self, errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
+        """Return the HTML of errors.
+
+        Args:
+            errors: Rows of `TaskKind.table` without `correct`.
+            task_folder: Artifact of the task's rows.
+        """
+
+
+def errors_section(task: TaskFacts) -> str:
+    """Return the most confident errors of the best model on test."""
+    errors = task.result.get("examples", {}).get("confident_errors", [])[:_ERRORS]
+    if not errors:
+        return ""
+    report: ReportPart = kind_part(task.result["task_kind"], "report")
+    return "<h3>Where it is sure and wrong</h3>" + "".join(report.error_blocks(errors, task.folder))

@@ -17,7 +17,7 @@ from bertline.orchestration.provenance import git_commit
 from bertline.orchestration.stage_run import full_name, without_untracked
 from bertline.orchestration.stages import ARTIFACTS, METRICS, STAGES
 from bertline.orchestration.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
-from bertline.pretraining.titles import checkpoint_title
+from bertline.pretraining.config import checkpoint_title
 from bertline.tracking.champions import Standing
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,9 +13,11 @@ import torch
 
 from bertline.foundation.errors import MachineError
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.modeling.bert import MaskedLanguageModel
+from bertline.modeling.attention_choice import AttentionChoice
+from bertline.modeling.bert import MaskedLanguageModel, set_attention
 from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.best import BestStep
+from bertline.pretraining.data import StepBatch
 from bertline.pretraining.divergence import DivergenceGuard
 from bertline.pretraining.interval import LOG_EVERY_STEPS, training_metrics
 from bertline.pretraining.module import PretrainingModule
@@ -297,3 +299,26 @@ def peak_memory_bytes(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+class AttentionByLength(pl.Callback):
+    """Sets the attention kernel before a step whose sequence length differs from the previous one.
+
+    Code between steps (validation, mask predictions, probes) runs with the kernel of the previous step: every kernel
+    gives correct results at any width. A compiled graph is specific to one kernel and one width, and is reused when
+    both recur.
+
+    Args:
+        choices: Attention kernel for each row length.
+    """
+
+    def __init__(self, choices: Mapping[int, AttentionChoice]) -> None:
+        self._choices = choices
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: PretrainingModule, batch: StepBatch, batch_idx: int
+    ) -> None:
+        """Set the kernel for the width of this step's rows."""
+        kind = self._choices[batch["micro_batches"][0]["input_ids"].shape[1]].kind
+        if module.model.attention != kind:
+            set_attention(module.model, kind)

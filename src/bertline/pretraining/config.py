@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from bertline.pretraining.objectives.config import LearningMargins
@@ -150,3 +151,14 @@ class PretrainConfig:
         """Number of optimizer steps of the whole run."""
         total = sum(phase.steps for phase in self.phases)
         return total if self.max_steps is None else min(total, self.max_steps)
+
+
+def checkpoint_title(config: PretrainConfig) -> str:
+    """Return the hub name with its revision, or for a local checkpoint, a text with the name of its folder.
+
+    The full path is left out because it is private; the text marks the name as local because it is not a hub name.
+    """
+    start = str(config.start_from)
+    if Path(start).expanduser().exists() or start.startswith((".", "/", "~", "data/")):
+        return f"the local checkpoint {Path(start).expanduser().resolve().name}"
+    return start if config.start_from_revision is None else f"{start}@{config.start_from_revision}"

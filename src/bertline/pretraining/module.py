@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import MaskedLanguageModel
+from bertline.modeling.bert import MaskedLanguageModel, MaskedLMOutput, PackedRows, PreTrainingOutput
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
-from bertline.pretraining.losses import PreTrainingLosses
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
 from bertline.training.config import OptimizerConfig, ScheduleConfig
 from bertline.training.devices import Machine, seed_device
@@ -147,3 +146,35 @@ def _added(terms: Sequence[Tensor]) -> Tensor:
 def _at_least_one(count: Tensor | float) -> Tensor | float:
     """Clamp a count to at least 1, as without targets the loss sum is 0 anyway. A tensor stays on its device."""
     return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)
+
+
+class PreTrainingLosses(nn.Module):
+    """Runs the model on a micro-batch and computes the sums of the objective.
+
+    The losses are sums, not means: the caller divides by the counts of the global batch, so that every target has the
+    same weight.
+    """
+
+    def __init__(self, model: MaskedLanguageModel, objective: Objective) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+
+    def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Run on the arrays of `examples.batching`, or on packed rows of `examples.packing`, as tensors.
+
+        Without `attention_mask`, no row has padding.
+
+        Returns:
+            The sums by name; see `Objective.sums`.
+        """
+        output = self._packed(batch) if "boundaries" in batch else self._padded(batch)
+        return self.objective.sums(output, batch)
+
+    def _padded(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput | MaskedLMOutput:
+        attention_mask = batch.get("attention_mask")
+        return self.model(batch["input_ids"], batch["token_type_ids"], attention_mask, batch["masked_positions"])
+
+    def _packed(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput | MaskedLMOutput:
+        rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+        return self.model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])

@@ -17,9 +17,8 @@ from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import AttentionChoice
-from bertline.pretraining.attention_by_length import AttentionByLength
 from bertline.pretraining.best import BestStep
-from bertline.pretraining.callbacks import RecordMetrics, RunProbes, SaveAndStop, Totals
+from bertline.pretraining.callbacks import AttentionByLength, RecordMetrics, RunProbes, SaveAndStop, Totals
 from bertline.pretraining.data import MaskedExamples, PretrainingData
 from bertline.pretraining.divergence import DivergenceGuard, roll_back, skipped_in
 from bertline.pretraining.identity import identity_of

@@ -10,7 +10,7 @@ import torch
 
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.base import means, sum_names
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan

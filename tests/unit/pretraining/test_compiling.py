@@ -6,7 +6,7 @@ import torch
 import tiny
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.row_layout import RowLayout
 
 

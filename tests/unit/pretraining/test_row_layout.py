@@ -12,11 +12,11 @@ from bertline.modeling import layers
 from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.attention_by_length import AttentionByLength
+from bertline.pretraining.callbacks import AttentionByLength
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.interval import num_pairs
-from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import (
     RowLayout,

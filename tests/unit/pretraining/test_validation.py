@@ -7,7 +7,7 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import validation
 from bertline.pretraining.data import MaskedExamples
-from bertline.pretraining.losses import PreTrainingLosses
+from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.validation import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
