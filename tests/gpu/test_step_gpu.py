@@ -100,12 +100,12 @@ def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, sp
         bad = module.finished_steps == 3
         with monkeypatch.context() as patched:
             if bad:
-                patched.setattr(module, "_backward", lambda batch: spoilt(module, batch))
+                patched.setattr(module, "_backward", lambda batch: corrupted(module, batch))
             take(module, batch, batch_idx)
         after = list(module.model.parameters())
         moved.append(any(not torch.equal(*pair) for pair in zip(before, after, strict=True)))
 
-    def spoilt(module, batch):
+    def corrupted(module, batch):
         PretrainingModule._backward(module, batch)
         module.model.nsp_head.weight.grad[0, 0] = spoil
 

@@ -175,7 +175,7 @@ def rewinds(job) -> list[dict]:
 
 
 def test_examples_on_which_training_fails_are_skipped(make_job, patch, capsys):
-    """Bitwise as a run that was told from the start to pass over them."""
+    """Bitwise as a run that was told from the start to skip them."""
     with pytest.MonkeyPatch.context() as within:
         failures.poison(POISONED, patch=within.setattr)
         job = make_job()
@@ -195,7 +195,7 @@ def test_examples_on_which_training_fails_are_skipped(make_job, patch, capsys):
 
 
 def test_a_failure_that_a_checkpoint_would_save_is_noticed_there(make_job, patch):
-    """The checkpoint of step 48 would hold steps that must not count; those to the end of the row are passed over."""
+    """The checkpoint of step 48 would hold steps that must not count; those to the end of the row are skipped."""
     failures.poison(POISONED, patch=patch)
     job = make_job(pretrain__checkpoint_every_steps=8)
     run_pretraining(job)
@@ -244,7 +244,7 @@ def test_a_second_place_that_fails_is_skipped_too(make_job, patch):
 def test_a_spike_is_gone_back_from_where_that_is_asked_for(make_job, patch, rewind):
     failures.corrupt_weights(70, patch=patch)
     health = {"patience_steps": 1000, "rewind_on_spike": rewind}
-    # The checkpoint of step 72 has the spoilt weights: it must not be the one that training goes back to.
+    # The checkpoint of step 72 has the corrupted weights: it must not be the one that training rolls back to.
     job = make_job(objective__nsp_weight=0.0, health=health, pretrain__checkpoint_every_steps=8)
     run_pretraining(job)
     assert kinds(job) == ["spike"]

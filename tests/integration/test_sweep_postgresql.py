@@ -132,7 +132,7 @@ def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
     )
     assert Counter(trial.state for trial in study.trials) == {TrialState.COMPLETE: 6}
     assert len({json.dumps(trial.params, sort_keys=True) for trial in study.trials}) == 6
-    # Both go on with the same choice, and nothing they wrote or said has the password.
+    # Both resume with the same choice, and nothing they wrote or said has the password.
     results = [json.loads((folder / "run/result/result.json").read_text()) for folder in folders]
     assert results[0]["arms"]["encoder"]["best_params"] == results[1]["arms"]["encoder"]["best_params"]
     assert results[0]["arms"]["encoder"]["test_mean"] == results[1]["arms"]["encoder"]["test_mean"]

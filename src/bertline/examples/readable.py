@@ -18,7 +18,7 @@ _LEGEND = """\
   <word=[MASK]>   a target: the model sees [MASK] and must say word
   <word=other>    a target: the model sees another, random token and must say word
   <word=>         a target: the model sees word itself and must say word
-  ##s             goes on inside a word
+  ##s             continues a word
 """
 
 

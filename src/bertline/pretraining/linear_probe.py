@@ -79,19 +79,19 @@ class LinearProbe:
         vectors = self._vectors()
         if not np.isfinite(vectors).all():
             return {}
-        as_is, *spoilt = range(len(KINDS))
-        return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, as_is, kind) for kind in spoilt}
+        as_is, *corrupted = range(len(KINDS))
+        return {f"probe/{KINDS[kind]}_accuracy": self._accuracy(vectors, as_is, kind) for kind in corrupted}
 
     def keep_up_to(self, step: int) -> None:
         """Do nothing: this probe keeps no records."""
 
-    def _accuracy(self, vectors: Array, as_is: int, spoilt: int) -> float:
+    def _accuracy(self, vectors: Array, as_is: int, corrupted: int) -> float:
         """Fit a classifier on the training sentences and return its accuracy on the test sentences."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        asked = (self._kinds == as_is) | (self._kinds == spoilt)
+        asked = (self._kinds == as_is) | (self._kinds == corrupted)
         train, test = asked & self._is_train, asked & ~self._is_train
         classifier = make_pipeline(
             StandardScaler(), LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=1000, random_state=0)

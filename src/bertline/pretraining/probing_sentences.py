@@ -78,13 +78,13 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     alike = _AlikeWords([*train, *test], words, seed=store.manifest["seed"])
     parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
     rng = generator(store.manifest["seed"], "probing sentences")
-    spoilt, kinds = [], []
+    corrupted, kinds = [], []
     for part in parts:
         for index, sentence in enumerate(part):
             kind = index % len(KINDS)
             kinds.append(kind)
-            spoilt.append(_spoilt(sentence, KINDS[kind], words, alike, rng))
-    return ProbingSentences(sentences=tuple(spoilt), kinds=np.array(kinds, dtype=np.int64), num_train=len(parts[0]))
+            corrupted.append(_corrupted(sentence, KINDS[kind], words, alike, rng))
+    return ProbingSentences(sentences=tuple(corrupted), kinds=np.array(kinds, dtype=np.int64), num_train=len(parts[0]))
 
 
 def with_neighbours_swapped(sentence: Sentence, places: Sequence[int], rng: np.random.Generator) -> Sentence:
@@ -182,7 +182,7 @@ def _gather(store: ExampleStore, region: range, words: _Words, wanted: int, seen
     return found
 
 
-def _spoilt(sentence: Sentence, kind: Kind, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
+def _corrupted(sentence: Sentence, kind: Kind, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
     match kind:
         case "as_is":
             return sentence

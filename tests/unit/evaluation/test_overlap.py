@@ -1,4 +1,4 @@
-"""Overlap with the corpus, held to the plain definition on sets of tuples."""
+"""Overlap with the corpus, checked against the plain definition on sets of tuples."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def task(**changes):
 
 
 def rows(num_rows, *, seed=0, longest=12):
-    """Words 0 to 4 begin a person, 5 to 9 a place; words 10 to 14 go on with whatever is before them."""
+    """Words 0 to 4 begin a person, 5 to 9 a place; words 10 to 14 continue whatever is before them."""
     random = np.random.default_rng(seed)
     words = [random.integers(0, 40, random.integers(1, longest)) for _ in range(num_rows)]
     # Continuations are frequent enough to meet.

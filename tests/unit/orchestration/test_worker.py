@@ -149,14 +149,14 @@ def test_a_run_whose_inputs_are_gone_resumes_once_they_are_back(opened: Callable
     assert (folder / "starts").read_text() == "xx"
 
 
-def test_inputs_that_were_written_anew_with_the_same_content_are_the_same(
+def test_inputs_that_were_written_again_with_the_same_content_are_the_same(
     opened: Callable[[Work], Path], rows: Path
 ) -> None:
-    def written_anew() -> None:
+    def written_again() -> None:
         rows.unlink()
         rows.write_bytes(b"old")
 
-    assert worker.main(opened(written_anew), SWEEP) == 0
+    assert worker.main(opened(written_again), SWEEP) == 0
 
 
 def test_inputs_that_nobody_wrote_to_are_not_read_again(

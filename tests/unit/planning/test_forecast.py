@@ -1,4 +1,4 @@
-"""What a configuration takes, held to figures worked out by hand."""
+"""What a configuration takes, checked against figures worked out by hand."""
 
 from __future__ import annotations
 

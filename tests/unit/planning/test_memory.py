@@ -1,4 +1,4 @@
-"""Memory from the configuration alone, held to what real steps keep."""
+"""Memory from the configuration alone, checked against what real steps keep."""
 
 from __future__ import annotations
 

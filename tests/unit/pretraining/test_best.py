@@ -159,7 +159,7 @@ def test_a_best_step_whose_checkpoint_was_damaged_is_a_warning_and_the_run_is_fi
 
 
 def test_a_best_step_that_nothing_is_left_of_is_forgotten(make_job, validated):
-    """Step 20 took the place of step 10; then it was torn, and training goes on from between the two."""
+    """Step 20 took the place of step 10; then it was torn, and training resumes from between the two."""
     validated({0: 1.0, 10: 3.0, 20: 2.0, 30: 2.5})
     job = make_job()
     run_pretraining(job)

@@ -46,7 +46,7 @@ def test_metrics_are_means_over_targets_and_sequences():
     )
 
 
-def test_clearing_begins_anew():
+def test_clearing_starts_over():
     interval = filled()
     interval.clear()
     assert set(interval.total().values()) == {0.0} and interval.tokens == 0

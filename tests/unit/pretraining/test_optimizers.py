@@ -1,4 +1,4 @@
-"""Every optimizer and schedule trains, and goes on from a checkpoint as if it had not been stopped."""
+"""Every optimizer and schedule trains and resumes exactly from a checkpoint."""
 
 import shutil
 

@@ -62,7 +62,7 @@ def test_every_kind_is_a_third_of_each_part(open_store):
         assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_a_spoilt_sentence_is_one_of_the_text_but_for_two_neighbours_or_one_word(open_store):
+def test_a_corrupted_sentence_is_one_of_the_text_but_for_two_neighbours_or_one_word(open_store):
     pairs = two_regions()
     text = {sentence for first, _ in pairs for sentence in words_of(first)}
     drawn = draw(open_store(pairs))
@@ -89,9 +89,9 @@ def test_no_sentence_is_used_twice_however_often_the_text_has_it(open_store):
     distinct = {sentence for first, _ in pairs for sentence in words_of(first)}
     assert len(drawn) == len(distinct)
     # In sorted order, a shifted sentence is the one it was made from.
-    unspoilt = [tuple(sorted(sentence)) for sentence in of_kind(drawn, AS_IS) + of_kind(drawn, SHIFTED)]
+    uncorrupted = [tuple(sorted(sentence)) for sentence in of_kind(drawn, AS_IS) + of_kind(drawn, SHIFTED)]
     allowed = Counter(tuple(sorted(sentence)) for sentence in distinct)
-    assert not Counter(unspoilt) - allowed
+    assert not Counter(uncorrupted) - allowed
 
 
 def test_a_word_is_replaced_by_one_about_as_frequent(open_store):
