@@ -11,14 +11,14 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.docstring_prose import prose_paragraphs
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
-from bertline.corpus.python_docs import group_of, is_held_out
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
+from bertline.demo.docstrings import group_of, is_held_out
+from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.errors import DataError
 from corpus_reading import documents_of
 

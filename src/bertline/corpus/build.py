@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.preparation import prepare_documents
-from bertline.corpus.python_docs import package_versions
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.selection import select_documents, split_of, split_position
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
+from bertline.demo.config import PythonDocsConfig
+from bertline.demo.docstrings import package_versions
+from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest

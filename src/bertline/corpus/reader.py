@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
+from bertline.demo.config import PythonDocsConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

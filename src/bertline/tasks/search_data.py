@@ -7,25 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.demo.config import DocsSearchSourceConfig, PythonDocsConfig
+from bertline.demo.docstrings import package_versions, read_modules
+from bertline.demo.search import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.docs_search import docs_search_splits
 from bertline.tasks.row_caps import capped
 from bertline.tasks.search_files import Judgement, RawDocument, RawQuery
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.smart import smart_documents, smart_judgements, smart_queries
-from bertline.tasks.source_config import (
-    BeirSourceConfig,
-    CollectionSource,
-    DocsSearchSourceConfig,
-    SmartSourceConfig,
-    TrecSourceConfig,
-)
+from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text
 from bertline.tasks.splits import num_rows_made, trains_nothing
 from bertline.tasks.storage import SplitName
@@ -33,6 +27,7 @@ from bertline.tasks.stored_rows import Documents, QueryRows
 from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec_queries
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+CollectionSource = DocsSearchSourceConfig | _FilesSource
 _Judged = dict[str, dict[str, int]]
 """Relevance by query id, then document id."""
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig

@@ -12,7 +12,7 @@ import pytest
 
 import search_inputs
 import tiny
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
+from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.rows import datasets_library, document_of_row
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, counted, find_files, read_lines
 from bertline.corpus.reader import CorpusReader
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 
 _DOC_OPEN = re.compile(r'<doc (?=[^>]*\bid="(?P<id>[^"]*)")(?:[^>]*\btitle="(?P<title>[^>]*)")?[^>]*>\s*$')

@@ -10,24 +10,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, PythonDocsConfig
+from bertline.demo.docstrings import package_versions, read_modules
+from bertline.demo.library import docs_library_rows
+from bertline.demo.match import docs_match_rows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.docs_library import docs_library_rows
-from bertline.tasks.docs_match import docs_match_rows
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.row_caps import capped
 from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
-from bertline.tasks.source_config import (
-    DocsLibrarySourceConfig,
-    DocsMatchSourceConfig,
-    HubSourceConfig,
-    OnBadRow,
-    TableSourceConfig,
-)
+from bertline.tasks.source_config import HubSourceConfig, OnBadRow, TableSourceConfig
 from bertline.tasks.splits import fewest_train_rows, num_rows_made
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows

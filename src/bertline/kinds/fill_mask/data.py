@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.plain_text import Passage, read_passages

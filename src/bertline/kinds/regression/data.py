@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.built import BuiltTask

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.reranking.config import RerankingTaskConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.search_data import search_splits, search_versions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows

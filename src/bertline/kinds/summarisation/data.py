@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig

@@ -6,17 +6,17 @@ from collections import Counter
 from pathlib import Path
 from typing import assert_never
 
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.demo.config import DocsParametersSourceConfig, PythonDocsConfig
+from bertline.demo.docstrings import package_versions, read_modules
+from bertline.demo.parameters import docs_parameters_sentences
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.conll import TaggedSentence, read_conll
-from bertline.tasks.docs_parameters import docs_parameters_sentences
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.row_caps import capped
-from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.registry import CorpusConfig
+from bertline.demo.config import PackageConfig, PythonDocsConfig
 
 NO_PACKAGES = PythonDocsConfig(
     packages=(PackageConfig(module="none", distribution=None),), held_out_fraction=0.5, split_seed=0
