@@ -95,3 +95,6 @@ class DocsSearchSourceConfig:
     """Number of dev queries."""
     num_test_rows: int
     """Number of test queries."""
+
+
+DocsSourceConfig = DocsLibrarySourceConfig | DocsMatchSourceConfig | DocsParametersSourceConfig | DocsSearchSourceConfig

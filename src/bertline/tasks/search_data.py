@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from bertline.demo.config import DocsSearchSourceConfig, PythonDocsConfig
-from bertline.demo.docstrings import package_versions, read_modules
+from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.search import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
@@ -32,13 +32,8 @@ _Judged = dict[str, dict[str, int]]
 """Relevance by query id, then document id."""
 
 
-def search_versions(source: CollectionSource, python_docs: PythonDocsConfig) -> dict[str, str]:
-    """Return the versions of the packages that a collection is built from; empty for the user's own files."""
-    return package_versions(python_docs) if isinstance(source, DocsSearchSourceConfig) else {}
-
-
 def search_splits(
-    name: str, config: BaseTaskConfig, source: CollectionSource, python_docs: PythonDocsConfig, *, num_workers: int
+    name: str, config: BaseTaskConfig, source: CollectionSource, modules: Iterable[ModuleDocs]
 ) -> SearchSplits:
     """Return the collection of a source, with its queries split into train, dev and test.
 
@@ -48,7 +43,6 @@ def search_splits(
     limited to `max_dev_rows`.
     """
     if isinstance(source, DocsSearchSourceConfig):
-        modules = read_modules(python_docs, num_workers=num_workers)
         made = docs_search_splits(modules, source, num_train_rows=num_rows_made(config), seed=config.split_seed)
         rows = {split: _capped(each, split, config, made.dropped) for split, each in made.splits.items()}
         return replace(made, splits=rows)

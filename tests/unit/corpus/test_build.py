@@ -12,7 +12,7 @@ from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
-from corpus_reading import NO_PACKAGES
+from no_packages import NO_PACKAGES
 
 Make = Callable[..., TextCorpusConfig]
 

@@ -10,7 +10,6 @@ import pytest
 
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
-from corpus_reading import documents_of
 
 CORPORA = Path(__file__).parents[4] / "shared" / "data" / "corpora"
 shared_data = pytest.mark.skipif(not CORPORA.is_dir(), reason="the real corpora are not in ../shared")
@@ -21,7 +20,7 @@ shared_data = pytest.mark.skipif(not CORPORA.is_dir(), reason="the real corpora 
 def test_all_articles_of_the_wikipedia_sample_are_read(wiki_config: Callable[..., WikiExtractorCorpusConfig]) -> None:
     dropped: Counter[str] = Counter()
 
-    articles = list(documents_of(wiki_config(path=str(CORPORA / "wikipedia")), dropped))
+    articles = list(wiki_config(path=str(CORPORA / "wikipedia")).read(dropped))
 
     assert len({article.id for article in articles}) == len(articles) == 9662
     assert dropped["files/not_wikiextractor"] == 1
@@ -31,7 +30,7 @@ def test_all_articles_of_the_wikipedia_sample_are_read(wiki_config: Callable[...
 @pytest.mark.shared_data
 @shared_data
 def test_all_novels_are_read(text_config: Callable[..., TextCorpusConfig]) -> None:
-    novels = list(documents_of(text_config(path=str(CORPORA / "novels" / "*.txt.gz")), Counter()))
+    novels = list(text_config(path=str(CORPORA / "novels" / "*.txt.gz")).read(Counter()))
 
     assert len(novels) == 100
     assert sum(len(paragraph.split()) for novel in novels for paragraph in novel.paragraphs) > 14_000_000

@@ -12,7 +12,7 @@ from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.docstrings import read_modules
 from bertline.demo.prose import prose_paragraphs
-from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.reader import PythonDocsCorpusConfig, module_documents
 from bertline.foundation.manifests import read_manifest
 
 
@@ -63,7 +63,7 @@ def test_no_validation_paragraph_of_real_packages_stands_in_train(
     )
     config = PythonDocsConfig(packages=packages, held_out_fraction=0.1, split_seed=0)
     dropped: Counter[str] = Counter()
-    documents = list(docs_corpus_config.read(dropped, python_docs=config, num_workers=1))
+    documents = list(module_documents(docs_corpus_config, config, dropped, num_workers=1))
     kept = select_documents(prepare_documents(documents), docs_corpus_config, dropped)
 
     keys: dict[str, list[bytes]] = {"train": [], "validation": []}

@@ -17,7 +17,6 @@ from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, find_files, read_lines
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.rows import SHOWN_COLUMNS, datasets_library, document_of_row
-from bertline.demo.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
@@ -39,9 +38,7 @@ class TableCorpusConfig(CorpusReader):
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
-    def read(
-        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
-    ) -> Iterator[SourceDocument]:
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read files of one format, one document per row; rows without text are counted and left out.
 
         Raises:
