@@ -195,8 +195,8 @@ def make_data(folder: Path, arguments: argparse.Namespace) -> None:
     """
     try:  # imported here, so that training on existing examples does not need pyarrow
         from bertline.corpus.build import build_corpus
-        from bertline.corpus.config import PythonDocsConfig
         from bertline.corpus.registry import CorpusConfig
+        from bertline.demo.config import PythonDocsConfig
         from bertline.examples.build import build_examples
         from bertline.examples.config import ExamplesConfig
         from bertline.tokenization.build import build_tokenizer

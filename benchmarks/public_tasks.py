@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 from records import current_commit
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import TaskKind, task_kind

@@ -28,7 +28,7 @@ def modules_of(*packages: str) -> list[str]:
     [
         (("modeling", "training", "pretraining"), {"pydantic", "mlflow", "hydra", "omegaconf", "dvc", "optuna"}),
         (("modeling",), {"pytorch_lightning", "mlflow", "pydantic", "transformers"}),
-        (("foundation", "corpus", "tokenization", "examples", "tracking"), {"torch", "pytorch_lightning"}),
+        (("foundation", "corpus", "tokenization", "examples", "tracking", "demo"), {"torch", "pytorch_lightning"}),
     ],
     ids=["training", "modeling", "data"],
 )  # fmt: skip

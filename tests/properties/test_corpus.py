@@ -11,16 +11,15 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bertline.corpus.docstring_prose import prose_paragraphs
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.preparation import clean, duplicate_key, prepare_documents
-from bertline.corpus.python_docs import group_of, is_held_out
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.sentences import split_sentences
+from bertline.demo.docstrings import group_of, is_held_out
+from bertline.demo.prose import prose_paragraphs
 from bertline.foundation.errors import DataError
-from corpus_reading import documents_of
 
 COMMON = {"validation_fraction": 0.1, "split_seed": 0, "deduplicate": "none", "shard_documents": 10}
 WORDS = st.lists(st.sampled_from(["Dr.", "a.", "The", "end.", '"No!"', "e.g.", "3.5", "(See", "X.", "it)", "…", "?"]))
@@ -108,7 +107,7 @@ def test_any_bytes_are_text_or_skipped(content: bytes, document: str, encoding: 
             kind="text", path=folder, document=document, encoding=encoding, on_undecodable="skip",
             min_document_characters=1, **COMMON,
         )  # fmt: skip
-        found = list(documents_of(config, Counter()))
+        found = list(config.read(Counter()))
     for prepared in prepare_documents(found):
         assert all(sentence.encode() for sentence in prepared.sentences)
 
@@ -128,7 +127,7 @@ def test_any_bytes_are_a_table_or_an_error_that_names_the_file(content: bytes, k
             min_document_characters=1, **COMMON,
         )  # fmt: skip
         try:
-            found = list(documents_of(config, Counter()))
+            found = list(config.read(Counter()))
         except DataError as error:
             assert str(path) in str(error)
         else:

@@ -13,6 +13,7 @@ import torch
 
 import bertline
 import tiny
+from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import HeadSettings, TaskKind, task_kind
 from bertline.inference.predict import predict_file
@@ -29,7 +30,6 @@ from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.modeling.crf import BertForTokenClassificationWithCrf
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
-    DocsMatchSourceConfig,
     HubSourceConfig,
     PlainTextSourceConfig,
     SmartSourceConfig,

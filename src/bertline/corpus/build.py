@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import Document, SourceDocument, Split
 from bertline.corpus.preparation import prepare_documents
-from bertline.corpus.python_docs import package_versions
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.selection import select_documents, split_of, split_position
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
+from bertline.demo.config import PythonDocsConfig
+from bertline.demo.docstrings import package_versions
+from bertline.demo.reader import PythonDocsCorpusConfig, all_on_one_side, module_documents
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
@@ -43,7 +43,10 @@ def build_corpus(
     """
     dropped: Counter[str] = Counter()
     with folder_written_atomically(out) as folder:
-        source = config.read(dropped, python_docs=python_docs, num_workers=num_workers)
+        if isinstance(config, PythonDocsCorpusConfig):
+            source = module_documents(config, python_docs, dropped, num_workers=num_workers)
+        else:
+            source = config.read(dropped)
         batches = ordered_map(prepare_documents, _batches(source), num_workers=num_workers)
         documents = progress((item for batch in batches for item in batch), description="corpus documents")
         written = _Written(folder, config)
@@ -57,12 +60,14 @@ def build_corpus(
         written.close()
         if not written.positions:
             raise DataError(_nothing_left(config, dropped))
-        if isinstance(config, PythonDocsCorpusConfig) and not all(written.shards.values()):
-            raise DataError(_all_on_one_side(python_docs, written))
-        hashed = config.validation_fraction > 0 and not isinstance(config, PythonDocsCorpusConfig)
-        if hashed and not all(written.shards.values()):
-            written = _with_both_splits(folder, config, written)
-        content = _manifest(config, python_docs, written, dropped)
+        if not all(written.shards.values()):
+            if isinstance(config, PythonDocsCorpusConfig):
+                raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
+            if config.validation_fraction > 0:
+                written = _with_both_splits(folder, config, written)
+        content = _manifest(config, written, dropped)
+        if isinstance(config, PythonDocsCorpusConfig):
+            content["packages"] = package_versions(python_docs)
         content["bytes"] = size_of_path(folder)
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)
     return _headline(written.counts, dropped)
@@ -138,19 +143,14 @@ def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> 
     return again
 
 
-def _manifest(
-    config: CorpusConfig, python_docs: PythonDocsConfig, written: _Written, dropped: Counter[str]
-) -> dict[str, Any]:
-    content: dict[str, Any] = {
+def _manifest(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> dict[str, Any]:
+    return {
         "source": config.kind,
         "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
         "dropped": {reason: count for reason, count in dropped.items() if count},
         "shards": written.shards,
         "versions": versions_of("datasets", "pyarrow"),
     }
-    if isinstance(config, PythonDocsCorpusConfig):
-        content["packages"] = package_versions(python_docs)
-    return content
 
 
 def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[str, float | int]:
@@ -166,13 +166,4 @@ def _nothing_left(config: CorpusConfig, dropped: Counter[str]) -> str:
     return (
         f"The corpus ({config.kind}) is empty: no document is left. Dropped: {reasons or 'nothing'}. Documents "
         f"need at least {config.min_document_characters} characters (corpus.min_document_characters)."
-    )
-
-
-def _all_on_one_side(config: PythonDocsConfig, written: _Written) -> str:
-    side = "is held out" if written.shards["validation"] else "is pretrained on"
-    return (
-        f"python_docs: everything {side}: with split_seed {config.split_seed}, the names of the packages' groups of "
-        f"modules all hash to one side of held_out_fraction ({config.held_out_fraction}). Choose another "
-        "python_docs.split_seed, or more packages."
     )

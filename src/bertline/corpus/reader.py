@@ -1,4 +1,4 @@
-"""The contract of a corpus reader."""
+"""The settings of every corpus, and the contract of a corpus reader."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class CorpusReader(ABC):
-    """Settings of every kind of corpus, and what its reader has to provide.
+class CorpusSettings:
+    """Settings of every kind of corpus."""
 
-    A reader is one file of `corpus/readers`, which `corpus/registry.py` lists in `CorpusConfig`.
-    """
-
-    user_data: ClassVar[str | None]
+    user_data: ClassVar[str | None] = None
     """Field that holds the path of the user's own data, which DVC then watches; None if there is none."""
 
     validation_fraction: float
@@ -43,6 +39,19 @@ class CorpusReader(ABC):
         if self.shard_documents < 1:
             raise ValueError(f"shard_documents must be at least 1, found {self.shard_documents}")
 
+    @property
+    def user_path(self) -> str | None:
+        """Path of the user's own data."""
+        return None if self.user_data is None else getattr(self, self.user_data)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CorpusReader(CorpusSettings, ABC):
+    """What a reader has to provide besides its settings.
+
+    A reader is one file of `corpus/readers`, which `corpus/registry.py` lists in `CorpusConfig`.
+    """
+
     def __init_subclass__(cls) -> None:
         """Refuse a reader that does not say what the user's data is: DVC would not see that the text changed."""
         if "user_data" not in vars(cls):
@@ -50,20 +59,11 @@ class CorpusReader(ABC):
         if cls.user_data is not None and cls.user_data not in cls.__annotations__:
             raise TypeError(f"{cls.__name__}: user_data is {cls.user_data!r}, which is not one of its fields")
 
-    @property
-    def user_path(self) -> str | None:
-        """Path of the user's own data."""
-        return None if self.user_data is None else getattr(self, self.user_data)
-
     @abstractmethod
-    def read(
-        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
-    ) -> Iterator[SourceDocument]:
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read the documents in a fixed order.
 
         Args:
             dropped: Counter of left-out documents (`documents/REASON`), paragraphs (`paragraphs/REASON`) and files
                 (`files/REASON`).
-            python_docs: The packages for `kind: python_docs`.
-            num_workers: Number of processes that parse Python source.
         """

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Literal
+
 from bertline.corpus.readers.hub import HubCorpusConfig
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
+from bertline.demo.reader import PythonDocsCorpusConfig
 
 CorpusConfig = (
     PythonDocsCorpusConfig | TextCorpusConfig | WikiExtractorCorpusConfig | TableCorpusConfig | HubCorpusConfig
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoCorpusConfig:
+    """No corpus: an existing checkpoint is fine-tuned (`experiment=finetune`)."""
+
+    kind: Literal["none"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.config import NoCorpusConfig, PythonDocsConfig
-from bertline.corpus.registry import CorpusConfig
+from bertline.corpus.registry import CorpusConfig, NoCorpusConfig
+from bertline.demo.config import PythonDocsConfig
 from bertline.evaluation.config import EvaluateConfig
 from bertline.examples.config import ExamplesConfig
 from bertline.export.config import ExportConfig

@@ -61,7 +61,7 @@ def code_fingerprint(stage: Stage, *, source: Path | None = None) -> dict[str, s
 
 def reader_fingerprint() -> str:
     """Return a digest of the code that reads documentation strings."""
-    return hashlib.sha256(json.dumps(_closure(["bertline.corpus.python_docs"], _SOURCE)).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(_closure(["bertline.demo.docstrings"], _SOURCE)).encode()).hexdigest()
 
 
 def _closure(waiting: list[str], root: Path) -> dict[str, str]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertline.corpus.python_docs import docstrings_kept_in
+from bertline.demo.docstrings import docstrings_kept_in
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from bertline.corpus.config import NoCorpusConfig
+from bertline.corpus.registry import NoCorpusConfig
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say

@@ -63,10 +63,11 @@ def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
     Raises:
         DataError: A version differs; the message names both versions.
     """
-    from bertline.corpus.python_docs import check_versions
-    from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
+    from bertline.demo.config import DocsSourceConfig
+    from bertline.demo.docstrings import check_versions
+    from bertline.demo.reader import PythonDocsCorpusConfig
 
-    if config.tasks[task].source.kind.startswith("docs_") and isinstance(config.corpus, PythonDocsCorpusConfig):
+    if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
         check_versions(Path(stage_named("corpus").output), config.python_docs)
 
 

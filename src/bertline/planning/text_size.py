@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from bertline.corpus.input_files import find_files
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
+from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.examples.pairs import NUM_SPECIAL_TOKENS
 from bertline.examples.store import FORMAT_VERSION, KIND
 from bertline.foundation.errors import DataError

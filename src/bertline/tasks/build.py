@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.config import DocsSourceConfig, PythonDocsConfig
+from bertline.demo.docstrings import ModuleDocs, package_versions, read_modules
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
@@ -20,14 +22,14 @@ from bertline.tasks.stored_rows import StoredRows
 class DataPart(Protocol):
     """Contract of `kinds/NAME/data.py`, which imports no torch."""
 
-    def built_task(self, name: str, config: Any, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+    def built_task(self, name: str, config: Any, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
         """Read the rows of the task's source and split them.
 
         Args:
             name: Name of the task, for messages.
             config: Configuration of this kind of task.
-            python_docs: Packages that the `docs_*` sources are built from.
-            num_workers: Number of processes that read docstrings; the result does not depend on it.
+            modules: Modules that the rows of a `docs_*` source are made from. A kind that has no such source leaves
+                this argument out.
 
         Raises:
             DataError: The data is invalid. The message names file and line, the problem and how to fix it.
@@ -56,7 +58,12 @@ def build_task(
         DataError: The data is invalid. The message names file and line where there is one.
     """
     data: DataPart = kind_part(config.kind, "data")
-    task = data.built_task(name, config, python_docs, num_workers=num_workers)
+    if isinstance(config.source, DocsSourceConfig):
+        task = data.built_task(name, config, read_modules(python_docs, num_workers=num_workers))
+        versions = package_versions(python_docs)
+    else:
+        task = data.built_task(name, config)
+        versions = task.versions
     _check(name, config, task)
     counts = {split: len(rows) for split, rows in task.splits.items()}
     with folder_written_atomically(out) as folder:
@@ -72,7 +79,7 @@ def build_task(
             "counts": counts,
             "dropped": {reason: number for reason, number in sorted(task.dropped.items()) if number},
             "source": config.source.kind,
-            "versions": task.versions,
+            "versions": versions,
             **task.more,
         }
         write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content=content)

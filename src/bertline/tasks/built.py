@@ -20,8 +20,8 @@ class BuiltTask:
     """Label names; empty for a task without labels."""
     dropped: Counter[str]
     """Number of dropped rows and of repairs, by reason."""
-    versions: dict[str, str]
-    """Versions of the packages that the rows were made from or read with."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of the packages that the rows were read with."""
     collection: Documents | None = None
     """Documents to search; retrieval only."""
     more: dict[str, Any] = field(default_factory=dict)

@@ -7,25 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.search import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.docs_search import docs_search_splits
 from bertline.tasks.row_caps import capped
 from bertline.tasks.search_files import Judgement, RawDocument, RawQuery
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.smart import smart_documents, smart_judgements, smart_queries
-from bertline.tasks.source_config import (
-    BeirSourceConfig,
-    CollectionSource,
-    DocsSearchSourceConfig,
-    SmartSourceConfig,
-    TrecSourceConfig,
-)
+from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text
 from bertline.tasks.splits import num_rows_made, trains_nothing
 from bertline.tasks.storage import SplitName
@@ -33,17 +27,13 @@ from bertline.tasks.stored_rows import Documents, QueryRows
 from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec_queries
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
+CollectionSource = DocsSearchSourceConfig | _FilesSource
 _Judged = dict[str, dict[str, int]]
 """Relevance by query id, then document id."""
 
 
-def search_versions(source: CollectionSource, python_docs: PythonDocsConfig) -> dict[str, str]:
-    """Return the versions of the packages that a collection is built from; empty for the user's own files."""
-    return package_versions(python_docs) if isinstance(source, DocsSearchSourceConfig) else {}
-
-
 def search_splits(
-    name: str, config: BaseTaskConfig, source: CollectionSource, python_docs: PythonDocsConfig, *, num_workers: int
+    name: str, config: BaseTaskConfig, source: CollectionSource, modules: Iterable[ModuleDocs]
 ) -> SearchSplits:
     """Return the collection of a source, with its queries split into train, dev and test.
 
@@ -53,7 +43,6 @@ def search_splits(
     limited to `max_dev_rows`.
     """
     if isinstance(source, DocsSearchSourceConfig):
-        modules = read_modules(python_docs, num_workers=num_workers)
         made = docs_search_splits(modules, source, num_train_rows=num_rows_made(config), seed=config.split_seed)
         rows = {split: _capped(each, split, config, made.dropped) for split, each in made.splits.items()}
         return replace(made, splits=rows)

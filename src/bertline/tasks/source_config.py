@@ -11,66 +11,6 @@ OnBadRow = Literal["error", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsLibrarySourceConfig:
-    """Predict which library a passage documents. Built from the packages in `python_docs`, with names removed."""
-
-    kind: Literal["docs_library"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
-    max_words: int
-    """Maximum number of words of a text; longer texts are truncated."""
-    num_dev_rows: int
-    """Number of dev rows."""
-    num_test_rows: int
-    """Number of test rows."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocsMatchSourceConfig:
-    """Predict whether a summary belongs to a function. Negatives are summaries from the same module."""
-
-    kind: Literal["docs_match"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
-    num_dev_rows: int
-    """Number of dev rows."""
-    num_test_rows: int
-    """Number of test rows."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocsParametersSourceConfig:
-    """Tag the words of a description that name the function's parameters. Labels come from the signature."""
-
-    kind: Literal["docs_parameters"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
-    max_words: int
-    """Maximum number of words of a text; longer texts are truncated."""
-    num_dev_rows: int
-    """Number of dev rows."""
-    num_test_rows: int
-    """Number of test rows."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DocsSearchSourceConfig:
-    """Find the function for a sentence: the query is its summary, the document the rest of its docstring."""
-
-    kind: Literal["docs_search"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
-    max_words: int
-    """Maximum number of words of a document; longer documents are truncated."""
-    num_documents: int
-    """Number of documents of the collection."""
-    num_dev_rows: int
-    """Number of dev queries."""
-    num_test_rows: int
-    """Number of test queries."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TableSourceConfig:
     """The user's own files: CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet)."""
 
@@ -358,7 +298,3 @@ def _check_names(extra_tests: dict[str, str]) -> None:
     for name in extra_tests:
         if re.fullmatch(r"[A-Za-z0-9_]+", name) is None:
             raise ValueError(f"extra_tests: {name!r} must be of letters, digits and underscores")
-
-
-TextPairSource = DocsLibrarySourceConfig | DocsMatchSourceConfig | TableSourceConfig | HubSourceConfig
-CollectionSource = DocsSearchSourceConfig | BeirSourceConfig | SmartSourceConfig | TrecSourceConfig

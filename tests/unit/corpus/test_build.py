@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.docstring_prose import prose_paragraphs
-from bertline.corpus.python_docs import read_modules
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.foundation.errors import DataError, MachineError
 from bertline.foundation.manifests import read_manifest
+from no_packages import NO_PACKAGES
 
 Make = Callable[..., TextCorpusConfig]
 
@@ -34,12 +31,12 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path
+    texts: Path, text_config: Make, tmp_path: Path
 ) -> None:
     (texts / "copy.txt").write_text("story number 7 BEGINS. It ends.\nNobody knows why.")
     (texts / "empty.txt").write_text("")
 
-    headline = build_corpus(text_config(), pretend_package, tmp_path / "out", num_workers=1)
+    headline = build_corpus(text_config(), NO_PACKAGES, tmp_path / "out", num_workers=1)
 
     manifest = read_manifest(tmp_path / "out", kind=KIND, format_version=FORMAT_VERSION)
     for split in ("train", "validation"):
@@ -59,94 +56,58 @@ def test_the_headline_and_the_manifest_count_what_is_in_the_shards(
 
 @pytest.mark.parametrize("document", ["file", "line"])
 def test_any_number_of_workers_writes_the_same_bytes(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path, document: str,
+    texts: Path, text_config: Make, tmp_path: Path, document: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("bertline.corpus.build._BATCH_DOCUMENTS", 3)
     config = text_config(document=document)
 
-    build_corpus(config, pretend_package, tmp_path / "one", num_workers=1)
-    build_corpus(config, pretend_package, tmp_path / "two", num_workers=2)
+    build_corpus(config, NO_PACKAGES, tmp_path / "one", num_workers=1)
+    build_corpus(config, NO_PACKAGES, tmp_path / "two", num_workers=2)
 
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
-def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
-    docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
-) -> None:
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", num_workers=1)
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "two", num_workers=2)
-
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-    held_out = {module.name for module in read_modules(pretend_package) if module.held_out}
-    assert {document.id for document in read_documents(tmp_path / "one", "validation")} == held_out
-    manifest = read_manifest(tmp_path / "one", kind=KIND, format_version=FORMAT_VERSION)
-    assert manifest["packages"] == {"pretend": "1.2.3"}
-    assert manifest["dropped"]["documents/test_module"] == 1
-
-
-def test_no_validation_paragraph_stands_in_train(
-    docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
-) -> None:
-    build_corpus(docs_corpus_config, pretend_package, tmp_path / "out", num_workers=1)
-
-    texts = {
-        split: " | ".join(" ".join(document.sentences) for document in read_documents(tmp_path / "out", split)).lower()
-        for split in ("train", "validation")
-    }
-    paragraphs = {
-        " ".join(paragraph.lower().split())
-        for module in read_modules(pretend_package)
-        for docstring in module.docstrings
-        for paragraph in prose_paragraphs(docstring.text).paragraphs
-    }
-    sides = [{split for split in texts if paragraph in texts[split]} for paragraph in paragraphs]
-    assert all(len(side) == 1 for side in sides)
-    assert {"train"} in sides and {"validation"} in sides
 
 
 def test_an_empty_corpus_says_what_was_dropped_and_keeps_the_old_one(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path
+    texts: Path, text_config: Make, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    build_corpus(text_config(), pretend_package, out, num_workers=1)
+    build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
     before = contents(out)
 
     with pytest.raises(DataError, match=r"is empty: no document is left. Dropped: 40 documents/too_short.*1000"):
-        build_corpus(text_config(min_document_characters=1000), pretend_package, out, num_workers=1)
+        build_corpus(text_config(min_document_characters=1000), NO_PACKAGES, out, num_workers=1)
 
     assert contents(out) == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
 def test_an_error_in_the_middle_of_the_input_keeps_the_old_corpus(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path
+    texts: Path, text_config: Make, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    build_corpus(text_config(), pretend_package, out, num_workers=1)
+    build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
     before = contents(out)
     (texts / "39.txt").write_bytes(b"\xff\xfe\xfd")
 
     for num_workers in (1, 2):
         with pytest.raises(DataError, match=r"39.txt:1: byte 0xff"):
-            build_corpus(text_config(), pretend_package, out, num_workers=num_workers)
+            build_corpus(text_config(), NO_PACKAGES, out, num_workers=num_workers)
     assert contents(out) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_an_unwritable_folder_is_named(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path
-) -> None:
+def test_an_unwritable_folder_is_named(texts: Path, text_config: Make, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o555)
     with pytest.raises(MachineError, match="closed"):
-        build_corpus(text_config(), pretend_package, tmp_path / "closed" / "out", num_workers=1)
+        build_corpus(text_config(), NO_PACKAGES, tmp_path / "closed" / "out", num_workers=1)
 
 
 def test_a_full_disk_is_a_machine_error_and_keeps_the_old_corpus(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    texts: Path, text_config: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    build_corpus(text_config(), pretend_package, out, num_workers=1)
+    build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
     before = contents(out)
 
     def full(*arguments: object, **keywords: object) -> None:
@@ -154,15 +115,15 @@ def test_a_full_disk_is_a_machine_error_and_keeps_the_old_corpus(
 
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
     with pytest.raises(MachineError, match=r"out cannot be written: No space left on device"):
-        build_corpus(text_config(), pretend_package, out, num_workers=1)
+        build_corpus(text_config(), NO_PACKAGES, out, num_workers=1)
     assert contents(out) == before
 
 
 @pytest.mark.parametrize("fraction", [1e-9, 0.999999999])
 def test_a_side_that_the_hash_left_empty_is_given_one_group(
-    texts: Path, text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path, fraction: float
+    texts: Path, text_config: Make, tmp_path: Path, fraction: float
 ) -> None:
-    headline = build_corpus(text_config(validation_fraction=fraction), pretend_package, tmp_path / "out", num_workers=1)
+    headline = build_corpus(text_config(validation_fraction=fraction), NO_PACKAGES, tmp_path / "out", num_workers=1)
 
     assert sorted((headline["train/documents"], headline["validation/documents"])) == [1, 39]
     ids = [document.id for split in ("train", "validation") for document in read_documents(tmp_path / "out", split)]
@@ -170,11 +131,11 @@ def test_a_side_that_the_hash_left_empty_is_given_one_group(
     assert sum(path.suffix == ".parquet" for path in (tmp_path / "out").iterdir()) == 5
 
 
-def test_a_single_group_cannot_be_split(text_config: Make, pretend_package: PythonDocsConfig, tmp_path: Path) -> None:
+def test_a_single_group_cannot_be_split(text_config: Make, tmp_path: Path) -> None:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "all.txt").write_text("One file holds it all.\n\nEverything is here.")
 
     with pytest.raises(DataError, match=r"one group \('all.txt'\).*blank_line"):
-        build_corpus(text_config(), pretend_package, tmp_path / "out", num_workers=1)
+        build_corpus(text_config(), NO_PACKAGES, tmp_path / "out", num_workers=1)
     unsplit = dataclasses.replace(text_config(), validation_fraction=0.0)
-    assert build_corpus(unsplit, pretend_package, tmp_path / "out", num_workers=1)["train/documents"] == 1
+    assert build_corpus(unsplit, NO_PACKAGES, tmp_path / "out", num_workers=1)["train/documents"] == 1

@@ -12,7 +12,6 @@ import pytest
 from bertline.corpus.readers.hub import HubCorpusConfig
 from bertline.corpus.readers.table import TableCorpusConfig
 from bertline.foundation.errors import DataError
-from corpus_reading import documents_of
 
 Make = Callable[..., TableCorpusConfig]
 
@@ -46,7 +45,7 @@ def test_jsonl_rows_are_documents_with_their_line(folder: Path, table_config: Ma
     (folder / "a.jsonl.gz").write_bytes(gzip.compress(rows.encode()))
     dropped: Counter[str] = Counter()
 
-    found = list(documents_of(table_config("jsonl"), dropped))
+    found = list(table_config("jsonl").read(dropped))
 
     assert [(item.id, item.paragraphs) for item in found] == [
         ("a.jsonl.gz:1", ("One.", "Two.")),
@@ -69,7 +68,7 @@ def test_a_bad_jsonl_line_is_named(folder: Path, table_config: Make, line: str, 
     (folder / "a.jsonl").write_text('{"text": "fine"}\n' + line + "\n")
 
     with pytest.raises(DataError, match=message):
-        list(documents_of(table_config("jsonl"), Counter()))
+        list(table_config("jsonl").read(Counter()))
 
 
 @pytest.mark.parametrize(
@@ -82,18 +81,18 @@ def test_an_undecodable_record_is_an_error_or_left_out_alone(
     (folder / f"a.{kind}").write_bytes(content)
     dropped: Counter[str] = Counter()
 
-    found = documents_of(table_config(kind, on_undecodable="skip"), dropped)
+    found = table_config(kind, on_undecodable="skip").read(dropped)
 
     assert [item.paragraphs for item in found] == [("a",), ("b",)]
     assert dropped["documents/undecodable"] == 1
     with pytest.raises(DataError, match=rf"a.{kind}:\d: byte 0xff"):
-        list(documents_of(table_config(kind), Counter()))
+        list(table_config(kind).read(Counter()))
 
 
 def test_csv_cells_may_hold_lines_delimiters_and_words_that_look_like_nothing(folder: Path, table_config: Make) -> None:
     (folder / "a.csv").write_text('id,text,site\n1,"One,\nand ""two"".",x\n2,NA,y\n3,,x\n')
 
-    found = list(documents_of(table_config("csv", group_column="site"), Counter()))
+    found = list(table_config("csv", group_column="site").read(Counter()))
 
     assert [(item.id, item.group, item.paragraphs) for item in found] == [
         ("a.csv:2", "site=x", ('One, and "two".',)),
@@ -104,7 +103,7 @@ def test_csv_cells_may_hold_lines_delimiters_and_words_that_look_like_nothing(fo
 def test_tab_separated_files_are_read_by_their_ending(folder: Path, table_config: Make) -> None:
     (folder / "a.tsv").write_text("text\tn\nOne, two.\t3\n")
 
-    assert [item.paragraphs for item in documents_of(table_config("csv"), Counter())] == [("One, two.",)]
+    assert [item.paragraphs for item in table_config("csv").read(Counter())] == [("One, two.",)]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +118,7 @@ def test_a_bad_csv_record_is_named(folder: Path, table_config: Make, content: st
     (folder / "a.csv").write_text(content)
 
     with pytest.raises(DataError, match=message):
-        list(documents_of(table_config("csv"), Counter()))
+        list(table_config("csv").read(Counter()))
 
 
 def test_empty_tables_are_counted(folder: Path, table_config: Make) -> None:
@@ -127,7 +126,7 @@ def test_empty_tables_are_counted(folder: Path, table_config: Make) -> None:
     (folder / "b.csv").write_text("text\n")
     dropped: Counter[str] = Counter()
 
-    assert list(documents_of(table_config("csv"), dropped)) == []
+    assert list(table_config("csv").read(dropped)) == []
     assert dropped["files/empty"] == 2
 
 
@@ -136,38 +135,38 @@ def test_parquet_rows_are_documents(folder: Path, table_config: Make) -> None:
     pq.write_table(pa.table(columns), folder / "a.parquet")
     dropped: Counter[str] = Counter()
 
-    found = list(documents_of(table_config("parquet", group_column="site"), dropped))
+    found = list(table_config("parquet", group_column="site").read(dropped))
 
     assert [(item.id, item.group) for item in found] == [("a.parquet:1", "site=x"), ("a.parquet:3", "")]
     assert dropped["documents/no_text"] == 1
     with pytest.raises(DataError, match=r"a.parquet:1: no column 'body'.*Columns here: text, site, n"):
-        list(documents_of(table_config("parquet", text_column="body"), Counter()))
+        list(table_config("parquet", text_column="body").read(Counter()))
     with pytest.raises(DataError, match=r"a.parquet:1: column 'n'.*holds int"):
-        list(documents_of(table_config("parquet", text_column="n"), Counter()))
+        list(table_config("parquet", text_column="n").read(Counter()))
 
 
 def test_a_torn_parquet_file_is_named_or_counted(folder: Path, table_config: Make) -> None:
     (folder / "a.parquet").write_bytes(b"PAR1 and then nothing")
     with pytest.raises(DataError, match=r"a.parquet: not a readable Parquet file"):
-        list(documents_of(table_config("parquet"), Counter()))
+        list(table_config("parquet").read(Counter()))
 
 
 def test_an_empty_parquet_file_is_counted(folder: Path, table_config: Make) -> None:
     pq.write_table(pa.table({"text": pa.array([], pa.string())}), folder / "a.parquet")
     dropped: Counter[str] = Counter()
 
-    assert list(documents_of(table_config("parquet"), dropped)) == []
+    assert list(table_config("parquet").read(dropped)) == []
     assert dropped["files/empty"] == 1
 
 
 def test_a_dataset_is_streamed_by_name(folder: Path) -> None:
     pq.write_table(pa.table({"text": ["One.", "Two."]}), folder / "train.parquet")
 
-    found = list(documents_of(hub_config(str(folder)), Counter()))
+    found = list(hub_config(str(folder)).read(Counter()))
 
     assert [(item.id, item.paragraphs) for item in found] == [("train:1", ("One.",)), ("train:2", ("Two.",))]
     with pytest.raises(DataError, match=r"no column 'body'.*Columns here: text"):
-        list(documents_of(hub_config(str(folder), text_column="body"), Counter()))
+        list(hub_config(str(folder), text_column="body").read(Counter()))
 
 
 def test_a_dataset_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,4 +177,4 @@ def test_a_dataset_that_cannot_be_reached_says_what_to_do(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     with pytest.raises(DataError, match=r"some/set@main cannot be read.*Without network.*corpus=parquet"):
-        list(documents_of(hub_config("some/set"), Counter()))
+        list(hub_config("some/set").read(Counter()))

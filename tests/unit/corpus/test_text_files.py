@@ -10,7 +10,6 @@ from bertline.corpus.input_files import paragraphs_of
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.foundation.errors import DataError
-from corpus_reading import documents_of
 
 POEM = "Roses are\nred.\n\n\nViolets\nare blue.\n"
 
@@ -37,7 +36,7 @@ def test_a_document_is_what_the_configuration_says(
 ) -> None:
     (folder / "poem.txt").write_text(POEM)
 
-    found = documents_of(text_config(document=document), Counter())
+    found = text_config(document=document).read(Counter())
 
     assert [(item.id, item.group, item.paragraphs) for item in found] == expected
 
@@ -51,7 +50,7 @@ def test_only_the_undecodable_document_is_left_out(
     (folder / "b.txt").write_bytes(b"good\nb\xffd\n\nfine\n")
     dropped: Counter[str] = Counter()
 
-    found = documents_of(text_config(document=document, on_undecodable="skip"), dropped)
+    found = text_config(document=document, on_undecodable="skip").read(dropped)
 
     assert [item.id for item in found] == left
     assert dropped["documents/undecodable"] == 1
@@ -62,7 +61,7 @@ def test_an_empty_file_is_counted(folder: Path, text_config: Callable[..., TextC
     (folder / "blank.txt").write_text("\n \n")
     dropped: Counter[str] = Counter()
 
-    assert list(documents_of(text_config(), dropped)) == []
+    assert list(text_config().read(dropped)) == []
     assert dropped["files/empty"] == 2
 
 
@@ -88,7 +87,7 @@ def test_articles_lose_title_and_tags(folder: Path, wiki_config: Callable[..., W
     (folder / "wiki_00").write_text(WIKI)
     dropped: Counter[str] = Counter()
 
-    found = list(documents_of(wiki_config(), dropped))
+    found = list(wiki_config().read(dropped))
 
     assert [(item.id, item.group) for item in found] == [("wiki_00:12", "12"), ("wiki_00:13", "13")]
     assert found[0].paragraphs == ("Cats chase  mice.", "Dogs chase cats.")
@@ -102,7 +101,7 @@ def test_an_article_that_is_never_closed_is_counted(
     (folder / "wiki_00").write_text(WIKI + '<doc id="14" title="Torn">\nTorn\nHalf of')
     dropped: Counter[str] = Counter()
 
-    assert len(list(documents_of(wiki_config(), dropped))) == 2
+    assert len(list(wiki_config().read(dropped))) == 2
     assert dropped["documents/unclosed"] == 1
 
 
@@ -111,9 +110,9 @@ def test_a_file_of_another_kind_is_counted_and_stray_text_is_an_error(
 ) -> None:
     (folder / "README.md").write_text("These are articles.")
     dropped: Counter[str] = Counter()
-    assert list(documents_of(wiki_config(), dropped)) == []
+    assert list(wiki_config().read(dropped)) == []
     assert dropped["files/not_wikiextractor"] == 1
 
     (folder / "wiki_00").write_text(WIKI + "stray\n")
     with pytest.raises(DataError, match=r"wiki_00:12: text between articles, 'stray'"):
-        list(documents_of(wiki_config(), Counter()))
+        list(wiki_config().read(Counter()))

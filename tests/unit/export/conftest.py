@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tiny
+from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.manifests import write_manifest
@@ -18,7 +19,6 @@ from bertline.modeling.bert import BertForPreTraining, BertForSequenceClassifica
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
-from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import finetuning_inputs as inputs
+from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.shared_tokens import NUM_MARKS, SAME_TOKEN, with_shared_marked
 from bertline.finetuning.token_marks import add_marked_types
 from bertline.kinds.classification.model import Classification
 from bertline.modeling.huggingface import load_classifier, load_encoder
-from bertline.tasks.source_config import DocsMatchSourceConfig
 from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import resolve_machine

@@ -27,8 +27,8 @@ from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.tasks.build import build_task
 from bertline.tasks.built import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
-from corpus_reading import NO_PACKAGES
 from finished_tasks import Finished, finish
+from no_packages import NO_PACKAGES
 
 LABELS = ("first", "later")
 
@@ -54,7 +54,7 @@ def document(number: int, *labels: Any) -> dict[str, Any]:
 
 def built(folder: Path, documents: list[dict[str, Any]], **changes: Any) -> BuiltTask:
     (folder / "a.jsonl").write_text("".join(json.dumps(each) + "\n" for each in documents))
-    return built_task("roles", task(folder / "a.jsonl", **changes), NO_PACKAGES, num_workers=1)
+    return built_task("roles", task(folder / "a.jsonl", **changes))
 
 
 def test_documents_are_split_and_their_labels_are_those_of_train(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
-from corpus_reading import NO_PACKAGES
 from finished_tasks import Finished, finish
 
 EWT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "ud_english_ewt"
@@ -109,7 +108,7 @@ def sentence(*words: str) -> str:
 def test_splits_are_cut_by_document_and_labels_are_sorted(tmp_path: Path) -> None:
     documents = [f"# newdoc\n{sentence(f'Word{n}', 'runs')}\n{sentence('the', f'Cat{n}')}\n" for n in range(40)]
     (tmp_path / "a.conllu").write_text("".join(documents))
-    made = built_task("tags", task(tmp_path / "a.conllu"), NO_PACKAGES, num_workers=1)
+    made = built_task("tags", task(tmp_path / "a.conllu"))
     assert made.labels == ("NOUN", "VERB")
     assert sum(len(rows) for rows in made.splits.values()) == 80
     of_split = [set(rows.documents) for rows in made.splits.values()]  # type: ignore[attr-defined]
@@ -230,7 +229,7 @@ def test_the_card_names_the_tags(finished: Finished) -> None:
 @pytest.mark.skipif(not EWT.is_dir(), reason="the treebank is not in ../shared")
 def test_the_english_web_treebank_is_read() -> None:
     files = {f"{split}_file": f"en_ewt-ud-{split}.conllu" for split in ("train", "dev", "test")}
-    made = built_task("ewt", task(source=source(EWT, **files)), NO_PACKAGES, num_workers=1)
+    made = built_task("ewt", task(source=source(EWT, **files)))
     assert len(made.labels) == 17
     assert len(made.splits["dev"]) + made.dropped["dev_sentence_also_in_test"] == 2001
     assert len(made.splits["test"]) == 2077

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
@@ -19,12 +18,10 @@ from bertline.orchestration.given_files import GivenFiles, conll_layout, format_
 from bertline.orchestration.given_task import TaskOptions, placed, task_name_of, task_of_files
 from bertline.tasks.build import build_task
 from bertline.tasks.sniffing import beginning_of, guesses
+from no_packages import NO_PACKAGES
 from shipped_tasks import shipped_task
 
 NO_SPLITS: dict[Any, Path | None] = {"train": None, "dev": None, "test": None}
-NO_DOCS = PythonDocsConfig(
-    packages=(PackageConfig(module="mpmath", distribution="mpmath"),), held_out_fraction=0.5, split_seed=0
-)
 CONLL = "".join(f"Ada B-PER\nmet O\nBob{i} B-PER\n\nno{i} O\none O\n\n" for i in range(30))
 QUESTIONS = "NUM:dist How far is it to {0} ?\nHUM:ind Who saw number {0} ?\n"
 FILES = {
@@ -60,7 +57,7 @@ def options(**changes: Any) -> TaskOptions:
 def built(given: GivenFiles, tmp_path: Path, **changes: Any) -> dict[str, float | int]:
     task, _ = placed(task_of_files(given, options(**changes), shipped_task), given, tmp_path / "linked")
     config = validate(Holder, {"task": task}).task
-    return build_task("mine", config, NO_DOCS, tmp_path / "rows")
+    return build_task("mine", config, NO_PACKAGES, tmp_path / "rows")
 
 
 def given_text(tmp_path: Path, content: str, name: str = "rows.txt") -> GivenFiles:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bertline.corpus import python_docs
+from bertline.demo import docstrings
 from bertline.orchestration.stage_run import open_stage
 
 
@@ -21,7 +21,7 @@ def test_a_stage_finds_the_docstrings_that_an_earlier_one_has_read(
     with open_stage("corpus", content) as stage:
         one = [package for package in stage.config.python_docs.packages if package.module == "mpmath"]
         packages = dataclasses.replace(stage.config.python_docs, packages=one)
-        read = list(python_docs.read_modules(packages))
+        read = list(docstrings.read_modules(packages))
     with open_stage("task_data", {**content, "task_name": "docs_match"}):
-        monkeypatch.delattr(python_docs.ast, "parse")  # nothing is parsed any more
-        assert read and list(python_docs.read_modules(packages)) == read
+        monkeypatch.delattr(docstrings.ast, "parse")  # nothing is parsed any more
+        assert read and list(docstrings.read_modules(packages)) == read

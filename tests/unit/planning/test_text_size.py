@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from bertline.corpus.readers.hub import HubCorpusConfig
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
+from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.validation import validate

@@ -1,21 +1,13 @@
-"""A small task, and small modules to make the embedded tasks from."""
+"""A small task."""
 
 from __future__ import annotations
 
 import pytest
 
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
-from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.source_config import TableSourceConfig
-
-# What functions can be about; each makes a distinct summary and a distinct passage.
-TOPICS = (
-    "matrices", "graphs", "files", "sockets", "threads", "colours", "axes", "queries", "tensors", "dates",
-    "strings", "polynomials", "trials", "samples", "events", "layers",
-)  # fmt: skip
-FLAVOURS = {"numpy": "arrays", "pandas": "frames", "mpmath": "digits"}
 
 
 @pytest.fixture
@@ -70,23 +62,3 @@ def python_docs():
     return PythonDocsConfig(
         packages=(PackageConfig(module="python", distribution=None),), held_out_fraction=0.1, split_seed=0
     )
-
-
-@pytest.fixture
-def modules():
-    """Three libraries of eight modules; the last three of each are held out."""
-
-    def docstrings(package, number):
-        for place, topic in enumerate(TOPICS):
-            summary = (
-                f"Turn {topic} of size {number} into {FLAVOURS[package]} that {package} users of kind {place} read."
-            )
-            details = f"The {topic} for numpy.{topic} are read in order, as in pd.read and mpmath too."
-            yield Docstring(f"Reader.load_{topic}", "function", ("path", topic), f"{summary}\n\n{details}")
-
-    return [
-        ModuleDocs(package, f"{package}.part{number}", f"{package}.part{number}", number >= 5, tuple(docs))
-        for package in ("numpy", "pandas", "mpmath")
-        for number in range(8)
-        if (docs := list(docstrings(package, number)))
-    ]

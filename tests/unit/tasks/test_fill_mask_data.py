@@ -13,7 +13,6 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.fill_mask.data import built_task
 from bertline.tasks.source_config import PlainTextSourceConfig
-from corpus_reading import NO_PACKAGES
 
 
 def config(path, source=None, **changes):
@@ -32,7 +31,7 @@ def config(path, source=None, **changes):
 
 
 def fill_mask_task(made_of):
-    return built_task("blanks", made_of, NO_PACKAGES, num_workers=1)
+    return built_task("blanks", made_of)
 
 
 def all_texts(task):

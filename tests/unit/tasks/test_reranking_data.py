@@ -38,9 +38,9 @@ def answers(tmp_path):
 
 
 @pytest.fixture
-def built(python_docs):
+def built():
     def make(source, **changes):
-        return built_task("rerank", inputs.reranking(source, **changes), python_docs, num_workers=1)
+        return built_task("rerank", inputs.reranking(source, **changes))
 
     return make
 
@@ -171,6 +171,6 @@ class TestCollections:
     def test_rows_are_what_they_were_after_writing(self, tmp_path, python_docs):
         config = inputs.reranking(self.write(tmp_path / "in"))
         build_task("rerank", config, python_docs, tmp_path / "out")
-        made = built_task("rerank", config, python_docs, num_workers=1).splits
+        made = built_task("rerank", config).splits
         for split in ("train", "dev", "test"):
             assert read_rows(tmp_path / "out", split, CandidateRows) == made[split]

@@ -12,7 +12,6 @@ import pytest
 
 import search_inputs
 import tiny
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.reranking.config import RerankingTaskConfig
@@ -28,6 +27,7 @@ from bertline.tasks.source_config import (
     SummariesSourceConfig,
 )
 from bertline.tasks.storage import read_task_manifest
+from no_packages import NO_PACKAGES
 
 NUM_ROWS = 60
 FILES: dict[str, Any] = {"train_file": None, "dev_file": None, "test_file": None, "on_bad_row": "error"}
@@ -93,9 +93,6 @@ SOURCES = {
     "rows.txt": fill_mask,
     "rows.csv": answers,
 }
-NO_PACKAGES = PythonDocsConfig(
-    packages=(PackageConfig(module="unused", distribution=None),), held_out_fraction=0.1, split_seed=0
-)
 
 
 @pytest.mark.parametrize("name", SOURCES)

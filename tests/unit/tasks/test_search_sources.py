@@ -56,9 +56,9 @@ long
 
 
 @pytest.fixture
-def built(python_docs):
+def built():
     def make(source, **changes):
-        return built_task("search", inputs.retrieval(source, **changes), python_docs, num_workers=1)
+        return built_task("search", inputs.retrieval(source, **changes))
 
     return make
 

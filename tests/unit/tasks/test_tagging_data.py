@@ -27,13 +27,13 @@ def task(tmp_path):
 
 
 @pytest.fixture
-def built(tmp_path, python_docs):
+def built(tmp_path):
     """What a task comes to whose files have these contents."""
 
     def make(config, **contents):
         for name, content in contents.items():
             (tmp_path / f"{name}.conll").write_text(content)
-        return built_task("names", config, python_docs, num_workers=1)
+        return built_task("names", config)
 
     return make
 
@@ -159,12 +159,12 @@ def test_windows_that_would_never_get_on_are_refused(task, window_overlap):
 
 @pytest.mark.shared_data
 @pytest.mark.skipif(not WNUT.is_dir(), reason=f"the public data sets are not at {WNUT}")
-def test_wnut17_has_its_published_sentences_and_types(task, python_docs):
+def test_wnut17_has_its_published_sentences_and_types(task):
     files = {
         "path": str(WNUT), "train_file": "wnut17train.conll", "dev_file": "emerging.dev.conll",
         "test_file": "emerging.test.annotated",
     }  # fmt: skip
-    found = built_task("wnut17", task(files), python_docs, num_workers=1)
+    found = built_task("wnut17", task(files))
     assert {split: len(rows) for split, rows in found.splits.items()} == {"train": 3394, "dev": 1009, "test": 1287}
     assert found.labels[1::2] == tuple(
         f"B-{kind}" for kind in ("corporation", "creative-work", "group", "location", "person", "product")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.reader import CorpusReader
 from bertline.corpus.rows import datasets_library, document_of_row
@@ -33,9 +32,7 @@ class HubCorpusConfig(CorpusReader):
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
-    def read(
-        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
-    ) -> Iterator[SourceDocument]:
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Stream one split of a Hugging Face dataset (or of a local folder of data files).
 
         Raises:

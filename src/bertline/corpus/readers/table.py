@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, find_files, read_lines
 from bertline.corpus.reader import CorpusReader
@@ -39,9 +38,7 @@ class TableCorpusConfig(CorpusReader):
     group_column: str | None
     """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
-    def read(
-        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
-    ) -> Iterator[SourceDocument]:
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read files of one format, one document per row; rows without text are counted and left out.
 
         Raises:

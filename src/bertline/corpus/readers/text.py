@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, counted, find_files, paragraphs_of, read_lines
 from bertline.corpus.reader import CorpusReader
@@ -29,9 +28,7 @@ class TextCorpusConfig(CorpusReader):
     encoding: str
     """Character encoding of the files."""
 
-    def read(
-        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
-    ) -> Iterator[SourceDocument]:
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read `.txt` and `.txt.gz` files; a document is a file, a block between blank lines, or a line.
 
         With `document: file`, the file name is the group for the split; blocks and lines are split by their content.

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, counted, find_files, read_lines
 from bertline.corpus.reader import CorpusReader
@@ -32,9 +31,7 @@ class WikiExtractorCorpusConfig(CorpusReader):
     encoding: str
     """Character encoding of the files."""
 
-    def read(
-        self, dropped: Counter[str], *, python_docs: PythonDocsConfig, num_workers: int
-    ) -> Iterator[SourceDocument]:
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read the articles of WikiExtractor files; each article is its own group, and each line of it is a paragraph.
 
         The title, which WikiExtractor repeats as the first line, is left out: it is a heading, not a sentence. A file

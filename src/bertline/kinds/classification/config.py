@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import (
-    DocsLibrarySourceConfig,
-    DocsMatchSourceConfig,
-    HubSourceConfig,
-    TableSourceConfig,
-)
+from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

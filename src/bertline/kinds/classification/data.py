@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import assert_never
 
@@ -10,24 +11,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, DocsSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.library import docs_library_rows
+from bertline.demo.match import docs_match_rows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.docs_library import docs_library_rows
-from bertline.tasks.docs_match import docs_match_rows
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.row_caps import capped
 from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
-from bertline.tasks.source_config import (
-    DocsLibrarySourceConfig,
-    DocsMatchSourceConfig,
-    HubSourceConfig,
-    OnBadRow,
-    TableSourceConfig,
-)
+from bertline.tasks.source_config import HubSourceConfig, OnBadRow, TableSourceConfig
 from bertline.tasks.splits import fewest_train_rows, num_rows_made
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
@@ -36,15 +31,13 @@ from bertline.tasks.table_source import read_table, table_versions
 _Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
 
 
-def built_task(
-    name: str, config: ClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: ClassificationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
     """Read and split the rows, and map labels to indices.
 
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    splits, dropped = _labelled_splits(config, python_docs, num_workers)
+    splits, dropped = _labelled_splits(config, modules)
     labels = _label_names(name, config, splits["train"])
     known = BadRows(_on_unknown_label(config))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
@@ -55,7 +48,7 @@ def built_task(
         splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},
         labels=tuple(labels),
         dropped=dropped + known.dropped,
-        versions=_versions(config, python_docs),
+        versions={} if isinstance(config.source, DocsSourceConfig) else table_versions(config.source),
         more={
             "pair": any(row.text_pair is not None for row in splits["train"]),
             "labels_by_split": {split: _counted(rows, labels) for split, rows in splits.items()},
@@ -63,16 +56,14 @@ def built_task(
     )
 
 
-def _labelled_splits(
-    config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int
-) -> tuple[_Splits, Counter[str]]:
+def _labelled_splits(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]) -> tuple[_Splits, Counter[str]]:
     """Return the rows of each split with their labels as tuples, of length 1 in single-label tasks."""
     if config.multi_label:
         if not isinstance(config.source, TableSourceConfig | HubSourceConfig):
             raise ConfigError(f"multi_label: a source of kind {config.source.kind} has one label a row. Set it false.")
         several = read_table(config.source, config, SeveralLabels)
         return several.by_split(), several.dropped
-    source = _read_source(config, python_docs, num_workers)
+    source = _read_source(config, modules)
     splits: _Splits = {
         split: [LabelledRow(row.id, row.text, row.text_pair, (row.label,)) for row in rows]
         for split, rows in source.by_split().items()
@@ -80,27 +71,15 @@ def _labelled_splits(
     return splits, source.dropped
 
 
-def _read_source(config: ClassificationTaskConfig, python_docs: PythonDocsConfig, num_workers: int) -> SourceRows[str]:
+def _read_source(config: ClassificationTaskConfig, modules: Iterable[ModuleDocs]) -> SourceRows[str]:
     num_rows, seed = num_rows_made(config), config.split_seed
     match config.source:
         case DocsLibrarySourceConfig():
-            modules = read_modules(python_docs, num_workers=num_workers)
             return docs_library_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
         case DocsMatchSourceConfig():
-            modules = read_modules(python_docs, num_workers=num_workers)
             return docs_match_rows(modules, config.source, num_train_rows=num_rows, seed=seed)
         case TableSourceConfig() | HubSourceConfig():
             return read_table(config.source, config, OneLabel)
-        case _:
-            assert_never(config.source)
-
-
-def _versions(config: ClassificationTaskConfig, python_docs: PythonDocsConfig) -> dict[str, str]:
-    match config.source:
-        case DocsLibrarySourceConfig() | DocsMatchSourceConfig():
-            return package_versions(python_docs)
-        case TableSourceConfig() | HubSourceConfig():
-            return table_versions(config.source)
         case _:
             assert_never(config.source)
 

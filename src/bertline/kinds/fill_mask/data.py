@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.plain_text import Passage, read_passages
@@ -13,7 +12,7 @@ from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import PlainRows
 
 
-def built_task(name: str, config: FillMaskTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+def built_task(name: str, config: FillMaskTaskConfig) -> BuiltTask:
     """Read the files, cut missing splits from train, and shuffle train.
 
     A hash of its words assigns a passage to a split, so equal passages stay together. A train passage that also occurs
@@ -33,7 +32,6 @@ def built_task(name: str, config: FillMaskTaskConfig, python_docs: PythonDocsCon
         },
         labels=(),
         dropped=dropped,
-        versions={},
     )
 
 

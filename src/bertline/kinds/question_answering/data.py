@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text
@@ -13,9 +12,7 @@ from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import QuestionRows
 
 
-def built_task(
-    name: str, config: QuestionAnsweringTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
     """Read the files, cut missing splits from train by article, and shuffle train.
 
     A train question whose context also occurs in dev or test, or a dev question whose context also occurs in test, is
@@ -37,7 +34,6 @@ def built_task(
         splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
         labels=(),
         dropped=dropped,
-        versions={},
         more={
             "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},
             "without_answer": {split: sum(not row.answers for row in rows) for split, rows in splits.items()},

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.built import BuiltTask
@@ -20,9 +19,7 @@ from bertline.tasks.stored_rows import NumberRows
 from bertline.tasks.table_source import read_table, table_versions
 
 
-def built_task(
-    name: str, config: RegressionTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
     """Read and split the rows.
 
     Raises:

@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.demo.config import DocsSearchSourceConfig
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import (
-    AnswersSourceConfig,
-    BeirSourceConfig,
-    DocsSearchSourceConfig,
-    SmartSourceConfig,
-    TrecSourceConfig,
-)
+from bertline.tasks.source_config import AnswersSourceConfig, BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

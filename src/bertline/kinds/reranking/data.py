@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.reranking.config import RerankingTaskConfig
@@ -18,7 +18,7 @@ from bertline.tasks.bm25 import Bm25
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.metrics.ranking import num_relevant
 from bertline.tasks.row_caps import capped
-from bertline.tasks.search_data import search_splits, search_versions
+from bertline.tasks.search_data import search_splits
 from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text, split_files
@@ -27,7 +27,7 @@ from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import CandidateRows, QueryRows
 
 
-def built_task(name: str, config: RerankingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
     """Read the queries and their candidates, with the scores of the first stage (BM25).
 
     Raises:
@@ -35,7 +35,7 @@ def built_task(name: str, config: RerankingTaskConfig, python_docs: PythonDocsCo
     """
     if isinstance(config.source, AnswersSourceConfig):
         return _answers_task(name, config, config.source)
-    source = search_splits(name, config, config.source, python_docs, num_workers=num_workers)
+    source = search_splits(name, config, config.source, modules)
     texts = source.documents.texts_read()
     bm25 = Bm25(texts)
     splits = {
@@ -47,7 +47,6 @@ def built_task(name: str, config: RerankingTaskConfig, python_docs: PythonDocsCo
         splits={**splits},
         labels=(),
         dropped=source.dropped,
-        versions=search_versions(config.source, python_docs),
         more={**source.more, "num_documents": len(texts)},
     )
 
@@ -99,7 +98,6 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
         splits={**rows},
         labels=(),
         dropped=dropped,
-        versions={},
         more={"questions_with_right_answers_only": always_right},
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.demo.config import DocsSearchSourceConfig
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import BeirSourceConfig, DocsSearchSourceConfig, SmartSourceConfig, TrecSourceConfig
+from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
+from bertline.demo.docstrings import ModuleDocs
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.search_data import search_splits, search_versions
+from bertline.tasks.search_data import search_splits
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import QueryRows
 
 
-def built_task(name: str, config: RetrievalTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+def built_task(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
     """Read the collection and split its queries.
 
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    source = search_splits(name, config, config.source, python_docs, num_workers=num_workers)
+    source = search_splits(name, config, config.source, modules)
     return BuiltTask(
         splits={**source.splits},
         labels=(),
         dropped=source.dropped,
-        versions=search_versions(config.source, python_docs),
         collection=source.documents,
         more=source.more,
     )

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
@@ -45,9 +44,7 @@ class LabelledDocument:
     labels: list[str]
 
 
-def built_task(
-    name: str, config: SentenceLabellingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
     """Read the files, cut missing splits from train, and shuffle train.
 
     A hash of its text assigns a document to a split, so equal documents stay together. A train document that also
@@ -73,7 +70,6 @@ def built_task(
         splits={**stored},
         labels=labels,
         dropped=bad_rows.dropped + dropped,
-        versions={},
         more={
             "sentences_by_split": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
             "labels_by_split": {split: _counted(rows, labels) for split, rows in stored.items()},

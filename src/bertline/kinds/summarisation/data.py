@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.source_files import read_splits, same_text
@@ -13,9 +12,7 @@ from bertline.tasks.stored_rows import SummaryRows
 from bertline.tasks.summaries import Summary, chosen_sentences, read_summaries
 
 
-def built_task(
-    name: str, config: SummarisationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: SummarisationTaskConfig) -> BuiltTask:
     """Read the files, cut missing splits from train, shuffle train, and select the target sentences.
 
     A hash of its document assigns a row to a split, so equal documents stay together. A train document that also occurs
@@ -33,7 +30,6 @@ def built_task(
         splits={**stored},
         labels=(),
         dropped=dropped,
-        versions={},
         more={
             "num_sentences": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
             "without_chosen_sentence": {

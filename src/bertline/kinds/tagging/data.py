@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from bertline.corpus.config import PythonDocsConfig
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
@@ -23,7 +22,7 @@ _TAGS = {"upos": 3, "xpos": 4}
 _MISSING = "_"
 
 
-def built_task(name: str, config: TaggingTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int) -> BuiltTask:
+def built_task(name: str, config: TaggingTaskConfig) -> BuiltTask:
     """Read the files, cut missing splits from train by document, and shuffle train.
 
     Labels are all tags found, sorted. A tag that occurs only in dev or test is also a label, with a warning: it cannot
@@ -45,7 +44,6 @@ def built_task(name: str, config: TaggingTaskConfig, python_docs: PythonDocsConf
         splits={split: tagged_rows(splits[split]) for split in ("train", "dev", "test")},
         labels=tuple(sorted({tag for found in counts.values() for tag in found})),
         dropped=dropped,
-        versions={},
         more={"words_by_split": {split: found.total() for split, found in counts.items()}},
     )
 

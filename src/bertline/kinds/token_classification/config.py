@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.demo.config import DocsParametersSourceConfig
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import assert_never
 
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import package_versions, read_modules
+from bertline.demo.config import DocsParametersSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.parameters import docs_parameters_sentences
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.conll import TaggedSentence, read_conll
-from bertline.tasks.docs_parameters import docs_parameters_sentences
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.row_caps import capped
-from bertline.tasks.source_config import ConllSourceConfig, DocsParametersSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.splits import num_rows_made
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits
@@ -25,9 +27,7 @@ from bertline.tasks.tags import iob2_labels, types_of
 Splits = dict[SplitName, list[TaggedSentence]]
 
 
-def built_task(
-    name: str, config: TokenClassificationTaskConfig, python_docs: PythonDocsConfig, *, num_workers: int
-) -> BuiltTask:
+def built_task(name: str, config: TokenClassificationTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
     """Read and split the sentences. Labels are O and, for each type in alphabetical order, B- and I-.
 
     The types are those listed by the source, or all types found. A type that occurs only in dev or test is also a
@@ -42,14 +42,13 @@ def built_task(
         case ConllSourceConfig():
             source = config.source
             splits, dropped = tagged_splits(source, config, lambda file, bad_rows: read_conll(file, source, bad_rows))
-            types, versions = source.types, dict[str, str]()
+            types = source.types
         case DocsParametersSourceConfig():
-            modules = read_modules(python_docs, num_workers=num_workers)
             splits = docs_parameters_sentences(
-                modules, config.source, num_train_rows=_num_rows_made(config), seed=config.split_seed, dropped=dropped
+                modules, config.source, num_train_rows=num_rows_made(config), seed=config.split_seed, dropped=dropped
             )
             splits = {s: capped(rows, lambda row: row.id, s, config, dropped) for s, rows in splits.items()}
-            types, versions = None, package_versions(python_docs)
+            types = None
         case _:
             assert_never(config.source)
     _check_types(name, splits)
@@ -57,16 +56,11 @@ def built_task(
         splits={split: tagged_rows(splits[split]) for split in ("train", "dev", "test")},
         labels=iob2_labels(types or {kind for found in splits.values() for kind in _types(found)}),
         dropped=dropped,
-        versions=versions,
         more={
             "entities_by_split": {split: _entity_counts(sentences) for split, sentences in splits.items()},
             "words_by_split": {split: sum(len(s.words) for s in sentences) for split, sentences in splits.items()},
         },
     )
-
-
-def _num_rows_made(config: TokenClassificationTaskConfig) -> int | None:
-    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
 
 
 def _check_types(name: str, splits: Splits) -> None:

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from bertline.corpus.docstring_prose import prose_paragraphs, without_markup
+from bertline.demo.prose import prose_paragraphs, without_markup
 
 NUMPYDOC = """
     Solve the linear equations.

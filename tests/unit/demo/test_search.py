@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.search import docs_search_splits
 from bertline.foundation.errors import DataError
-from bertline.tasks.docs_search import docs_search_splits
-from bertline.tasks.source_config import DocsSearchSourceConfig
 
 
 def config(**changes):

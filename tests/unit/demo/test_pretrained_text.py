@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertline.corpus.build import build_corpus
-from bertline.corpus.config import PythonDocsConfig
-from bertline.corpus.python_docs import Docstring, ModuleDocs
-from bertline.corpus.readers.python_docs import PythonDocsCorpusConfig
 from bertline.corpus.storage import read_documents
-from bertline.tasks.docs_library import docs_library_rows
-from bertline.tasks.docs_match import docs_match_rows
-from bertline.tasks.docs_parameters import docs_parameters_sentences
-from bertline.tasks.docs_search import docs_search_splits
-from bertline.tasks.pretrained_text import PRETRAINED_ON, texts_found
-from bertline.tasks.source_config import (
+from bertline.demo.config import (
     DocsLibrarySourceConfig,
     DocsMatchSourceConfig,
     DocsParametersSourceConfig,
     DocsSearchSourceConfig,
+    PythonDocsConfig,
 )
+from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.library import docs_library_rows
+from bertline.demo.match import docs_match_rows
+from bertline.demo.parameters import docs_parameters_sentences
+from bertline.demo.pretrained_text import PRETRAINED_ON, texts_found
+from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.search import docs_search_splits
 
 WORDS = (
     *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),
@@ -167,7 +167,7 @@ def test_what_differs_only_in_case_and_white_space_is_always_found(texts, search
 
 @pytest.mark.parametrize("deduplicate", ["paragraph", "document", "none"])
 def test_no_dev_or_test_row_stands_in_the_train_text_of_the_corpus_built(leaking, deduplicate, monkeypatch, tmp_path):
-    monkeypatch.setattr("bertline.corpus.readers.python_docs.read_modules", lambda *_, **__: iter(leaking))
+    monkeypatch.setattr("bertline.demo.reader.read_modules", lambda *_, **__: iter(leaking))
     monkeypatch.setattr("bertline.corpus.build.package_versions", lambda _: {})
     config = PythonDocsCorpusConfig(
         kind="python_docs", validation_fraction=0.1, split_seed=0, deduplicate=deduplicate,

@@ -24,9 +24,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
-from bertline.corpus.docstring_prose import Prose, prose_paragraphs
 from bertline.corpus.storage import KIND
+from bertline.demo.config import PackageConfig, PythonDocsConfig
+from bertline.demo.prose import Prose, prose_paragraphs
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.foundation.files import kept_json, read_json
 from bertline.foundation.manifests import MANIFEST_NAME

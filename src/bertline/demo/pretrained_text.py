@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from bertline.corpus.preparation import clean, duplicate_key
-from bertline.corpus.python_docs import ModuleDocs
+from bertline.demo.docstrings import ModuleDocs
 
 PRETRAINED_ON = "pretrained_on"
 """Key under which dropped rows are counted."""

@@ -6,13 +6,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bertline.corpus.python_docs import ModuleDocs
 from bertline.corpus.sentences import split_sentences
+from bertline.demo.config import DocsParametersSourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.pretrained_text import without_pretrained
+from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.tasks.conll import TaggedSentence
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
-from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow
-from bertline.tasks.source_config import DocsParametersSourceConfig
 from bertline.tasks.tags import OUTSIDE
 
 PARAMETER = "B-PARAM"
@@ -80,7 +80,7 @@ def docs_parameters_sentences(
     occur in pretraining text. Dev and test share no module, and no sentence occurs twice.
 
     Args:
-        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        modules: Modules from `bertline.demo.docstrings.read_modules`.
         config: Sizes of sentences and splits.
         num_train_rows: Number of train rows; None returns all.
         seed: `split_seed` of the task.

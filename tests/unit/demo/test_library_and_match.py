@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bertline.tasks.docs_library import docs_library_rows
-from bertline.tasks.docs_match import MATCH, MISMATCH, docs_match_rows
-from bertline.tasks.docs_rows import balanced_order, dev_or_test, held_out_sides
-from bertline.tasks.package_names import LibraryNames
+from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
+from bertline.demo.library import docs_library_rows
+from bertline.demo.library_names import LibraryNames
+from bertline.demo.match import MATCH, MISMATCH, docs_match_rows
+from bertline.demo.rows import balanced_order, dev_or_test, held_out_sides
 from bertline.tasks.rows import LabelledRow
-from bertline.tasks.source_config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 from bertline.tasks.stored_rows import TextRows
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)

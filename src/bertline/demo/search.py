@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.pretrained_text import without_pretrained
+from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.foundation.errors import DataError
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
-from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.search_splits import SearchSplits
-from bertline.tasks.source_config import DocsSearchSourceConfig
 from bertline.tasks.stored_rows import Documents, QueryRows
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -42,7 +42,7 @@ def docs_search_splits(
     occurs twice. All splits search one collection, which other functions fill up to `num_documents`.
 
     Args:
-        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        modules: Modules from `bertline.demo.docstrings.read_modules`.
         config: Sizes of documents, collection and splits.
         num_train_rows: Number of train queries; None takes as many as the collection has room for.
         seed: `split_seed` of the task.

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
-from bertline.corpus.python_docs import ModuleDocs
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
-from bertline.tasks.package_names import LibraryNames
-from bertline.tasks.pretrained_text import without_pretrained
+from bertline.demo.config import DocsLibrarySourceConfig
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.library_names import LibraryNames
+from bertline.demo.pretrained_text import without_pretrained
+from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.tasks.rows import LabelledRow, SourceRows
-from bertline.tasks.source_config import DocsLibrarySourceConfig
 
 
 def docs_library_rows(
@@ -25,7 +25,7 @@ def docs_library_rows(
     every library contributes the same number of rows until small libraries run out.
 
     Args:
-        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        modules: Modules from `bertline.demo.docstrings.read_modules`.
         config: Sizes of passages and splits.
         num_train_rows: Number of train rows; None returns all.
         seed: `split_seed` of the task.

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bertline.corpus.python_docs import Docstring, ModuleDocs
+from bertline.demo.config import DocsMatchSourceConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.pretrained_text import without_pretrained
+from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.foundation.seeds import generator
-from bertline.tasks.docs_rows import balanced_order, held_out_sides
-from bertline.tasks.pretrained_text import without_pretrained
 from bertline.tasks.rows import LabelledRow, SourceRows
-from bertline.tasks.source_config import DocsMatchSourceConfig
 
 MATCH, MISMATCH = "match", "mismatch"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
@@ -37,7 +37,7 @@ def docs_match_rows(
     share no module.
 
     Args:
-        modules: Modules from `bertline.corpus.python_docs.read_modules`.
+        modules: Modules from `bertline.demo.docstrings.read_modules`.
         config: Sizes of summaries and splits.
         num_train_rows: Number of train rows; None returns all.
         seed: `split_seed` of the task.

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bertline.corpus import python_docs
-from bertline.corpus.config import PackageConfig, PythonDocsConfig
-from bertline.corpus.python_docs import (
+from bertline.demo import docstrings
+from bertline.demo.config import PackageConfig, PythonDocsConfig
+from bertline.demo.docstrings import (
     _locate,
     _module_files,
     docstrings_kept_in,
@@ -60,7 +60,7 @@ def test_kept_docstrings_are_those_that_would_be_read(
 
     with docstrings_kept_in(tmp_path / "kept", reader="one"):
         list(read_modules(pretend_package, num_workers=2))
-        monkeypatch.delattr(python_docs.ast, "parse")  # nothing is parsed any more
+        monkeypatch.delattr(docstrings.ast, "parse")  # nothing is parsed any more
         found = list(read_modules(pretend_package, dropped=counts))
 
     assert found == expected
@@ -116,7 +116,7 @@ def test_another_reader_reads_again(
 ) -> None:
     with docstrings_kept_in(tmp_path / "kept", reader="one"):
         list(read_modules(pretend_package))
-    monkeypatch.setattr(python_docs.ast, "parse", lambda source: ast.Module([], []))
+    monkeypatch.setattr(docstrings.ast, "parse", lambda source: ast.Module([], []))
 
     with docstrings_kept_in(tmp_path / "kept", reader="two"):
         assert list(read_modules(pretend_package)) == []

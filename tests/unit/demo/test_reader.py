@@ -1,0 +1,75 @@
+"""The corpus made of docstrings: the same bytes with any number of workers, and no paragraph on both sides."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from bertline.corpus.build import build_corpus
+from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.selection import select_documents, split_of
+from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
+from bertline.demo.config import PackageConfig, PythonDocsConfig
+from bertline.demo.docstrings import read_modules
+from bertline.demo.prose import prose_paragraphs
+from bertline.demo.reader import PythonDocsCorpusConfig, module_documents
+from bertline.foundation.manifests import read_manifest
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_documentation_corpus_is_the_same_with_workers_and_splits_by_group(
+    docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
+) -> None:
+    build_corpus(docs_corpus_config, pretend_package, tmp_path / "one", num_workers=1)
+    build_corpus(docs_corpus_config, pretend_package, tmp_path / "two", num_workers=2)
+
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+    held_out = {module.name for module in read_modules(pretend_package) if module.held_out}
+    assert {document.id for document in read_documents(tmp_path / "one", "validation")} == held_out
+    manifest = read_manifest(tmp_path / "one", kind=KIND, format_version=FORMAT_VERSION)
+    assert manifest["packages"] == {"pretend": "1.2.3"}
+    assert manifest["dropped"]["documents/test_module"] == 1
+
+
+def test_no_validation_paragraph_stands_in_train(
+    docs_corpus_config: PythonDocsCorpusConfig, pretend_package: PythonDocsConfig, tmp_path: Path
+) -> None:
+    build_corpus(docs_corpus_config, pretend_package, tmp_path / "out", num_workers=1)
+
+    texts = {
+        split: " | ".join(" ".join(document.sentences) for document in read_documents(tmp_path / "out", split)).lower()
+        for split in ("train", "validation")
+    }
+    paragraphs = {
+        " ".join(paragraph.lower().split())
+        for module in read_modules(pretend_package)
+        for docstring in module.docstrings
+        for paragraph in prose_paragraphs(docstring.text).paragraphs
+    }
+    sides = [{split for split in texts if paragraph in texts[split]} for paragraph in paragraphs]
+    assert all(len(side) == 1 for side in sides)
+    assert {"train"} in sides and {"validation"} in sides
+
+
+def test_no_validation_paragraph_of_real_packages_stands_in_train(
+    docs_corpus_config: PythonDocsCorpusConfig,
+) -> None:
+    packages = (
+        PackageConfig(module="optuna", distribution="optuna"),
+        PackageConfig(module="mpmath", distribution="mpmath"),
+    )
+    config = PythonDocsConfig(packages=packages, held_out_fraction=0.1, split_seed=0)
+    dropped: Counter[str] = Counter()
+    documents = list(module_documents(docs_corpus_config, config, dropped, num_workers=1))
+    kept = select_documents(prepare_documents(documents), docs_corpus_config, dropped)
+
+    keys: dict[str, list[bytes]] = {"train": [], "validation": []}
+    for document in kept:
+        keys[split_of(document, docs_corpus_config)].extend(paragraph.key for paragraph in document.paragraphs)
+
+    assert dropped["paragraphs/duplicate"] > 100
+    assert len(keys["train"]) > 1000 and len(keys["validation"]) > 100
+    assert set(keys["train"]).isdisjoint(keys["validation"])
