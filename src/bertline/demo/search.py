@@ -12,8 +12,8 @@ from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.demo.pretrained_text import without_pretrained
 from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.foundation.errors import DataError
+from bertline.tasks.built import SearchSplits
 from bertline.tasks.rows import LabelledRow
-from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.stored_rows import Documents, QueryRows
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

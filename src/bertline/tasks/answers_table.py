@@ -9,9 +9,8 @@ from pathlib import Path
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.decoded_files import decoded_text
+from bertline.tasks.decoded_files import OptionNames, decoded_text
 from bertline.tasks.delimited_files import Delimiting, Fields, read_fields
-from bertline.tasks.option_names import OptionNames
 from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 

@@ -14,7 +14,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.tasks.built import BuiltTask
-from bertline.tasks.splits import trains_nothing
+from bertline.tasks.rows import trains_nothing
 from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, SplitName, write_rows
 from bertline.tasks.stored_rows import StoredRows
 

@@ -1,4 +1,4 @@
-"""A task as built from its source, before it is written: rows by split, labels, and counts of dropped rows."""
+"""What a source holds before it is written: a task with its rows by split, or the collection of a search task."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import Documents, StoredRows
+from bertline.tasks.stored_rows import Documents, QueryRows, StoredRows
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,5 +24,16 @@ class BuiltTask:
     """Versions of the packages that the rows were read with."""
     collection: Documents | None = None
     """Documents to search; retrieval only."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Additional keys of the manifest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSplits:
+    """A collection of documents and its judged queries by split."""
+
+    documents: Documents
+    splits: dict[SplitName, QueryRows]
+    dropped: Counter[str]
     more: dict[str, Any] = field(default_factory=dict)
     """Additional keys of the manifest."""

@@ -1,4 +1,4 @@
-"""Decoding of whole files in any encoding, plain or gzip, with errors for damaged files."""
+"""Decoding of whole files, plain or gzip; errors for damaged files name the configuration keys of the caller."""
 
 from __future__ import annotations
 
@@ -7,12 +7,25 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.option_names import OptionNames
 
 _GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OptionNames:
+    """Configuration keys of a reader's caller; None for what the caller does not let the user choose."""
+
+    format: str | None = None
+    encoding: str | None = None
+    quoting: str | None = None
+    extra_fields: str | None = None
+
+
+NO_OPTIONS = OptionNames()
 _OPTIONS = OptionNames(encoding="source.encoding")
 
 

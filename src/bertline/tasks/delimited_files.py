@@ -10,7 +10,7 @@ from typing import IO, Literal, NamedTuple
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.option_names import OptionNames
+from bertline.tasks.decoded_files import OptionNames
 
 
 @dataclass(frozen=True, slots=True)

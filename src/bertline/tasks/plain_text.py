@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.option_names import OptionNames
+from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.table_files import Record, TableLayout, read_lines, read_records
 

@@ -15,10 +15,9 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.decoded_files import check_encoding, gzip_damage_named, undecodable
+from bertline.tasks.decoded_files import NO_OPTIONS, OptionNames, check_encoding, gzip_damage_named, undecodable
 from bertline.tasks.delimited_files import Delimiting, read_fields
 from bertline.tasks.json_lines import json_object
-from bertline.tasks.option_names import NO_OPTIONS, OptionNames
 from bertline.tasks.sniffing import beginning_of, guesses
 from bertline.tasks.source_config import check_delimiting
 

@@ -12,11 +12,10 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.config import BaseTaskConfig
+from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.label_values import Labels
-from bertline.tasks.option_names import OptionNames
-from bertline.tasks.rows import Label, LabelledRow, SourceRows
+from bertline.tasks.rows import Label, LabelledRow, SourceRows, with_all_splits
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
-from bertline.tasks.splits import with_all_splits
 from bertline.tasks.table_files import Record, TableLayout, read_records
 
 _OPTIONS = OptionNames(

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.option_names import OptionNames
+from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.sniffing import Guess, beginning_of, guesses
 from bertline.tasks.table_files import TableLayout, read_records
 

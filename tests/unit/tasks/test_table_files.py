@@ -11,7 +11,7 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRows
-from bertline.tasks.option_names import OptionNames
+from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.table_files import TableLayout, read_records
 
 OPTIONS = OptionNames(

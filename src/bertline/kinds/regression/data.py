@@ -12,8 +12,7 @@ from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.built import BuiltTask
 from bertline.tasks.label_values import ANumber
 from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import LabelledRow, text_pairs_of
-from bertline.tasks.splits import fewest_train_rows, num_rows_made
+from bertline.tasks.rows import LabelledRow, fewest_train_rows, num_rows_made, text_pairs_of
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tasks.table_source import read_table, table_versions

@@ -15,14 +15,13 @@ from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.tasks.answers_table import Question, read_answers
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.bm25 import Bm25
-from bertline.tasks.built import BuiltTask
+from bertline.tasks.built import BuiltTask, SearchSplits
 from bertline.tasks.metrics.ranking import num_relevant
 from bertline.tasks.row_caps import capped
+from bertline.tasks.rows import fewest_train_rows, num_rows_made
 from bertline.tasks.search_data import search_splits
-from bertline.tasks.search_splits import SearchSplits
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import cut_by_key, same_text, split_files
-from bertline.tasks.splits import fewest_train_rows, num_rows_made
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import CandidateRows, QueryRows
 

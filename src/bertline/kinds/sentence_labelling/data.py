@@ -12,8 +12,8 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.built import BuiltTask
+from bertline.tasks.rows import fewest_train_rows
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.splits import fewest_train_rows
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import StoredRows
 from bertline.tasks.table_files import Record, TableLayout, read_records

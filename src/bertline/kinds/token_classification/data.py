@@ -17,8 +17,8 @@ from bertline.tasks.built import BuiltTask
 from bertline.tasks.conll import TaggedSentence, read_conll
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.row_caps import capped
+from bertline.tasks.rows import num_rows_made
 from bertline.tasks.source_config import ConllSourceConfig
-from bertline.tasks.splits import num_rows_made
 from bertline.tasks.storage import SplitName, read_rows
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits
