@@ -29,14 +29,16 @@ from bertline.pretraining.config import PhaseConfig, PretrainConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.config import ObjectiveConfig
-from bertline.pretraining.objectives.registry import build_objective
+from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.order import shuffled
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
-from bertline.training.config import AdamWConfig, MuonConfig, OptimizerConfig, RuntimeConfig, ScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import resolve_machine
+from bertline.training.optimizers.adamw import AdamWConfig
+from bertline.training.optimizers.muon import MuonConfig
+from bertline.training.optimizers.registry import OptimizerConfig
 
 _NEVER = 1_000_000_000
 _BATCH_TOKENS = 8192
@@ -205,7 +207,7 @@ def write_start(folder: Path, config: ModelConfig, manifest: Mapping[str, Any], 
 def loss_on_share(model_folder: Path, settings: SideSettings) -> float:
     """Compute the MLM loss in nats on validation sequences with fixed masks, in fp32 for both sides."""
     machine = resolve_machine(runtime_of(settings), "fp32")
-    objective = build_objective(section(ObjectiveConfig, "objective/mlm_nsp"))
+    objective = section(ObjectiveConfig, "objective/mlm_nsp")
     losses = PreTrainingLosses(load_pretraining_model(model_folder), objective).to(machine.device)
     phase = PhaseConfig(steps=1, max_length=settings.length, global_batch_size=settings.batch_size)
     validation = ShareProbe(

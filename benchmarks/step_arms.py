@@ -22,9 +22,10 @@ from bare_configuration import build, section
 from records import facts_of
 
 from bertline.modeling.config import ModelConfig
-from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Machine, resolve_machine
 from bertline.training.matmul_rate import matmul_rate
+from bertline.training.optimizers.registry import OptimizerConfig
 
 _WARMUP_STEPS = 3
 """Steps before the first round; the first ones compile."""
@@ -193,7 +194,7 @@ def train_bertline(settings: ArmSettings, runtime: RuntimeConfig, gate: Gate) ->
 
     from bertline.pretraining.config import PretrainConfig
     from bertline.pretraining.job import PretrainJob
-    from bertline.pretraining.objectives.config import ObjectiveConfig
+    from bertline.pretraining.objectives.registry import ObjectiveConfig
     from bertline.pretraining.run import run_pretraining
 
     class StepGate(pl.Callback):

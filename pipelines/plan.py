@@ -98,7 +98,7 @@ def resources_and_training(config: PipelineConfig, asked: PlanConfig) -> tuple[R
         vocab_size=vocab_size(config.tokenizer, artifacts=ARTIFACTS, made_so=made_so),
         mask_prob=config.examples.masking.mask_prob,
         phases=phases_reached(pretrain.phases, pretrain.num_steps),
-        optimizer=config.optimizer.kind,
+        optimizer=config.optimizer,
         runtime=runtime,
         precision=precision,
     )
@@ -115,7 +115,7 @@ def plan_of_hours(
     continues = config.pretrain.start_from is not None  # then the checkpoint determines the size
     sizes = {group: config.model} if continues else sizes_of(composed["model"], group)
     use = best_use(training, sizes, resources, asked)
-    keeps_rate = continues or config.optimizer.kind == "lamb"  # LAMB's rates are on another scale
+    keeps_rate = continues or not config.optimizer.takes_adamw_rates
     keys = overrides_for(use, training, num_devices=resources.num_devices, keeps_rate=keeps_rate)
     decay, most = decay_steps_of(composed), use.chosen.forecast.steps - use.chosen.num_warmup_steps
     too_long = decay is not None and decay > most

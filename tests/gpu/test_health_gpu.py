@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from bertline.training.config import AdamWConfig
 from bertline.training.health import all_finite, skip_unless_finite
-from bertline.training.optimizers import build_optimizer
+from bertline.training.optimizers.adamw import AdamWConfig
 
 pytestmark = [
     pytest.mark.gpu,
@@ -28,7 +27,7 @@ def no_waiting():
 @pytest.mark.parametrize("spoil", [math.nan, math.inf])
 def test_a_bad_step_is_skipped_without_waiting_for_the_device(no_waiting, spoil):
     model = nn.Linear(64, 64, device="cuda")
-    optimizer = build_optimizer(model, CONFIG)
+    optimizer = CONFIG.build(model)
     gradients = [torch.randn_like(weight) for weight in model.parameters()]
     bad = torch.full((64, 64), spoil, device="cuda")
 

@@ -5,9 +5,11 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
 from bertline.training.matmul_rate import matmul_rate
-from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.optimizers.adamw import AdamWConfig
+from bertline.training.optimizers.lamb import LambConfig
+from bertline.training.optimizers.muon import MuonConfig
+from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.profiling import TABLE_NAME, StepProfiler
 
 pytestmark = [
@@ -39,7 +41,7 @@ def take_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, step: in
 def test_steps_are_those_of_the_cpu_to_rounding(config):
     on_cpu, on_gpu = model_on("cpu"), model_on("cuda")
     for model in (on_cpu, on_gpu):
-        optimizer = build_optimizer(model, config)
+        optimizer = config.build(model)
         for step in range(4):
             take_step(model, optimizer, step)
     expected = dict(on_cpu.named_parameters())
@@ -51,7 +53,7 @@ def test_steps_are_those_of_the_cpu_to_rounding(config):
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_no_step_waits_for_the_device(config, precision):
     model = model_on("cuda")
-    optimizer = build_optimizer(model, config, precision=precision)
+    optimizer = config.build(model, precision=precision)
     take_step(model, optimizer, 0)
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")

@@ -270,8 +270,8 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch
     from bertline.modeling.bert import BertForPreTraining
     from bertline.modeling.huggingface import to_disk
     from bertline.modeling.initialization import initialize
-    from bertline.training.config import OptimizerConfig
-    from bertline.training.optimizers import build_optimizer, set_learning_rate
+    from bertline.training.optimizers.registry import OptimizerConfig
+    from bertline.training.optimizers.weights import set_learning_rate
 
     class Layered(torch.nn.Module):
         """The weights by the names of transformers, as one flat module."""
@@ -287,7 +287,7 @@ def test_the_muon_of_the_trainer_takes_the_steps_that_bertline_takes(monkeypatch
     model = BertForPreTraining(tiny.model_config(), vocab_size=20, pad_token_id=0)
     initialize(model, tiny.model_config(), seed=0)
     peer = Layered(to_disk(dict(model.named_parameters())))
-    ours, theirs = build_optimizer(model, config, precision="bf16"), MuonAndAdamW(peer, config)
+    ours, theirs = config.build(model, precision="bf16"), MuonAndAdamW(peer, config)
     schedule = torch.optim.lr_scheduler.LambdaLR(theirs, lambda step: 1 / (1 + step))
     if prepared:
         theirs = accelerate.Accelerator(cpu=True).prepare(theirs)
@@ -336,7 +336,7 @@ def test_a_reference_within_a_section_is_the_value_that_it_names(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     from bare_configuration import section
 
-    from bertline.training.config import OptimizerConfig
+    from bertline.training.optimizers.registry import OptimizerConfig
 
     assert section(OptimizerConfig, "optimizer/muon", lr=3e-3).adamw_lr == 3e-3
     assert section(OptimizerConfig, "optimizer/muon", lr=3e-3, adamw_lr=1e-3).adamw_lr == 1e-3

@@ -15,8 +15,9 @@ from bertline.planning.hardware import GPUS
 from bertline.planning.rates import Rates, SpeedRecord
 from bertline.planning.text_size import TextSize, stated_size
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.objectives.config import MlmNspObjectiveConfig
+from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.training.config import RuntimeConfig
+from bertline.training.optimizers.registry import OptimizerConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
@@ -28,16 +29,24 @@ def model(size: str, **changes: Any) -> ModelConfig:
     return validate(ModelConfig, {**_content(f"model/{size}"), **changes})
 
 
+def optimizer(preset: str) -> OptimizerConfig:
+    """`optimizer("adamw")`, as in conf/optimizer."""
+    section = OmegaConf.create({"optimizer": OmegaConf.load(CONF / f"optimizer/{preset}.yaml")})
+    content: Any = OmegaConf.to_container(section, resolve=True)
+    chosen: OptimizerConfig = validate(OptimizerConfig, content["optimizer"])  # type: ignore[arg-type]
+    return chosen
+
+
 def training(size: str, *phases: tuple[int, int, int], **changes: Any) -> Training:
     """`training("base", (900, 128, 256), packing="on")`: bf16, 30,522 tokens; steps, length and batch of each phase."""
     of_runtime = {key: value for key, value in changes.items() if key not in Training.__slots__}
     fields = {
         "model": model(size),
-        "objective": MlmNspObjectiveConfig(kind="mlm_nsp", nsp_weight=1.0),
+        "objective": MlmNsp(kind="mlm_nsp", nsp_weight=1.0),
         "vocab_size": 30_522,
         "mask_prob": 0.15,
         "phases": tuple(PhaseConfig(steps=a, max_length=b, global_batch_size=c) for a, b, c in phases),
-        "optimizer": "adamw",
+        "optimizer": optimizer("adamw"),
         "runtime": validate(RuntimeConfig, {**_content("runtime/default"), **of_runtime}),
         "precision": "bf16",
         **{key: value for key, value in changes.items() if key in Training.__slots__},

@@ -18,13 +18,14 @@ from bertline.foundation.validation import validate
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.objectives.config import ObjectiveConfig
+from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.run import run_pretraining
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig
+from bertline.training.optimizers.registry import OptimizerConfig
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 TOKENS = (*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS), ".", "the", "cat", "sat")

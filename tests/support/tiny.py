@@ -14,8 +14,8 @@ from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import save_model
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.objectives.base import Objective
-from bertline.pretraining.objectives.config import MlmNspObjectiveConfig, MlmObjectiveConfig
-from bertline.pretraining.objectives.registry import build_objective
+from bertline.pretraining.objectives.mlm import Mlm
+from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks
@@ -26,12 +26,12 @@ WORDS = tuple(f"word{number}" for number in range(40))
 
 def mlm_nsp(nsp_weight: float = 1.0) -> Objective:
     """The objective of the paper."""
-    return build_objective(MlmNspObjectiveConfig(kind="mlm_nsp", nsp_weight=nsp_weight))
+    return MlmNsp(kind="mlm_nsp", nsp_weight=nsp_weight)
 
 
 def mlm() -> Objective:
     """Masked tokens alone."""
-    return build_objective(MlmObjectiveConfig(kind="mlm"))
+    return Mlm(kind="mlm")
 
 
 def model_config(**changes: Any) -> ModelConfig:

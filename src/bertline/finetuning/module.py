@@ -19,7 +19,7 @@ from bertline.foundation.seeds import seed_for
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
 from bertline.training.health import clip_gradients
-from bertline.training.optimizers import set_learning_rate
+from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
 
 

@@ -19,12 +19,13 @@ from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import PretrainConfig
-from bertline.pretraining.objectives.config import ObjectiveConfig
+from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.sweep.config import GridSamplerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tokenization.config import ExistingTokenizerConfig, NoTokenizerConfig, TrainedTokenizerConfig
 from bertline.tracking.config import TrackingConfig
-from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig, WarmupStableDecayScheduleConfig
+from bertline.training.optimizers.registry import OptimizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,13 +12,14 @@ from bertline.modeling.attention_choice import AttentionDevice, AttentionKind, s
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token, num_embedding_parameters, num_encoder_parameters, num_parameters
 from bertline.planning.hardware import Hardware, Precision
-from bertline.planning.memory import MemoryEstimate, OptimizerKind, StepShape, largest_fitting, memory_of
+from bertline.planning.memory import MemoryEstimate, StepShape, largest_fitting, memory_of
 from bertline.planning.rates import Rate, Rates
 from bertline.planning.text_size import TextSize
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.objectives.config import ObjectiveConfig
+from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.row_layout import packs, pretraining_attention, rows_at_once
 from bertline.training.config import RuntimeConfig
+from bertline.training.optimizers.base import OptimizerSettings
 
 # Compute capability assumed for a GPU with and without bf16: Ampere introduced both bf16 and the features that the
 # kernel for packed rows needs.
@@ -40,7 +41,7 @@ class Training:
     mask_prob: float
     phases: tuple[PhaseConfig, ...]
     """Phases that the run reaches; the last one has only the steps that are run."""
-    optimizer: OptimizerKind
+    optimizer: OptimizerSettings
     runtime: RuntimeConfig
     precision: Precision
 

@@ -18,15 +18,14 @@ and 1.6 M parameters, vocabulary of 8,192, 64 sequences of 128 tokens unless sta
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import num_encoder_parameters, num_parameters
 from bertline.planning.hardware import Precision
+from bertline.training.optimizers.base import OptimizerSettings
 
 _FP32_BYTES = 4
 _MASK_BYTES = 1
-OptimizerKind = Literal["adamw", "lamb", "muon"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +38,7 @@ class StepShape:
     targets: int
     """Number of masked positions per row."""
     precision: Precision
-    optimizer: OptimizerKind
+    optimizer: OptimizerSettings
     compiled: bool
     fused_attention: bool
     """Whether the attention kernel is fused and stores no attention scores."""
@@ -94,15 +93,13 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
     )
 
 
-def optimizer_bytes(model: ModelConfig, kind: OptimizerKind, *, num_weights: int) -> int:
-    """Return the bytes of optimizer state: two moments per weight, one for the matrices that Muon updates."""
-    both = 2 * _FP32_BYTES * num_weights
-    match kind:
-        case "adamw" | "lamb":
-            return both
-        case "muon":
-            vectors = 9 * model.hidden_size + model.intermediate_size  # biases and LayerNorms of a layer
-            return both - _FP32_BYTES * (num_encoder_parameters(model) - model.num_hidden_layers * vectors)
+def optimizer_bytes(model: ModelConfig, optimizer: OptimizerSettings, *, num_weights: int) -> int:
+    """Return the bytes of optimizer state."""
+    vectors = 9 * model.hidden_size + model.intermediate_size  # biases and LayerNorms of a layer
+    matrices = num_encoder_parameters(model) - model.num_hidden_layers * vectors
+    moments, of_layers = optimizer.moments, optimizer.moments_of_layers
+    values = moments * num_weights - (0 if of_layers is None else (moments - of_layers) * matrices)
+    return _FP32_BYTES * values
 
 
 def largest_fitting(model: ModelConfig, shape: StepShape, usable_bytes: int, *, vocab_size: int) -> int | None:

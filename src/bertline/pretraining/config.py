@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from bertline.pretraining.objectives.config import LearningMargins
+from bertline.pretraining.objectives.base import LearningMargins
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

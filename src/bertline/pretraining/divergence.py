@@ -23,7 +23,6 @@ from bertline.pretraining.health import Alarm, HealthMonitor, Stretch
 from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Machine
@@ -201,17 +200,17 @@ def _append(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:
-    examples, objective = read_examples_manifest(job.examples_folder), build_objective(job.objective)
+    examples = read_examples_manifest(job.examples_folder)
 
     def stretch_of(step: int) -> Stretch:
         place = plan.place(step)
         first_step = sum(phase.steps for phase in plan.phases[: place.phase])
         known = {**examples, **examples["lengths"][str(place.max_length)]}
-        return Stretch(first_step=first_step, baselines=objective.baselines(known))
+        return Stretch(first_step=first_step, baselines=job.objective.baselines(known))
 
     return HealthMonitor(
         job.pretrain.health,
         num_warmup_steps=job.schedule.num_warmup_steps,
-        objective=objective,
+        objective=job.objective,
         stretch_of=stretch_of,
     )

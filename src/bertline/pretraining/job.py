@@ -8,9 +8,10 @@ from pathlib import Path
 from bertline.foundation.work import Work
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import PretrainConfig
-from bertline.pretraining.objectives.config import ObjectiveConfig
+from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.tokenization.resolve import resolve_folder
-from bertline.training.config import OptimizerConfig, RuntimeConfig, ScheduleConfig
+from bertline.training.config import RuntimeConfig, ScheduleConfig
+from bertline.training.optimizers.registry import OptimizerConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,11 +16,12 @@ from bertline.modeling.bert import MaskedLanguageModel, MaskedLMOutput, PackedRo
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
-from bertline.training.config import OptimizerConfig, ScheduleConfig
+from bertline.training.config import ScheduleConfig
 from bertline.training.devices import Machine, seed_device
 from bertline.training.distributed import sum_on_device
 from bertline.training.health import clip_gradients, skip_unless_finite
-from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.optimizers.base import OptimizerSettings
+from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
 
 
@@ -44,7 +45,7 @@ class PretrainingModule(pl.LightningModule):
         self,
         model: MaskedLanguageModel,
         objective: Objective,
-        optimizer: OptimizerConfig,
+        optimizer: OptimizerSettings,
         schedule: ScheduleConfig,
         *,
         machine: Machine,
@@ -78,7 +79,7 @@ class PretrainingModule(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Build the optimizer once the weights are on their device, and load the state to resume from."""
-        optimizer = build_optimizer(self.losses, self.optimizer_config, precision=self.machine.precision)
+        optimizer = self.optimizer_config.build(self.losses, precision=self.machine.precision)
         if self.optimizer_state is not None:
             optimizer.load_state_dict(self.optimizer_state)
             self.optimizer_state = None

@@ -17,7 +17,6 @@ from bertline.modeling.huggingface import save_model
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.training.checkpoints import Checkpoint
@@ -43,7 +42,7 @@ def write_best(job: PretrainJob, model: MaskedLanguageModel, best: Checkpoint) -
     model.load_state_dict(best.state["model"])
     with folder_written_atomically(job.best_folder) as folder:
         _write_model(job, model, folder)
-    loss = best.state["best"][f"val/{build_objective(job.objective).judged_by}"]
+    loss = best.state["best"][f"val/{job.objective.judged_by}"]
     say(
         f"the held-out loss was lowest ({loss:.4f}) after step {best.step:,}; "
         f"that model is in {job.best_folder}, the last one is the result"

@@ -26,7 +26,6 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.linear_probe import linear_probes
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
-from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_best, write_result
@@ -110,10 +109,9 @@ def _built(
 
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = build_model(job, tokenizer, machine)
-    objective = build_objective(job.objective)
     module = PretrainingModule(
         model,
-        objective,
+        job.objective,
         job.optimizer,
         job.schedule,
         machine=machine,
@@ -124,9 +122,11 @@ def _built(
     validation = ValidationProbe(
         module.losses, job.examples_folder, plan, machine=machine, every_steps=every, max_sequences=most
     )
-    best = BestStep(validation, plan, judged_by=objective.judged_by)
+    best = BestStep(validation, plan, judged_by=job.objective.judged_by)
     shown = job.pretrain.mask_predictions
-    predictions = MaskPredictionProbe(model, objective, tokenizer, shown, job.mask_predictions_path, machine=machine)
+    predictions = MaskPredictionProbe(
+        model, job.objective, tokenizer, shown, job.mask_predictions_path, machine=machine
+    )
     probes: list[Probe] = [best, predictions, *(make(model, machine) for make in make_probes)]
 
     clock = TrainingClock()

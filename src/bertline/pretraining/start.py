@@ -18,7 +18,6 @@ from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.identity import require_same
 from bertline.pretraining.job import PretrainJob
-from bertline.pretraining.objectives.registry import build_objective
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
@@ -51,8 +50,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
         )
     device = attention_device(machine.device, machine.precision)
     first_length = job.pretrain.phases[0].max_length
-    objective = build_objective(job.objective)
-    model = objective.new_model(
+    model = job.objective.new_model(
         job.model,
         vocab_size=tokenizer.vocab_size,
         pad_token_id=tokenizer.pad_id,
@@ -62,7 +60,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
         initialize(model, job.model, seed=job.pretrain.seed)
     else:
         _require_fitting(job, tokenizer)
-        model.load_state_dict(objective.load_model(job.start_from_folder).state_dict())
+        model.load_state_dict(job.objective.load_model(job.start_from_folder).state_dict())
         say(f"pretraining starts from {job.start_from_folder}")
     return model
 

@@ -1,74 +1,9 @@
-"""Configuration of the optimizer, the schedule and the use of the machine."""
+"""Configuration of the schedule and the use of the machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _CommonOptimizerConfig:
-    lr: float
-    """Peak learning rate."""
-    beta1: float
-    """Decay rate of the first moment."""
-    beta2: float
-    """Decay rate of the second moment."""
-    eps: float
-    """Term added to the denominator for numerical stability."""
-    weight_decay: float
-    """Weight decay of matrices, including embeddings; biases and LayerNorm do not decay (BERT reference code)."""
-    max_grad_norm: float | None
-    """Global L2 norm to which gradients are clipped; None: no clipping."""
-
-    def __post_init__(self) -> None:
-        if not self.lr > 0:
-            raise ValueError(f"lr must be positive, found {self.lr}")
-        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
-            raise ValueError(f"beta1 and beta2 must be in [0, 1), found {self.beta1} and {self.beta2}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdamWConfig(_CommonOptimizerConfig):
-    """AdamW (arXiv 1711.05101)."""
-
-    kind: Literal["adamw"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LambConfig(_CommonOptimizerConfig):
-    """LAMB (arXiv 1904.00962, algorithm 2), for batches of thousands of sequences.
-
-    Biases and LayerNorm have neither weight decay nor adaptation to the norm of the weight.
-    """
-
-    kind: Literal["lamb"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MuonConfig(_CommonOptimizerConfig):
-    """Muon (Jordan et al. 2024; arXiv 2502.16982, section 2.2) for the matrices of the layers, AdamW for the rest.
-
-    `lr` is the learning rate of the layers' matrices. Their updates are scaled to the size of AdamW's, so AdamW's
-    learning rates fit, and do not depend on the size of the gradient.
-    """
-
-    kind: Literal["muon"]
-    momentum: float
-    """Momentum of the matrices of the layers."""
-    adamw_lr: float
-    """Peak learning rate of embeddings, heads and vectors."""
-
-    def __post_init__(self) -> None:
-        # Named, not super(): slots=True creates a new class, and super() would refer to the old one.
-        _CommonOptimizerConfig.__post_init__(self)
-        if not self.adamw_lr > 0:
-            raise ValueError(f"adamw_lr must be positive, found {self.adamw_lr}")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum must be in [0, 1), found {self.momentum}")
-
-
-OptimizerConfig = AdamWConfig | LambConfig | MuonConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

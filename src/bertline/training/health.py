@@ -22,7 +22,7 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     in their bias correction; LAMB does, see `Lamb`.
 
     Args:
-        optimizer: Optimizer from `build_optimizer`, not Lightning's wrapper.
+        optimizer: Optimizer from `OptimizerSettings.build`, not Lightning's wrapper.
         grad_norm: Scalar tensor on the device of the weights.
 
     Raises:

@@ -13,7 +13,7 @@ from bertline.planning.budget import BestUse, as_override, best_use, length_shar
 from bertline.planning.forecast import forecast
 from bertline.planning.report import best_use_text
 from bertline.planning.scaling import batch_tokens, expected_loss, learning_rate
-from planning_inputs import SIZES, asked, model, resources, training
+from planning_inputs import SIZES, asked, model, optimizer, resources, training
 
 PAPER = ((900_000, 128, 256), (100_000, 512, 256))
 SHORT = ((600, 16, 256), (6400, 64, 64))
@@ -42,7 +42,7 @@ def use_of(
         (7, "rtx4090", {"lengths": [64, 128, 512]}),
         (72, "h100", {"num_devices": 8}),
         (3, "v100", {"precision": "fp32", "num_devices": 3}),
-        (500, "b200", {"packing": "on", "optimizer": "lamb"}),
+        (500, "b200", {"packing": "on", "optimizer": optimizer("lamb")}),
     ],
 )
 def test_planning_the_recommended_run_gives_the_hours_or_a_little_less(

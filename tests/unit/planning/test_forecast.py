@@ -11,7 +11,7 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.planning.forecast import forecast, phases_reached
 from bertline.planning.text_size import ExamplesOfLength, TextSize
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.objectives.config import MlmObjectiveConfig
+from bertline.pretraining.objectives.mlm import Mlm
 from planning_inputs import UNKNOWN_TEXT, record, resources, training
 
 PAPER = ((900_000, 128, 256), (100_000, 512, 256))
@@ -38,7 +38,7 @@ def test_base_as_in_the_paper_on_one_a100_by_hand() -> None:
 
 
 def test_the_masked_language_model_alone_has_no_pooler_and_no_head_on_it() -> None:
-    both, alone = training("base", *PAPER), training("base", *PAPER, objective=MlmObjectiveConfig(kind="mlm"))
+    both, alone = training("base", *PAPER), training("base", *PAPER, objective=Mlm(kind="mlm"))
     expected, found = (forecast(one, resources("a100", tokens=3.3e9)) for one in (both, alone))
     assert expected.parameters - found.parameters == 768 * 768 + 768 + 2 * 768 + 2
     assert found.targets == pytest.approx(0.15 * (900_000 * 256 * 126 + 100_000 * 256 * 510))

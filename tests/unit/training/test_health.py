@@ -9,9 +9,10 @@ from torch import nn
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
 from bertline.training.health import all_finite, clip_gradients, skip_unless_finite
-from bertline.training.optimizers import build_optimizer
+from bertline.training.optimizers.adamw import AdamWConfig
+from bertline.training.optimizers.lamb import LambConfig
+from bertline.training.optimizers.muon import MuonConfig
 
 COMMON = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": 1.0}
 ADAMW = AdamWConfig(kind="adamw", lr=1e-2, **COMMON)
@@ -58,7 +59,7 @@ def all_equal(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 @pytest.mark.parametrize("spoil", [math.nan, math.inf, -math.inf])
 def test_a_step_is_skipped_as_if_it_had_never_been(model, config, spoil):
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     take_step(model, optimizer, 1)
     weights, state = weights_of(model), state_of(optimizer)
     take_step(model, optimizer, 2, spoil=spoil)
@@ -73,7 +74,7 @@ def test_a_step_is_skipped_as_if_it_had_never_been(model, config, spoil):
     skipping = weights_of(model)
 
     initialize(model, tiny.model_config(), seed=1)
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     take_step(model, optimizer, 1)
     take_step(model, optimizer, 3)
     assert all_equal(skipping, weights_of(model))
@@ -81,7 +82,7 @@ def test_a_step_is_skipped_as_if_it_had_never_been(model, config, spoil):
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 def test_even_the_first_step_may_be_skipped(model, config):
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     before = weights_of(model)
     take_step(model, optimizer, 1, spoil=math.nan)
     assert all_equal(before, weights_of(model))
@@ -94,7 +95,7 @@ def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
     results = []
     for found_inf in (torch.zeros(()), None):
         initialize(model, tiny.model_config(), seed=1)
-        optimizer = build_optimizer(model, config)
+        optimizer = config.build(model)
         for seed in (1, 2):
             generator = torch.Generator().manual_seed(seed)
             for weight in model.parameters():
@@ -113,7 +114,7 @@ def test_an_optimizer_that_cannot_pass_over_a_step_is_refused(model):
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 @pytest.mark.parametrize("spoil", [math.nan, math.inf])
 def test_weights_and_state_stay_finite_and_learning_continues(model, config, spoil):
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     take_step(model, optimizer, 1)
     take_step(model, optimizer, 2, spoil=spoil)
     assert all_finite(model)
@@ -127,7 +128,7 @@ def test_weights_and_state_stay_finite_and_learning_continues(model, config, spo
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
 def test_a_good_step_is_taken_as_without_the_guard(model, config):
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     take_step(model, optimizer, 1)
     guarded = weights_of(model)
 
@@ -136,7 +137,7 @@ def test_a_good_step_is_taken_as_without_the_guard(model, config):
     for weight in model.parameters():
         weight.grad = torch.randn(weight.shape, generator=generator)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    build_optimizer(model, config).step()
+    config.build(model).step()
     assert all(torch.equal(*pair) for pair in zip(guarded, weights_of(model), strict=True))
 
 

@@ -8,9 +8,9 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.config import LambConfig
 from bertline.training.lamb import Lamb
-from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.optimizers.lamb import LambConfig
+from bertline.training.optimizers.weights import set_learning_rate
 
 CONFIG = LambConfig(kind="lamb", lr=0.02, beta1=0.9, beta2=0.99, eps=1e-6, weight_decay=0.1, max_grad_norm=None)
 
@@ -51,7 +51,7 @@ def give_gradients(model: nn.Module) -> None:
 
 def test_steps_are_those_of_the_paper_on_every_weight_of_a_bert():
     model = bert()
-    optimizer = build_optimizer(model, CONFIG)
+    optimizer = CONFIG.build(model)
     # A fused weight is three matrices, each with a length of its own.
     thirds = {name: 3 if name.endswith("query_key_value.weight") else 1 for name, _ in model.named_parameters()}
     expected = {

@@ -8,9 +8,9 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.config import MuonConfig
 from bertline.training.muon import orthogonalised
-from bertline.training.optimizers import build_optimizer, set_learning_rate
+from bertline.training.optimizers.muon import MuonConfig
+from bertline.training.optimizers.weights import set_learning_rate
 
 CONFIG = MuonConfig(
     kind="muon",
@@ -75,7 +75,7 @@ def test_autocast_around_a_step_does_not_change_its_precision():
 
 def test_layer_matrices_follow_muon_and_the_fused_ones_are_three():
     model = bert()
-    optimizer = build_optimizer(model, CONFIG)
+    optimizer = CONFIG.build(model)
     names = [name for name, weight in model.named_parameters() if ".layers." in name and weight.ndim == 2]
     assert len(names) == 2 * 4
     weights = dict(model.named_parameters())
@@ -100,7 +100,7 @@ def test_layer_matrices_follow_muon_and_the_fused_ones_are_three():
 
 def test_embeddings_heads_and_vectors_follow_adamw_at_their_own_rate():
     model, other = bert(), bert()
-    ours = build_optimizer(model, CONFIG)
+    ours = CONFIG.build(model)
     rest = [(name, weight) for name, weight in other.named_parameters() if ".layers." not in name or weight.ndim == 1]
     groups = [
         {"params": [weight for _, weight in rest if weight.ndim == 2], "weight_decay": 0.1},
@@ -122,7 +122,7 @@ def test_embeddings_heads_and_vectors_follow_adamw_at_their_own_rate():
 
 def test_on_matrices_that_are_not_fused_the_direction_is_that_of_pytorchs_muon():
     model, other = bert(), bert()
-    ours = build_optimizer(model, CONFIG, precision="bf16")
+    ours = CONFIG.build(model, precision="bf16")
     name = "bert.layers.0.intermediate.weight"
     weight, reference = dict(model.named_parameters())[name], dict(other.named_parameters())[name]
     theirs = torch.optim.Muon([reference], lr=0.02, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
@@ -137,7 +137,7 @@ def test_on_matrices_that_are_not_fused_the_direction_is_that_of_pytorchs_muon()
 
 def test_a_weight_without_a_gradient_stays():
     model = bert()
-    optimizer = build_optimizer(model, CONFIG)
+    optimizer = CONFIG.build(model)
     give_gradients(model, 0)
     still = [model.bert.layers[0].intermediate.weight, model.nsp_head.weight]
     for weight in still:
@@ -149,4 +149,4 @@ def test_a_weight_without_a_gradient_stays():
 
 def test_a_model_without_layers_is_refused():
     with pytest.raises(ValueError, match="has none to train; use adamw"):
-        build_optimizer(nn.Linear(2, 2), CONFIG)
+        CONFIG.build(nn.Linear(2, 2))

@@ -6,8 +6,11 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.config import AdamWConfig, LambConfig, MuonConfig
-from bertline.training.optimizers import AdamWithoutBiasCorrection, build_optimizer, set_learning_rate, weight_kinds
+from bertline.training.optimizers.adamw import AdamWConfig
+from bertline.training.optimizers.lamb import LambConfig
+from bertline.training.optimizers.muon import MuonConfig
+from bertline.training.optimizers.weights import set_learning_rate, weight_kinds
+from bertline.training.uncorrected_adam import AdamWithoutBiasCorrection
 
 CONFIG = AdamWConfig(kind="adamw", lr=0.1, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.5, max_grad_norm=None)
 ADAM = {"lr": 0.01, "beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": None}
@@ -27,7 +30,7 @@ def small_model() -> nn.Module:
 
 def test_matrices_decay_and_biases_and_layer_norm_do_not():
     model = small_model()
-    optimizer = build_optimizer(model, CONFIG)
+    optimizer = CONFIG.build(model)
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)  # what moves without a gradient has decayed
     optimizer.step()
@@ -39,7 +42,7 @@ def test_matrices_decay_and_biases_and_layer_norm_do_not():
 def test_frozen_weights_are_left_out():
     model = small_model()
     model[0].weight.requires_grad_(False)
-    optimizer = build_optimizer(model, CONFIG)
+    optimizer = CONFIG.build(model)
     held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     assert id(model[0].weight) not in held
     assert len(held) == 4
@@ -48,7 +51,7 @@ def test_frozen_weights_are_left_out():
 def test_the_update_is_adamws():
     model, reference = nn.Linear(3, 2, bias=False), nn.Linear(3, 2, bias=False)
     reference.load_state_dict(model.state_dict())
-    ours = build_optimizer(model, CONFIG)
+    ours = CONFIG.build(model)
     theirs = torch.optim.AdamW(
         reference.parameters(), lr=0.1, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.5, fused=False
     )
@@ -62,7 +65,7 @@ def test_the_update_is_adamws():
 
 
 def test_the_learning_rate_is_set_for_every_group():
-    optimizer = build_optimizer(small_model(), CONFIG)
+    optimizer = CONFIG.build(small_model())
     set_learning_rate(optimizer, 0.25)
     assert [group["lr"] for group in optimizer.param_groups] == [0.25, 0.25]
 
@@ -130,17 +133,17 @@ def take_steps(model: nn.Module, optimizer: torch.optim.Optimizer, steps: range)
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_every_optimizer_resumes_bitwise_from_a_state_saved_without_pickle(config):
     alone, stopped, resumed = small_bert(), small_bert(), small_bert()
-    optimizer = build_optimizer(alone, config)
+    optimizer = config.build(alone)
     take_steps(alone, optimizer, range(7))
 
-    first = build_optimizer(stopped, config)
+    first = config.build(stopped)
     take_steps(stopped, first, range(3))
     file = io.BytesIO()
     torch.save({"model": stopped.state_dict(), "optimizer": first.state_dict()}, file)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
     resumed.load_state_dict(saved["model"])
-    second = build_optimizer(resumed, config)
+    second = config.build(resumed)
     second.load_state_dict(saved["optimizer"])
     take_steps(resumed, second, range(3, 7))
 
@@ -156,7 +159,7 @@ def test_every_optimizer_resumes_bitwise_from_a_state_saved_without_pickle(confi
 def test_every_optimizer_holds_each_trainable_weight_once_and_lowers_a_loss(config):
     model = small_bert()
     model.bert.embeddings.word_embeddings.weight.requires_grad_(False)
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     held = [weight for group in optimizer.param_groups for weight in group["params"]]
     assert len(held) == len({id(weight) for weight in held}) == sum(w.requires_grad for w in model.parameters())
     loss = lambda: sum((weight - 0.3).square().sum() for weight in held)  # noqa: E731
@@ -171,7 +174,7 @@ def test_every_optimizer_holds_each_trainable_weight_once_and_lowers_a_loss(conf
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_no_optimizer_waits_for_the_device_in_a_step(config, monkeypatch):
     model = small_bert()
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     take_steps(model, optimizer, range(1))
 
     def waits(*_: object) -> None:
@@ -185,7 +188,7 @@ def test_no_optimizer_waits_for_the_device_in_a_step(config, monkeypatch):
 @pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_a_closure_is_called_with_gradients_before_the_step(config):
     model = small_bert()
-    optimizer = build_optimizer(model, config)
+    optimizer = config.build(model)
     before = model.nsp_head.weight.detach().clone()
 
     def closure() -> torch.Tensor:
@@ -199,7 +202,7 @@ def test_a_closure_is_called_with_gradients_before_the_step(config):
 
 
 def test_the_rates_of_muon_keep_their_proportion_through_the_schedule():
-    optimizer = build_optimizer(small_bert(), ALL[2])
+    optimizer = ALL[2].build(small_bert())
     set_learning_rate(optimizer, 0.005)
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.005, 0.005, 0.001, 0.001])
 

@@ -9,14 +9,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from torch import Tensor
+if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
+    from torch import Tensor
 
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import MaskedLanguageModel
-from bertline.modeling.config import ModelConfig
-from bertline.pretraining.objectives.config import LearningMargins
+    from bertline.modeling.attention import AttentionKind
+    from bertline.modeling.bert import MaskedLanguageModel
+    from bertline.modeling.config import ModelConfig
 
 Count = Literal["targets", "sequences"]
 """Number that a sum over the global batch is divided by: tokens chosen for prediction, or sequences."""
@@ -115,8 +115,42 @@ class Showing:
     tables: tuple[ShownTable, ...]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearningMargins:
+    """Margins by which the metrics of an objective must beat their baselines to count as learning."""
+
+    entropy_margin: float
+    """Nats by which the MLM loss must be below the unigram entropy to count as learning from context."""
+    nsp_margin: float
+    """Margin above chance at which the NSP accuracy counts as learning; proportionally less if chance is above 0.5."""
+
+
 class Objective(Protocol):
-    """A pretraining objective, built from its configuration by `registry.build_objective`."""
+    """A pretraining objective: a section of the configuration that knows everything which depends on what is learned.
+
+    An objective is a dataclass in a file of `pretraining/objectives`, which `registry.py` lists in `ObjectiveConfig`.
+    The file is imported wherever a configuration is read, so torch and the model are imported inside the methods.
+    """
+
+    @property
+    def kind(self) -> str:
+        """Name of the objective in the configuration."""
+        ...
+
+    @property
+    def num_segments(self) -> int:
+        """Number of segments of the examples that it learns from."""
+        ...
+
+    @property
+    def examples(self) -> str:
+        """Such examples, as a choice of the group `examples`."""
+        ...
+
+    @property
+    def with_pooler(self) -> bool:
+        """Whether a head reads the pooler."""
+        ...
 
     @property
     def terms(self) -> tuple[LossTerm, ...]:

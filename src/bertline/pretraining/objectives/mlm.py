@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from torch import Tensor
-
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertForMaskedLM, MaskedLMOutput
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.huggingface import load_masked_lm
-from bertline.modeling.losses import masked_lm_correct, masked_lm_loss_sum
 from bertline.pretraining.objectives.base import (
+    LearningMargins,
     LossTerm,
     Metric,
     Showing,
@@ -22,63 +17,16 @@ from bertline.pretraining.objectives.base import (
     ShownScore,
     ShownTable,
 )
-from bertline.pretraining.objectives.config import LearningMargins
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bertline.modeling.attention import AttentionKind
+    from bertline.modeling.bert import BertForMaskedLM, MaskedLMOutput, PreTrainingOutput
+    from bertline.modeling.config import ModelConfig
 
 LOSS = LossTerm(name="mlm_loss", count="targets", weight=1.0)
 ACCURACY = Metric(name="mlm_accuracy", total="mlm_correct", count="targets")
-
-
-class Mlm:
-    """The objective `kind: mlm`. It learns from full sentences with masked tokens.
-
-    References:
-        Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, which found next sentence prediction not to help.
-    """
-
-    def __init__(self) -> None:
-        self.terms = (LOSS,)
-        self.metrics = (ACCURACY,)
-        self.judged_by = LOSS.name
-        self.advice: Mapping[str, str] = ADVICE
-        self.showing = SHOWING
-
-    def new_model(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
-    ) -> BertForMaskedLM:
-        """See `Objective.new_model`."""
-        return BertForMaskedLM(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-
-    def load_model(self, folder: Path) -> BertForMaskedLM:
-        """See `Objective.load_model`."""
-        return load_masked_lm(folder)
-
-    def sums(self, output: MaskedLMOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """See `Objective.sums`."""
-        labels = batch["masked_labels"]
-        loss, _ = masked_lm_loss_sum(output.mlm_logits, labels)
-        return {"mlm_loss": loss, "mlm_correct": masked_lm_correct(output.mlm_logits, labels).float()}
-
-    def guesses(self, output: MaskedLMOutput) -> Tensor:
-        """See `Objective.guesses`."""
-        return output.mlm_logits
-
-    def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
-        """Return the unigram entropy, the loss of guessing by frequency alone."""
-        return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
-
-    def alarms(
-        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
-    ) -> Iterator[tuple[str, str]]:
-        """See `Objective.alarms`."""
-        loss, entropy = means["mlm_loss"], baselines["mlm_loss"]
-        if loss > entropy - margins.entropy_margin:
-            yield (
-                "unigram_entropy",
-                f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
-                f"alone gives {entropy:.2f}",
-            )
-
-
 ADVICE = {
     "unigram_entropy": "A large model may stay here for some thousand steps. Else raise optimizer.lr or the batch, "
     "try optimizer=muon_short, or short sequences first (examples.lengths=[16,64] and two pretrain.phases), and see "
@@ -133,3 +81,66 @@ SHOWING = Showing(
     ),
     tables=(LOSS_TABLE,),
 )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaskedLMObjective:
+    """Everything of the objective `mlm` but its name, for objectives that vary it."""
+
+    num_segments: ClassVar[int] = 1
+    examples: ClassVar[str] = "full_sentences"
+    with_pooler: ClassVar[bool] = False
+    terms: ClassVar[tuple[LossTerm, ...]] = (LOSS,)
+    metrics: ClassVar[tuple[Metric, ...]] = (ACCURACY,)
+    judged_by: ClassVar[str] = LOSS.name
+    advice: ClassVar[Mapping[str, str]] = ADVICE
+    showing: ClassVar[Showing] = SHOWING
+
+    def new_model(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
+    ) -> BertForMaskedLM:
+        """See `Objective.new_model`."""
+        from bertline.modeling.bert import BertForMaskedLM
+
+        return BertForMaskedLM(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+
+    def load_model(self, folder: Path) -> BertForMaskedLM:
+        """See `Objective.load_model`."""
+        from bertline.modeling.huggingface import load_masked_lm
+
+        return load_masked_lm(folder)
+
+    def sums(self, output: MaskedLMOutput | PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `Objective.sums`."""
+        from bertline.modeling.losses import masked_lm_correct, masked_lm_loss_sum
+
+        labels = batch["masked_labels"]
+        loss, _ = masked_lm_loss_sum(output.mlm_logits, labels)
+        return {"mlm_loss": loss, "mlm_correct": masked_lm_correct(output.mlm_logits, labels).float()}
+
+    def guesses(self, output: MaskedLMOutput | PreTrainingOutput) -> Tensor:
+        """See `Objective.guesses`."""
+        return output.mlm_logits
+
+    def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
+        """Return the unigram entropy, the loss of guessing by frequency alone."""
+        return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
+
+    def alarms(
+        self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
+    ) -> Iterator[tuple[str, str]]:
+        """See `Objective.alarms`."""
+        loss, entropy = means["mlm_loss"], baselines["mlm_loss"]
+        if loss > entropy - margins.entropy_margin:
+            yield (
+                "unigram_entropy",
+                f"the MLM loss of the last {steps:,} steps is {loss:.2f} nats; guessing blanks by frequency "
+                f"alone gives {entropy:.2f}",
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mlm(MaskedLMObjective):
+    """Masked language model on full sentences, without sentence pairs (RoBERTa, arXiv 1907.11692, section 4.2)."""
+
+    kind: Literal["mlm"]

@@ -1,0 +1,1 @@
+"""Optimizers: one file each, one contract (`base.py`) and one registry (`registry.py`)."""
