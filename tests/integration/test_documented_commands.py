@@ -31,8 +31,10 @@ NOT_RUN = (
 )
 # Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes.
 ELSEWHERE = {"console", "text"}
-# The first line of a block that is a file's content.
+# The line of a block before the content of a file.
 FILE = re.compile(r"# ((?:conf|src)/\S+)$", flags=re.MULTILINE)
+# A source file that a command edits.
+CHANGED = re.compile(r"^sed -i .* (src/\S+)$", flags=re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 
 
@@ -85,8 +87,10 @@ def test_all_blocks_are_marked_so_that_they_are_run() -> None:
 def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, tmp_path: Path) -> None:
     prepare(pipeline, tmp_path)
     for language, block in SECTIONS[section]:
-        if file := FILE.match(block):
-            (pipeline / file[1]).write_text(block)
+        if FILE.match(block):
+            for name, content in files_of(block).items():
+                (pipeline / name).parent.mkdir(exist_ok=True)
+                (pipeline / name).write_text(content)
         elif language == "python":
             done = run(pipeline, sys.executable, "-c", block)
             assert done.returncode == 0, done.stderr
@@ -96,6 +100,22 @@ def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, t
                     continue
                 done = run(pipeline, "bash", "-c", for_smoke(command, pipeline, tmp_path))
                 assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+def files_of(block: str) -> dict[str, str]:
+    """The files that a block holds, each below a comment with its path."""
+    _, *found = FILE.split(block)
+    return dict(zip(found[::2], found[1::2], strict=True))
+
+
+@pytest.mark.parametrize("section", [section for section in SECTIONS if section.startswith("docs/extending.md")])
+def test_an_example_of_extending_is_short_and_adds_a_line_to_one_file(section: str) -> None:
+    blocks = SECTIONS[section]
+    added = [item for language, text in blocks if language == "python" for item in files_of(text).items()]
+    assert sum(len(content.strip().splitlines()) for _, content in added) < 60
+    assert not any((ROOT / name).exists() for name, _ in added)
+    changed = [path for language, text in blocks if language == "bash" for path in CHANGED.findall(text)]
+    assert len(set(changed)) <= 1
 
 
 def prepare(pipeline: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from bertline.examples.packing import packed_batches
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.huggingface import load_classifier, load_masked_lm, load_pretraining_model
-from bertline.modeling.losses import masked_lm_loss_sum, next_sentence_loss_sum
+from bertline.modeling.losses import masked_lm_loss_sum, sequence_loss_sum
 from bertline.modeling.weight_names import to_disk
 from bertline.pretraining.module import PreTrainingLosses
 
@@ -113,7 +113,7 @@ def reference_outputs(model: transformers.BertForPreTraining, inputs: dict[str, 
 def our_loss(model: BertForPreTraining, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
     output = model(inputs["input_ids"], inputs["token_type_ids"], inputs["attention_mask"], inputs["masked_positions"])
     mlm_loss, num_targets = masked_lm_loss_sum(output.mlm_logits, inputs["masked_labels"])
-    nsp_loss = next_sentence_loss_sum(output.nsp_logits, inputs["next_sentence_labels"])
+    nsp_loss = sequence_loss_sum(output.nsp_logits, inputs["next_sentence_labels"])
     return mlm_loss / num_targets + nsp_loss / len(inputs["next_sentence_labels"])
 
 

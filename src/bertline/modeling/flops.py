@@ -22,7 +22,7 @@ def num_parameters(config: ModelConfig, *, vocab_size: int, with_pooler: bool = 
         num_embedding_parameters(config, vocab_size=vocab_size)
         + num_encoder_parameters(config)
         + (hidden * hidden + 3 * hidden + vocab_size)  # MLM head: transform, its norm, bias of the decoder
-        + (hidden * hidden + 3 * hidden + 2 if with_pooler else 0)  # pooler and NSP head
+        + (hidden * hidden + 3 * hidden + 2 if with_pooler else 0)  # pooler and the head on it, of two labels
     )
 
 
@@ -45,8 +45,8 @@ def flops_per_token(
     multiplied), L layers, H hidden size, S positions that a token attends to, p fraction of positions that pass
     through the MLM head, V vocabulary size. The last layer is read only at the targets and the first position of a
     sequence, a fraction r = p + 1 / S of the positions: all of it except keys and values (M of its parameters) is
-    computed at these positions only. Not counted: the pooler and the NSP head (one position per sequence), computation
-    on padding and, in packed rows, the attention of the last layer at the other positions.
+    computed at these positions only. Not counted: the pooler and the head on it (one position per sequence), padding
+    and, in packed rows, the attention of the last layer at the other positions.
 
     Args:
         config: The architecture.

@@ -51,12 +51,12 @@ def masked_lm_correct(logits: Tensor, labels: Tensor) -> Tensor:
     return (first == labels.flatten()).sum()
 
 
-def next_sentence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the cross-entropy of next sentence prediction, summed over the sequences.
+def sequence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the cross-entropy of one label per sequence, summed over the sequences.
 
     Args:
-        logits: [B, 2].
-        labels: [B]; 0 for the next segment, 1 for a random one, -100 in unused entries.
+        logits: [B, number of labels].
+        labels: [B], -100 in unused entries.
 
     Returns:
         Sum of the losses in nats (fp32 scalar).
@@ -67,6 +67,6 @@ def next_sentence_loss_sum(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
 
 
-def next_sentence_correct(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the number of sequences whose higher logit [B, 2] is that of the true label (int64 scalar)."""
+def sequences_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the number of sequences whose highest logit [B, labels] is that of the label (int64 scalar)."""
     return (logits.argmax(-1) == labels).sum()

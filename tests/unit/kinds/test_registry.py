@@ -35,6 +35,16 @@ def test_a_part_without_its_function_is_refused(tmp_path: Path) -> None:
         check_parts(kind)
 
 
+def test_a_function_may_be_that_of_another_kind(tmp_path: Path) -> None:
+    kind = tmp_path / "sorting"
+    shutil.copytree(FOLDER / "regression", kind)
+    (kind / "baselines.py").write_text("from bertline.kinds.classification.baselines import baselines\n")
+    check_parts(kind)
+    (kind / "baselines.py").write_text("from bertline.kinds.classification.baselines import majority\n")
+    with pytest.raises(TypeError, match="needs a function `baselines`"):
+        check_parts(kind)
+
+
 def test_a_folder_has_the_name_of_its_kind() -> None:
     names = [get_args(get_type_hints(config)["kind"]) for config in get_args(TaskConfig)]
     assert [(name,) for name in KINDS] == names

@@ -8,8 +8,8 @@ import torch
 from bertline.modeling.losses import (
     masked_lm_correct,
     masked_lm_loss_sum,
-    next_sentence_correct,
-    next_sentence_loss_sum,
+    sequence_loss_sum,
+    sequences_correct,
 )
 
 
@@ -65,12 +65,12 @@ def test_losses_of_bf16_logits_are_computed_in_fp32() -> None:
 
 def test_next_sentence_sums() -> None:
     logits, labels = torch.tensor([[0.0, 0.0], [3.0, -3.0], [-3.0, 3.0]]), torch.tensor([1, 0, 0])
-    loss = next_sentence_loss_sum(logits, labels)
+    loss = sequence_loss_sum(logits, labels)
     assert loss.item() == pytest.approx(0.6931 + 0.0025 + 6.0025, abs=1e-3)
-    assert next_sentence_correct(logits[1:], labels[1:]).item() == 1
+    assert sequences_correct(logits[1:], labels[1:]).item() == 1
 
 
 def test_a_label_that_is_unused_has_no_part_in_next_sentence_sums() -> None:
     logits, labels = torch.tensor([[3.0, -3.0], [3.0, -3.0]]), torch.tensor([0, -100])
-    assert next_sentence_loss_sum(logits, labels) == next_sentence_loss_sum(logits[:1], labels[:1])
-    assert next_sentence_correct(logits, labels).item() == 1
+    assert sequence_loss_sum(logits, labels) == sequence_loss_sum(logits[:1], labels[:1])
+    assert sequences_correct(logits, labels).item() == 1

@@ -13,7 +13,7 @@ import tiny
 from bertline.examples.masking import max_targets
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, MaskedLanguageModel
 from bertline.modeling.config import ModelConfig
-from bertline.modeling.losses import masked_lm_loss_sum, next_sentence_loss_sum
+from bertline.modeling.losses import masked_lm_loss_sum, sequence_loss_sum
 from bertline.planning.memory import StepShape, largest_fitting, memory_of, optimizer_bytes
 
 VOCAB_SIZE = 1000
@@ -46,7 +46,7 @@ def loss_of(model: MaskedLanguageModel) -> torch.Tensor:
     mlm_loss, _ = masked_lm_loss_sum(output.mlm_logits, torch.randint(5, VOCAB_SIZE, (SEQUENCES, TARGETS)))
     if isinstance(model, BertForMaskedLM):
         return mlm_loss
-    nsp_loss: Any = next_sentence_loss_sum(output.nsp_logits, torch.zeros(SEQUENCES, dtype=torch.long))
+    nsp_loss: Any = sequence_loss_sum(output.nsp_logits, torch.zeros(SEQUENCES, dtype=torch.long))
     return mlm_loss + nsp_loss
 
 

@@ -108,15 +108,15 @@ class MlmNsp(MaskedLMObjective):
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`."""
-        from bertline.modeling.losses import next_sentence_correct, next_sentence_loss_sum
+        from bertline.modeling.losses import sequence_loss_sum, sequences_correct
 
         labels = batch["next_sentence_labels"]
         of_blanks = MaskedLMObjective.sums(self, output, batch)
         return {
             "mlm_loss": of_blanks["mlm_loss"],
-            "nsp_loss": next_sentence_loss_sum(output.nsp_logits, labels),
+            "nsp_loss": sequence_loss_sum(output.nsp_logits, labels),
             "mlm_correct": of_blanks["mlm_correct"],
-            "nsp_correct": next_sentence_correct(output.nsp_logits, labels).float(),
+            "nsp_correct": sequences_correct(output.nsp_logits, labels).float(),
         }
 
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
