@@ -22,8 +22,9 @@ help:            ## Show what there is
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
 	dvc repro
 
+# One thread each: there is a process of pytest for every core.
 test: install-dev ## Run the tests
-	$(BIN)/python -m pytest -n auto --dist loadgroup -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)
