@@ -24,6 +24,8 @@ def main(composed: dict[str, Any]) -> None:
             stage.output,
             num_workers=stage.config.runtime.num_workers,
         )
+        for shard in sorted(stage.output.glob("train-*.parquet"))[:1]:
+            stage.record.log_table(shard, "documents", num_rows=20, contains_text=True)
         stage.finish(metrics)
 
 

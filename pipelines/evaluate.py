@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.build import build_evaluation
+from bertline.orchestration.run_pages import pipeline_page
 from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.summary import pipeline_folders, pipeline_metrics
+from bertline.orchestration.summary import pipeline_folders
 from composition import recipe
 
 
@@ -24,9 +25,11 @@ def evaluated(composed: Mapping[str, Any], places: Mapping[str, Path] | None = N
         num_workers = stage.config.runtime.num_workers
         folders = pipeline_folders(stage.config, places)
         metrics = build_evaluation(stage.config.evaluate, folders, stage.output, num_workers=num_workers)
-        # A stage that DVC restored from its cache has no run of its own, so the pipeline's run gets the figures of all.
-        stage.tracker.log_pipeline_metrics(pipeline_metrics(stage.config) if places is None else metrics)
-        stage.tracker.log_pipeline_artifact(stage.output / "report.html", contains_text=True)
+        report = stage.output / "report.html"
+        headline, page = pipeline_page(stage.config, metrics, folders.sweeps, report)
+        stage.tracker.log_pipeline_metrics(headline)
+        stage.tracker.set_pipeline_tags(page)
+        stage.tracker.log_pipeline_artifact(report, contains_text=True)
         stage.tracker.log_pipeline_artifact(stage.output / "plots", contains_text=False)
         stage.finish(metrics)
         return stage.output

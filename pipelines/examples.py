@@ -24,6 +24,8 @@ def main(composed: dict[str, Any]) -> None:
             stage.output,
             num_workers=stage.config.runtime.num_workers,
         )
+        for sample in sorted(stage.output.glob("readable-*.txt")):
+            stage.record.log_artifact(sample, contains_text=True)
         stage.finish(metrics)
 
 

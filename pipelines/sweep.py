@@ -29,6 +29,8 @@ def swept(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None)
         stage.record.log_artifact(result / "trials.csv", contains_text=False)
         for name in ("result.json", "predictions.parquet", "errors.html"):
             stage.record.log_artifact(result / name, contains_text=True)
+        for table, wrong_only in (("predictions", False), ("errors", True)):
+            stage.record.log_table(result / "predictions.parquet", table, wrong_only=wrong_only, contains_text=True)
         stage.finish(metrics)
         return stage.output
 

@@ -24,6 +24,7 @@ def main(composed: dict[str, Any]) -> None:
             stage.output,
             num_workers=stage.config.runtime.num_workers,
         )
+        stage.record.log_artifact(stage.output / "vocab.txt", contains_text=True)
         stage.finish(metrics)
 
 

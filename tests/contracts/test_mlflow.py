@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mlflow.server
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Metric, Param
@@ -97,3 +98,10 @@ def test_a_model_version_may_point_to_a_plain_folder(client: MlflowClient, run_i
     version = client.create_model_version("plain", source, run_id=run_id)
     client.set_registered_model_alias("plain", "champion", version.version)
     assert client.get_model_version_by_alias("plain", "champion").source == source
+
+
+def test_the_ui_reads_what_the_addresses_of_prepared_views_hold() -> None:
+    scripts = Path(mlflow.server.__file__).parent / "js/build/static/js"
+    text = "".join(path.read_text(encoding="utf-8") for path in scripts.glob("*.js"))
+    for part in ("compare-runs", "plot_metric_keys", "x_axis", "workflowType", '"machine_learning"'):
+        assert part in text, part

@@ -225,8 +225,41 @@ def test_mlflow_has_one_run_for_the_line_and_one_for_each_stage(smoke_pipeline: 
         names = [row[0] for row in database.execute("select name from runs where lifecycle_stage = 'active'")]
         statuses = {row[0] for row in database.execute("select status from runs")}
     for stage in ("corpus", "tokenizer", "examples", "pretrain", "sweep@docs_library", "evaluate", "export"):
-        assert sum(stage == name for name in names) == 1, (stage, names)
+        assert sum(stage == name.partition(":")[0] for name in names) == 1, (stage, names)
     assert statuses <= {"FINISHED", "KILLED"}
+
+
+def test_mlflow_says_what_the_line_was_in_a_few_figures_and_a_note(smoke_pipeline: Path) -> None:
+    figures = json.loads((smoke_pipeline / "artifacts/metrics/evaluate.json").read_text())
+    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
+        ((run, name),) = database.execute("select run_uuid, name from runs where name like 'bertline: %'").fetchall()
+        found = dict(database.execute("select key, value from latest_metrics where run_uuid = ?", (run,)).fetchall())
+        tags = dict(database.execute("select key, value from tags where run_uuid = ?", (run,)).fetchall())
+    assert name == f"bertline: MLM {figures['val/mlm_loss']:.2f}"
+    assert found["docs_library/accuracy"] == figures["docs_library/encoder/accuracy_mean"]
+    assert 5 <= len(found) <= 10
+    assert all(f"**{task}**: On {task}" in tags["mlflow.note.content"] for task in ("docs_library", "docs_search"))
+    assert "artifacts/evaluate/report.html" in tags["mlflow.note.content"]
+    assert tags["mlflow.source.git.commit"] == tags["git.commit"].partition("+")[0]
+
+
+def test_every_stage_has_its_manifest_and_all_its_figures_in_mlflow(smoke_pipeline: Path) -> None:
+    with sqlite3.connect(smoke_pipeline / "runs/mlflow.db") as database:
+        places = dict(
+            database.execute(
+                "select tags.value, runs.artifact_uri from tags join runs using (run_uuid) where key = 'bertline.stage'"
+            ).fetchall()
+        )
+    for stage, place in places.items():
+        names = {path.name for path in Path(place).iterdir()}
+        assert {"manifest.json", f"{stage}.json"} <= names, stage
+        if stage.startswith("sweep@"):
+            assert {"predictions.json", "errors.json"} <= names
+        if stage.startswith("task_data@"):
+            assert {"train.json", "dev.json", "test.json"} <= names
+    assert (Path(places["corpus"]) / "documents.json").exists()
+    assert (Path(places["tokenizer"]) / "vocab.txt").exists()
+    assert list(Path(places["examples"]).glob("readable-*.txt"))
 
 
 def checkpoints(folder: Path) -> float:

@@ -34,6 +34,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.config",
         "bertline.orchestration.stage_run",
         "bertline.orchestration.provenance",
+        "bertline.orchestration.run_pages",
         "bertline.orchestration.stages",
         "bertline.orchestration.versions",
         "bertline.training.progress",

@@ -32,6 +32,7 @@ from bertline.foundation.files import (
     write_atomically,
     write_json,
 )
+from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import say
 from bertline.foundation.validation import to_mapping
@@ -43,6 +44,7 @@ from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerp
 from bertline.orchestration.frozen_inputs import marks_of
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
+from bertline.orchestration.run_pages import charted, headline_params, source_tags, stage_page
 from bertline.orchestration.stages import ENCODERS, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
@@ -107,8 +109,13 @@ class StageRun:
         self._refuse_changes(kept=self.folder / RESULT_NAME if self.stage.in_worker else self.output)
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
         write_json(target, dict(metrics))
-        self.record.log_metrics(dict(metrics))
-        self.record.set_tags({"bertline.output_sha256": sha256_of_path(self.output)})
+        self.record.log_metrics(charted(metrics))
+        self.record.log_artifact(target, contains_text=False)
+        if (self.output / MANIFEST_NAME).exists():
+            # Names of labels are the user's own words.
+            self.record.log_artifact(self.output / MANIFEST_NAME, contains_text=self.stage.per_task)
+        page = stage_page(self.config, self.stage, self.name, metrics, self.output)
+        self.record.set_tags({**page, "bertline.output_sha256": sha256_of_path(self.output)})
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
@@ -171,7 +178,7 @@ def open_stage(
             full_name(stage, task),
             key=fingerprint,
             params=made_of["sections"],
-            tags=_stage_tags(fingerprint, digests),
+            tags={**_stage_tags(fingerprint, digests), **source_tags(f"pipelines/{stage.name}.py")},
             inputs={key: (path, artifact_digest(path)) for key, path in inputs.items()},
         ) as record,
     ):
@@ -223,12 +230,15 @@ def pipeline_key(config: PipelineConfig) -> str:
 def _tracker_of(config: PipelineConfig, stage: Stage) -> Tracker:
     """Open the tracker; every node opens the stage, but only the first one records it."""
     node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
-    return open_tracker(
+    mapping = without_untracked(to_mapping(config))
+    tracker = open_tracker(
         dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
         pipeline_key=pipeline_key(config),
-        tags=_pipeline_tags(),
-        params=without_untracked(to_mapping(config)),
+        tags={**_pipeline_tags(), **source_tags(f"pipelines/{stage.name}.py")},
+        params=headline_params(mapping),
     )
+    tracker.log_config(mapping)
+    return tracker
 
 
 def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | None:

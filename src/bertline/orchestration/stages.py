@@ -55,6 +55,8 @@ class Stage:
     """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name."""
 
     name: str
+    summary: str
+    """What the stage makes, as the note of its run in MLflow says it."""
     sections: tuple[str, ...]
     """Keys of the configuration that the stage's result depends on."""
     modules: tuple[str, ...]
@@ -86,6 +88,7 @@ class Stage:
 STAGES = (
     Stage(
         name="corpus",
+        summary="Clean text, split into documents of sentences, for training and validation.",
         sections=("corpus", "python_docs"),
         modules=("bertline.corpus.build",),
         inputs=(str(USER_TEXT),),
@@ -98,6 +101,7 @@ STAGES = (
     ),
     Stage(
         name="tokenizer",
+        summary="A WordPiece vocabulary, trained on the corpus or given.",
         sections=("tokenizer",),
         modules=("bertline.tokenization.build",),
         inputs=("artifacts/corpus", str(USER_VOCABULARY)),
@@ -106,6 +110,7 @@ STAGES = (
     ),
     Stage(
         name="examples",
+        summary="Examples of each length, encoded and paired, for pretraining.",
         sections=("examples",),
         modules=("bertline.examples.build",),
         inputs=("artifacts/corpus", "artifacts/tokenizer"),
@@ -114,6 +119,7 @@ STAGES = (
     ),
     Stage(
         name="pretrain",
+        summary="The pretrained encoder with the heads of its objective.",
         sections=("model", "objective", "optimizer", "schedule", "pretrain"),
         modules=("bertline.pretraining.run",),
         inputs=("artifacts/examples", "artifacts/tokenizer", str(USER_CHECKPOINT)),
@@ -126,6 +132,7 @@ STAGES = (
     ),
     Stage(
         name="task_data",
+        summary="Labelled rows of one task: train, dev and test.",
         sections=("tasks.{task}", "python_docs"),
         modules=("bertline.tasks.build",),
         inputs=(f"{USER_TASKS}/{{task}}",),
@@ -139,6 +146,7 @@ STAGES = (
     ),
     Stage(
         name="encoders",
+        summary="The encoder that each task starts from.",
         sections=("tasks",),
         modules=("bertline.orchestration.encoder_pointers",),
         inputs=("artifacts/pretrain",),
@@ -146,6 +154,7 @@ STAGES = (
     ),
     Stage(
         name="sweep",
+        summary="The search for one task: its best configuration over seeds, compared with baselines.",
         sections=("tasks.{task}", "sweep"),
         modules=("bertline.sweep.run",),
         inputs=(f"{ENCODERS}/{{task}}", "artifacts/tasks/{task}", f"{USER_START}/{{task}}", str(USER_REFERENCE)),
@@ -156,6 +165,7 @@ STAGES = (
     ),
     Stage(
         name="evaluate",
+        summary="The figures of all stages, the curves and the report.",
         sections=("evaluate", "tasks"),
         modules=("bertline.evaluation.build",),
         inputs=(
@@ -171,6 +181,7 @@ STAGES = (
     ),
     Stage(
         name="export",
+        summary="Hugging Face folders with ONNX files and model cards, checked and registered.",
         sections=("export", "tasks"),
         modules=("bertline.export.build",),
         inputs=("artifacts/pretrain", "artifacts/sweep", "artifacts/evaluate"),

@@ -62,15 +62,6 @@ def stage_metrics(config: PipelineConfig) -> dict[str, dict[str, float]]:
     return {name: read_json(METRICS / f"{name}.json") for name in names if (METRICS / f"{name}.json").exists()}
 
 
-def pipeline_metrics(config: PipelineConfig) -> dict[str, float]:
-    """Return `stage_metrics`, flattened: `{"sweep-docs_library/test/accuracy_mean": ...}` (MLflow allows no @)."""
-    return {
-        f"{stage.replace('@', '-')}/{key}": value
-        for stage, metrics in stage_metrics(config).items()
-        for key, value in metrics.items()
-    }
-
-
 def pipeline_facts(config: PipelineConfig) -> dict[str, Any]:
     """Return what a model card states about how the model was made."""
     artifacts = ("corpus", "tokenizer", "examples", "pretrain") if config.pretrains else ()

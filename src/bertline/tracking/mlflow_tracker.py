@@ -17,13 +17,14 @@ from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.feeds import ArtifactFeed, MetricsFeed
 from bertline.tracking.inputs import dataset_inputs
-from bertline.tracking.outbox import LeftError, Outbox, RefusedError
+from bertline.tracking.outbox import AtOnce, LeftError, Outbox, RefusedError
 from bertline.tracking.registry import register_folder
 from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
+from bertline.tracking.tables import log_rows
 from bertline.tracking.tracker import TrackedRun, Tracker, status_after
 from bertline.tracking.trials import TrialsFeed
 from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
-from bertline.tracking.values import flatten
+from bertline.tracking.values import flatten, without_text
 
 _Feed = MetricsFeed | TrialsFeed | ArtifactFeed
 
@@ -110,6 +111,11 @@ class MlflowTracker(Tracker):
         self.session.note("log_pipeline_artifact", path=marked(path), contains_text=contains_text)
         self.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
 
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        self.session.note("log_config", config=dict(config))
+        sent = config if self._sends_text else without_text(config)
+        self.put(lambda: self.store.client.log_dict(_known(self.run_id), dict(sent), "config.yaml"))
+
     def set_pipeline_tags(self, tags: Mapping[str, str]) -> None:
         self.session.note("set_pipeline_tags", tags=dict(tags))
         self.put(lambda: self.store.set_tags(_known(self.run_id), tags))
@@ -148,7 +154,7 @@ class MlflowTracker(Tracker):
 
     def flat(self, params: Mapping[str, Any]) -> dict[str, str]:
         """Flatten parameters for MLflow, without the user's sentences if these must not leave this machine."""
-        return flatten(params, with_text=self._sends_text)
+        return flatten(params if self._sends_text else without_text(params))
 
     def put_metrics(
         self, run_id: Callable[[], str], metrics: Mapping[str, float], name: Callable[[str], str] = str
@@ -269,6 +275,14 @@ class MlflowTrackedRun(TrackedRun):
         self._note("log_artifact", path=marked(path), contains_text=contains_text)
         self._tracker.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
 
+    def log_table(
+        self, path: Path, name: str, *, num_rows: int = 1000, wrong_only: bool = False, contains_text: bool
+    ) -> None:
+        rows: dict[str, Any] = {"name": name, "num_rows": num_rows, "wrong_only": wrong_only}
+        self._note("log_table", path=marked(path), **rows, contains_text=contains_text)
+        if path.exists() and self._tracker.may_send(path, contains_text=contains_text):
+            self._tracker.put(lambda: log_rows(self._tracker.store.client, _known(self.run_id), path, **rows))
+
     def log_datasets(self, inputs: Mapping[str, tuple[Path, str]]) -> None:
         client = self._tracker.store.client
         self._tracker.put(lambda: client.log_inputs(_known(self.run_id), dataset_inputs(inputs)))
@@ -321,25 +335,6 @@ _OF_THE_SESSION = (RefusedError, AttributeError, KeyError, TypeError, ValueError
 """Errors that concern a single session (invalid content, refused by the server); other sessions may succeed."""
 
 
-class _AtOnce(Outbox):
-    """Outbox that runs each task immediately; an unreachable server is an error."""
-
-    def __init__(self) -> None:
-        self.dead = False
-
-    def put(self, task: Callable[[], None], *, essential: bool = False, num_bytes: int = 0) -> None:
-        self._attempt(task, essential=essential)
-
-    def add_feed(self, poll: Callable[[], None]) -> None:
-        pass
-
-    def remove_feed(self, poll: Callable[[], None]) -> None:
-        pass
-
-    def flush(self) -> bool:
-        return not self.dead
-
-
 def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipeline: str) -> None:
     """Repeat the calls of a kept session. Artifacts that are missing or have changed are skipped.
 
@@ -351,7 +346,7 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipel
     Raises:
         RefusedError: The server refused an essential call; the calls after it were not sent.
     """
-    tracker = MlflowTracker(config, **kept["opening"], outbox=_AtOnce())
+    tracker = MlflowTracker(config, **kept["opening"], outbox=AtOnce())
     runs: list[MlflowTrackedRun] = []
     for call in kept["calls"]:
         if tracker.outbox.dead:

@@ -162,6 +162,25 @@ class Outbox:
         self._sign_of_life_s = time.monotonic()
 
 
+class AtOnce(Outbox):
+    """Outbox that runs each task immediately; an unreachable server is an error."""
+
+    def __init__(self) -> None:
+        self.dead = False
+
+    def put(self, task: Callable[[], None], *, essential: bool = False, num_bytes: int = 0) -> None:
+        self._attempt(task, essential=essential)
+
+    def add_feed(self, poll: Callable[[], None]) -> None:
+        pass
+
+    def remove_feed(self, poll: Callable[[], None]) -> None:
+        pass
+
+    def flush(self) -> bool:
+        return not self.dead
+
+
 def _first_line(error: Exception) -> str:
     text = str(error).strip().split("\n")[0].split(" (Caused by")[0]
     return masked(text[:200]) or type(error).__name__

@@ -44,6 +44,10 @@ _REFUSALS = (
     "UNAUTHENTICATED",
 )
 PARENT_TAG = "mlflow.parentRunId"
+_EXPERIMENT_TAGS = {
+    "mlflow.note.content": "Pipelines of bertline: a run for each, below it one for each stage, below a sweep one for "
+    "each trial. A pipeline's run has the report among its artifacts, and a stage's run what it read and made.",
+}
 LOG = Path("runs/tracking.log")
 """Log file for connection messages of libraries."""
 
@@ -156,7 +160,9 @@ class Store:
 
     def _create_experiment(self) -> str:
         try:
-            return self.client.create_experiment(self._experiment_name, artifact_location=_artifact_location(self.uri))
+            return self.client.create_experiment(
+                self._experiment_name, artifact_location=_artifact_location(self.uri), tags=_EXPERIMENT_TAGS
+            )
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise

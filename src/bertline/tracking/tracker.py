@@ -41,6 +41,19 @@ class TrackedRun:
     def log_artifact(self, path: Path, *, contains_text: bool) -> None:
         """Attach a file or folder; with `contains_text`, it is sent to a remote server only if `log_text` is true."""
 
+    def log_table(
+        self, path: Path, name: str, *, num_rows: int = 1000, wrong_only: bool = False, contains_text: bool
+    ) -> None:
+        """Attach rows of a Parquet file as a table that MLflow shows.
+
+        Args:
+            path: The file.
+            name: Name of the table.
+            num_rows: Most rows, the first ones.
+            wrong_only: Whether to take only rows whose column `correct` is below 1.
+            contains_text: See `log_artifact`.
+        """
+
     def log_datasets(self, inputs: Mapping[str, tuple[Path, str]]) -> None:
         """Log the inputs of the stage, (path, digest) by name; the digest is DVC's hash."""
 
@@ -73,6 +86,9 @@ class Tracker:
 
     def log_pipeline_artifact(self, path: Path, *, contains_text: bool) -> None:
         """Attach a file or folder to the pipeline's run."""
+
+    def log_config(self, config: Mapping[str, Any]) -> None:
+        """Attach the whole configuration to the pipeline's run, as `config.yaml`."""
 
     def set_pipeline_tags(self, tags: Mapping[str, str]) -> None:
         """Set tags of the pipeline's run."""

@@ -19,20 +19,27 @@ METRICS_PER_BATCH = 1000
 _TEXT_KEYS = ("mask_predictions.sentences",)
 
 
-def flatten(mapping: Mapping[str, Any], *, with_text: bool = True) -> dict[str, str]:
+def without_text(mapping: Mapping[str, Any], key: str = "") -> dict[str, Any]:
+    """Return a nested configuration without the values that are the user's sentences (see `tracking.log_text`).
+
+    Example:
+        >>> without_text({"mask_predictions": {"sentences": ["Mine, [MASK]."], "every_steps": 500}})
+        {'mask_predictions': {'every_steps': 500}}
+    """
+    kept = {name: value for name, value in mapping.items() if not f"{key}.{name}".endswith(_TEXT_KEYS)}
+    return {name: without_text(value, name) if isinstance(value, Mapping) else value for name, value in kept.items()}
+
+
+def flatten(mapping: Mapping[str, Any]) -> dict[str, str]:
     """Flatten a nested configuration to dotted keys and string values, the format of MLflow's parameters.
 
-    Lists of plain values are kept whole; lists of mappings are indexed. `with_text=False` drops values that are the
-    user's sentences (see `tracking.log_text`).
+    Lists of plain values are kept whole; lists of mappings are indexed.
 
     Example:
         >>> flatten({"optimizer": {"lr": 0.001, "betas": [0.9, 0.999]}, "phases": [{"steps": 10}]})
         {'optimizer.lr': '0.001', 'optimizer.betas': '[0.9, 0.999]', 'phases.0.steps': '10'}
     """
-    pairs = (
-        (key[:_MAX_KEY_CHARACTERS], cut(_text(value), MAX_PARAM_CHARACTERS)) for key, value in _leaves(mapping, "")
-    )
-    return {key: value for key, value in pairs if with_text or not key.endswith(_TEXT_KEYS)}
+    return {key[:_MAX_KEY_CHARACTERS]: cut(_text(value), MAX_PARAM_CHARACTERS) for key, value in _leaves(mapping, "")}
 
 
 def cut(value: str, limit: int) -> str:

@@ -9,7 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
@@ -330,6 +333,33 @@ def test_the_users_text_stays_here_unless_allowed(
         assert ("pretrain.mask_predictions.sentences" in run.data.params) is allowed
 
 
+def test_the_configuration_is_attached_without_the_users_sentences_where_text_must_stay_home(
+    config: TrackingConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = {"pretrain": {"seed": 1, "mask_predictions": {"sentences": ["mine [MASK]"], "every_steps": 5}}}
+    for local, expected in ((True, whole), (False, {"pretrain": {"seed": 1, "mask_predictions": {"every_steps": 5}}})):
+        monkeypatch.setattr("bertline.tracking.mlflow_tracker.is_local", lambda uri, local=local: local)
+        with pipeline(config, pipeline_key=f"local-{local}") as tracker:
+            tracker.log_config(whole)
+        run = runs_of(config)[f"pipeline local-{str(local)[:4]}"]
+        assert yaml.safe_load(attached_text(config, run.info.run_id, "config.yaml") or "") == expected
+
+
+def test_a_table_has_the_first_rows_and_is_not_doubled_when_the_stage_is_run_again(
+    config: TrackingConfig, tmp_path: Path
+) -> None:
+    path = tmp_path / "predictions.parquet"
+    pq.write_table(pa.table({"text": ["a", "b", "c"], "correct": [True, False, False]}), path)
+    for _ in range(2):
+        with pipeline(config) as tracker, stage(tracker) as run:
+            run.log_table(path, "predictions", num_rows=2, contains_text=False)
+            run.log_table(path, "errors", wrong_only=True, contains_text=False)
+    tables = {name: attached_text(config, run.run_id, f"{name}.json") for name in ("predictions", "errors")}
+    assert json.loads(tables["predictions"] or "")["data"] == [["a", True], ["b", False]]
+    assert json.loads(tables["errors"] or "")["data"] == [["b", False], ["c", False]]
+    assert "errors.json" in runs_of(config)["pretrain"].data.tags["mlflow.loggedArtifacts"]
+
+
 def attached_text(config: TrackingConfig, run_id: str | None, name: str) -> str | None:
     """What an attached file says; None before there is one."""
     if run_id is None or name not in [file.path for file in MlflowClient(config.uri).list_artifacts(run_id)]:
@@ -375,6 +405,7 @@ def test_the_base_run_and_tracker_accept_every_call_a_recipe_makes() -> None:
         "follow_events",
         "log_metrics",
         "log_artifact",
+        "log_table",
         "log_datasets",
         "set_tags",
     ):

@@ -1,4 +1,4 @@
-from bertline.tracking.values import MAX_PARAM_CHARACTERS, batches, cut, flatten
+from bertline.tracking.values import MAX_PARAM_CHARACTERS, batches, cut, flatten, without_text
 
 
 def test_long_values_are_cut_to_the_limit_with_a_note() -> None:
@@ -24,7 +24,7 @@ def test_values_are_json_so_that_none_and_true_differ_from_words() -> None:
 
 def test_the_users_sentences_are_left_out_where_text_must_stay_home() -> None:
     params = {"pretrain": {"seed": 1, "mask_predictions": {"sentences": ["my [MASK]"], "every_steps": 5}}}
-    assert flatten(params, with_text=False) == {"pretrain.seed": "1", "pretrain.mask_predictions.every_steps": "5"}
+    assert flatten(without_text(params)) == {"pretrain.seed": "1", "pretrain.mask_predictions.every_steps": "5"}
     assert "pretrain.mask_predictions.sentences" in flatten(params)
 
 

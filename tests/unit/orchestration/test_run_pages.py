@@ -1,0 +1,95 @@
+"""What MLflow shows of a run: name, note, source, charted figures."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.evaluation.facts import RESULT_FORMAT
+from bertline.orchestration.config import PipelineConfig, pipeline_config
+from bertline.orchestration.run_pages import NAME, NOTE, headline_params, pipeline_page, source_tags, stage_page
+from bertline.orchestration.stages import stage_named
+
+SENTENCE = "On reviews the encoder wins."
+
+
+@pytest.fixture
+def config(composed: Callable[..., dict[str, Any]]) -> PipelineConfig:
+    return pipeline_config(composed())
+
+
+def sweep_folder(folder: Path, **changes: Any) -> Path:
+    encoder = {"title": "pretrained | encoder", "test_mean": 0.8123, "test_std": 0.01, "seeds": [{}, {}]}
+    result = {
+        "format_version": RESULT_FORMAT,
+        "metric": "macro_f1",
+        "arms": {"encoder": encoder, "random_weights": None},
+        "baselines": {"word_ngrams": {"title": "word n-grams", "test": 0.85}},
+        "conclusion": {"sentence": SENTENCE, "opponent": "word_ngrams"},
+        **changes,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "result.json").write_text(json.dumps(result))
+    return folder
+
+
+def test_a_sweep_is_named_by_its_score_and_its_table_has_the_best_first(config: PipelineConfig, tmp_path: Path) -> None:
+    page = stage_page(config, stage_named("sweep"), "sweep@reviews", {}, sweep_folder(tmp_path))
+    assert page[NAME] == "sweep@reviews: macro F1 0.812"
+    assert SENTENCE in page[NOTE]
+    rows = [line for line in page[NOTE].splitlines() if line.startswith("| ")][2:]
+    assert rows == ["| word n-grams | 0.850 |", "| pretrained \\| encoder | 0.812 ± 0.010 over 2 seeds |"]
+
+
+def test_a_note_lists_scores_before_counts(config: PipelineConfig, tmp_path: Path) -> None:
+    figures = {"num_tokens": 19_304_066.0, "val/mlm_loss": 3.6372, "steps": 5000}
+    page = stage_page(config, stage_named("pretrain"), "pretrain", figures, tmp_path)
+    assert page[NAME] == "pretrain: MLM 3.64"
+    rows = [line for line in page[NOTE].splitlines() if line.startswith("| ")][2:]
+    assert rows == ["| `val/mlm_loss` | 3.637 |", "| `num_tokens` | 19.3 million |", "| `steps` | 5,000 |"]
+
+
+def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_path: Path) -> None:
+    figures = {"val/mlm_loss": 3.6372, "reviews/encoder/macro_f1_mean": 0.8123, "unigram_entropy": 6.5}
+    headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"))
+    assert headline == {"val/mlm_loss": 3.6372, "reviews/macro_f1": 0.8123}
+    assert page[NAME] == "bertline: MLM 3.64"
+    assert f"**reviews**: {SENTENCE}" in page[NOTE] and "0.850 (word n-grams)" in page[NOTE]
+
+
+def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, tmp_path: Path) -> None:
+    without_opponent = {"conclusion": {"sentence": SENTENCE, "opponent": None}, "baselines": {}}
+    folder = sweep_folder(tmp_path, **without_opponent)
+    headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"))
+    assert headline == {"reviews/macro_f1": 0.8123}
+    assert page[NAME] == "bertline: reviews 0.812"
+
+
+def test_an_account_without_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert source_tags("pipelines/corpus.py")["mlflow.user"] == getpass.getuser()
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1000")
+
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    tags = source_tags("pipelines/corpus.py")
+    assert "mlflow.user" not in tags and tags["mlflow.source.name"] == "pipelines/corpus.py"
+
+
+def test_headline_params_are_those_that_the_configuration_has() -> None:
+    mapping = {
+        "corpus": {"kind": "none"},
+        "tokenizer": {"kind": "none"},
+        "model": {"hidden_size": 128, "num_hidden_layers": 2},
+        "objective": {"kind": "mlm"},
+        "optimizer": {"kind": "adamw", "lr": 1e-4},
+        "pretrain": {"seed": 0, "start_from": None},
+    }
+    found = headline_params(mapping)
+    assert "tokenizer.vocab_size" not in found and "pretrain.start_from" not in found
+    assert found["optimizer.lr"] == 1e-4 and found["pretrain.seed"] == 0
