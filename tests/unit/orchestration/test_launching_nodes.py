@@ -31,6 +31,7 @@ from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import Status, hold_lock, read_status, write_status
 from bertline.pretraining.job import PretrainJob
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.tracker import Tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 
@@ -207,7 +208,12 @@ def test_only_the_first_node_records_the_run(
     composed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, rank: int, recorded: bool
 ) -> None:
     seen: list[TrackingConfig] = []
-    monkeypatch.setattr(stage_run, "open_tracker", lambda config, **_: seen.append(config))
+
+    def opened(config: TrackingConfig, **_: Any) -> Tracker:
+        seen.append(config)
+        return Tracker()
+
+    monkeypatch.setattr(stage_run, "open_tracker", opened)
     for name, value in place(rank, 29500).items():
         monkeypatch.setenv(name, value)
     config = pipeline_config(composed("runtime.num_nodes=2"))
