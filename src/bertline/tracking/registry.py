@@ -23,7 +23,7 @@ from bertline.tracking.serving import Serving
 from bertline.tracking.store import Store
 from bertline.tracking.values import metric_key
 
-_CONTENT_TAG, _STANDING_TAG = "bertline.content", "bertline.standing"
+_CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
 _NOTE_TAG, _VERSIONS_TAG = "mlflow.note.content", "mlflow.modelVersions"
 # The card contains measured latencies, which differ between runs.
 _CARD = "README.md"
@@ -68,16 +68,16 @@ def register_folder(
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     known = client.search_model_versions(f"name = '{name}'")
-    same = [version for version in known if version.tags.get(_CONTENT_TAG) == content]
-    new_tags = {**tags, _CONTENT_TAG: content}
-    found = same[0] if same else _new_version(store, run_id, name, folder, new_tags, serving, standing)
+    own_tags = {_CONTENT_TAG: content, _FORMAT_TAG: FORMAT}
+    same = [version for version in known if own_tags.items() <= version.tags.items()]
+    found = same[0] if same else _new_version(store, run_id, name, folder, {**tags, **own_tags}, serving, standing)
     version = str(found.version)
     description = _description_of(folder)
     client.update_model_version(name, version, description)
     client.update_registered_model(name, description)
     client.set_registered_model_alias(name, alias, version)
     if standing is not None:
-        verdict = _challenge(client, name, version, standing)
+        verdict = _challenge(client, name, version, content, standing)
         place = f"standings/{name}-{version}.json"
         client.log_dict(run_id, standing.to_json(), place)
         for tag, value in {**standing.tags(), _STANDING_TAG: f"{run_id}/{place}"}.items():
@@ -160,13 +160,16 @@ def _description_of(folder: Path) -> str:
     return text[: _MAX_DESCRIPTION - len(rest)].rpartition("\n\n")[0] + rest
 
 
-def _challenge(client: MlflowClient, name: str, version: str, standing: Standing) -> Verdict:
+def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Verdict:
     champion = client.get_registered_model(name).aliases.get(standing.alias)
     if champion is None:
         return challenged(standing, None)
     if str(champion) == version:
         return Verdict(True, "is the champion already")
-    return challenged(standing, _standing_of(client, client.get_model_version(name, str(champion)).tags))
+    tags = client.get_model_version(name, str(champion)).tags
+    if tags.get(_CONTENT_TAG) == content:
+        return Verdict(True, "is the champion's model, written anew by this bertline, and takes its place")
+    return challenged(standing, _standing_of(client, tags))
 
 
 def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any]:
@@ -184,7 +187,7 @@ def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any
 
 
 def _content_of(folder: Path) -> str:
-    digest = hashlib.sha256(FORMAT.encode())
+    digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.name != _CARD and not path.name.startswith("."):
             digest.update(f"{path.name}\0{sha256_of_path(path)}\n".encode())
