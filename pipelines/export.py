@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bertline.export.build import build_export
+from bertline.export.usage import is_pair
+from bertline.inference.pyfunc import serving_of
 from bertline.orchestration.provenance import git_commit
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.summary import pipeline_facts, pipeline_folders, standing_of
@@ -35,13 +37,17 @@ def exported(composed: Mapping[str, Any], places: Mapping[str, Path] | None = No
         if config.register:
             tags = {"git.commit": git_commit(), "bertline.export": stage.fingerprint}
             if stage.config.pretrains:
-                stage.tracker.register(config.model_name, stage.output / "encoder", alias=config.alias, tags=tags)
+                encoder = stage.output / "encoder"
+                serving = serving_of(encoder, pair=False, dataset=None)
+                stage.tracker.register(config.model_name, encoder, alias=config.alias, tags=tags, serving=serving)
             for task, sweep in folders.sweeps.items():
+                pair = is_pair(stage.config.tasks[task], sweep / "predictions.parquet")
                 stage.tracker.register(
                     f"{config.model_name}-{task}",
                     stage.output / task,
                     alias=config.alias,
                     tags=tags,
+                    serving=serving_of(stage.output / task, pair=pair, dataset=(task, folders.tasks[task].as_posix())),
                     standing=standing_of(sweep, alias=config.champion_alias),
                 )
         return stage.output

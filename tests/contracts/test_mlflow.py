@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import subprocess
 import sys
 from pathlib import Path
 
 import mlflow.server
+import pandas as pd
 import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Dataset, DatasetInput, Metric, Param
+from mlflow.environment_variables import _MLFLOW_IS_IN_SERVING_ENVIRONMENT
 from mlflow.exceptions import MlflowException
+from mlflow.models.utils import _enforce_params_schema, _enforce_schema
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
+from mlflow.types.schema import AnyType, Array
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
+from bertline.tracking import scoring
 from bertline.tracking.values import METRICS_PER_BATCH, PARAMS_PER_BATCH
 
 
@@ -90,14 +97,45 @@ def test_the_system_monitor_takes_run_interval_and_store() -> None:
     )
 
 
-def test_a_model_version_may_point_to_a_plain_folder(client: MlflowClient, run_id: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text("{}")
-    client.log_artifact(run_id, str(tmp_path / "config.json"), "model")
+def test_a_model_version_may_point_to_a_logged_model_s_folder(
+    client: MlflowClient, run_id: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "config.json").write_text("{}")
+    model = client.create_logged_model(client.get_run(run_id).info.experiment_id, name="plain", source_run_id=run_id)
+    client.log_model_artifacts(model.model_id, str(tmp_path / "folder"))
     client.create_registered_model("plain")
-    source = f"{client.get_run(run_id).info.artifact_uri}/model"
-    version = client.create_model_version("plain", source, run_id=run_id)
+    version = client.create_model_version("plain", model.artifact_location, run_id=run_id, model_id=model.model_id)
     client.set_registered_model_alias("plain", "champion", version.version)
-    assert client.get_model_version_by_alias("plain", "champion").source == source
+    found = client.get_model_version_by_alias("plain", "champion")
+    assert found.source == model.artifact_location
+    place = client.get_model_version_download_uri("plain", found.version)
+    assert (Path(place) / "config.json").read_text() == "{}"
+
+
+def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_scoring_py_raises(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger(scoring.mlflow.models.utils.__name__)
+    monkeypatch.setattr(logger, "filters", [])
+    monkeypatch.setattr(logger, "handlers", [caplog.handler])
+    monkeypatch.setattr(logger, "propagate", False)
+    schema = Schema([ColSpec("string", "text")])
+    _enforce_schema(pd.DataFrame({"text": ["a"], "other": ["b"]}), schema)
+    _enforce_params_schema({"top_k": 1}, None)
+    _enforce_params_schema({"topk": 1}, ParamSchema([ParamSpec("top_k", "long", 10)]))
+    messages = [record.getMessage() for record in caplog.records]
+    assert len(messages) == 3 and all(message.startswith(scoring._DROPPED) for message in messages)
+
+
+def test_a_server_says_so_in_its_environment() -> None:
+    assert _MLFLOW_IS_IN_SERVING_ENVIRONMENT.name == scoring._IN_SERVER
+
+
+def test_a_null_in_a_list_of_strings_becomes_text_so_lists_are_declared_as_of_anything() -> None:
+    of_strings = _enforce_schema(pd.DataFrame({"a": [["b", None]]}), Schema([ColSpec(Array(DataType.string), "a")]))
+    of_anything = _enforce_schema(pd.DataFrame({"a": [["b", None]]}), Schema([ColSpec(Array(AnyType()), "a")]))
+    assert None not in of_strings["a"][0] and of_anything["a"][0] == ["b", None]
 
 
 def test_the_ui_reads_what_the_addresses_of_prepared_views_hold() -> None:

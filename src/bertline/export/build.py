@@ -78,6 +78,15 @@ def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, 
     save_model(load_with_own_heads(source), target)
     max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
+    # Without these files, other servers take the first position (TEI) or guess; `embed` takes the mean.
+    write_sentence_transformer(
+        target,
+        max_length=max_length,
+        hidden_size=facts.model.hidden_size,
+        pooling="mean",
+        similarity="cosine",
+        prompts={"query": "", "document": ""},
+    )
     difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)
     # The encoder has no labelled rows; rows of a task are realistic texts to check it with.
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]

@@ -19,6 +19,7 @@ from bertline.tracking.feeds import ArtifactFeed, MetricsFeed
 from bertline.tracking.inputs import dataset_inputs
 from bertline.tracking.outbox import AtOnce, LeftError, Outbox, RefusedError
 from bertline.tracking.registry import register_folder
+from bertline.tracking.serving import Serving
 from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
 from bertline.tracking.tables import log_rows
 from bertline.tracking.tracker import TrackedRun, Tracker, status_after
@@ -121,14 +122,28 @@ class MlflowTracker(Tracker):
         self.put(lambda: self.store.set_tags(_known(self.run_id), tags))
 
     def register(
-        self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str], standing: Standing | None = None
+        self,
+        name: str,
+        folder: Path,
+        *,
+        alias: str,
+        tags: Mapping[str, str],
+        serving: Serving,
+        standing: Standing | None = None,
     ) -> str | None:
         if not self.outbox.flush() or self.run_id is None:
             warn(f"{name} was not registered: {masked(self._config.uri)} cannot be reached.")
             return None
         try:
             return register_folder(
-                self.store, self.run_id, name=name, folder=folder, alias=alias, tags=tags, standing=standing
+                self.store,
+                self.run_id,
+                name=name,
+                folder=folder,
+                alias=alias,
+                tags=tags,
+                serving=serving,
+                standing=standing,
             )
         except Exception as error:
             warn(f"{name} was not registered: {masked(str(error))}")

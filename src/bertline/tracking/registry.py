@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from mlflow import MlflowClient
+from mlflow.entities import LoggedModelOutput
+from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
 from bertline.foundation.files import read_json, sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.tracking.champions import Standing, Verdict, challenged
+from bertline.tracking.inputs import dataset_inputs
+from bertline.tracking.mlmodel import FORMAT, write_mlmodel
+from bertline.tracking.serving import Serving
 from bertline.tracking.store import Store
+from bertline.tracking.values import metric_key
 
-_CONTENT_TAG, _STANDING_TAG = "bertline.content", "bertline.standing"
+_CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
+_NOTE_TAG, _VERSIONS_TAG = "mlflow.note.content", "mlflow.modelVersions"
 # The card contains measured latencies, which differ between runs.
 _CARD = "README.md"
+# Width of MLflow's columns for descriptions and for a model's tags.
+_MAX_DESCRIPTION = 5000
 
 
 def register_folder(
@@ -29,21 +39,24 @@ def register_folder(
     folder: Path,
     alias: str,
     tags: Mapping[str, str],
+    serving: Serving,
     standing: Standing | None = None,
 ) -> str:
-    """Upload the folder to the run, register it, point the alias at it, and return the version.
+    """Log the folder as a model of the run, register it, point the alias at it, and return the version.
 
     Content that is already registered, ignoring the card, is not uploaded again. The version is the folder itself
-    (config, safetensors, tokenizer, model card), so `mlflow.artifacts.download_artifacts("models:/NAME@ALIAS")` returns
-    a folder that `transformers` and `bertline.load` can open. Nothing is pickled.
+    (config, safetensors, tokenizer, model card) with an `MLmodel`, so `mlflow.pyfunc.load_model("models:/NAME@ALIAS")`
+    loads it, and what `mlflow.artifacts.download_artifacts` returns is a folder that `transformers` and `bertline.load`
+    can open. Nothing is pickled.
 
     Args:
         store: Tracking store.
-        run_id: Run to which the files are uploaded.
+        run_id: Run that the model belongs to.
         name: Name of the registered model.
-        folder: Folder to register.
+        folder: Folder to register; its card is the description.
         alias: Alias that always moves to this version.
         tags: Tags of a new version.
+        serving: How MLflow loads the folder.
         standing: Scores of the version. The alias of the standing moves to this version if no version has it or this
             version beats the one that has it.
     """
@@ -55,18 +68,16 @@ def register_folder(
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
     known = client.search_model_versions(f"name = '{name}'")
-    same = [version.version for version in known if version.tags.get(_CONTENT_TAG) == content]
-    if same:
-        version = str(same[0])
-    else:
-        place = f"models/{name}-{content[:12]}"
-        client.log_artifacts(run_id, str(folder), place)
-        source = f"{client.get_run(run_id).info.artifact_uri}/{place}"
-        created = client.create_model_version(name, source, run_id=run_id, tags={**tags, _CONTENT_TAG: content})
-        version = str(created.version)
+    own_tags = {_CONTENT_TAG: content, _FORMAT_TAG: FORMAT}
+    same = [version for version in known if own_tags.items() <= version.tags.items()]
+    found = same[0] if same else _new_version(store, run_id, name, folder, {**tags, **own_tags}, serving, standing)
+    version = str(found.version)
+    description = _description_of(folder)
+    client.update_model_version(name, version, description)
+    client.update_registered_model(name, description)
     client.set_registered_model_alias(name, alias, version)
     if standing is not None:
-        verdict = _challenge(client, name, version, standing)
+        verdict = _challenge(client, name, version, content, standing)
         place = f"standings/{name}-{version}.json"
         client.log_dict(run_id, standing.to_json(), place)
         for tag, value in {**standing.tags(), _STANDING_TAG: f"{run_id}/{place}"}.items():
@@ -77,13 +88,88 @@ def register_folder(
     return version
 
 
-def _challenge(client: MlflowClient, name: str, version: str, standing: Standing) -> Verdict:
+def _new_version(
+    store: Store,
+    run_id: str,
+    name: str,
+    folder: Path,
+    tags: Mapping[str, str],
+    serving: Serving,
+    standing: Standing | None,
+) -> ModelVersion:
+    """Log the folder as a model with its scores, and register it."""
+    client = store.client
+    model = client.create_logged_model(
+        store.experiment_id(),
+        name=name,
+        source_run_id=run_id,
+        tags={**tags, _NOTE_TAG: _description_of(folder)},
+        model_type="bertline",
+    )
+    try:
+        with tempfile.TemporaryDirectory() as temporary:
+            written = Path(temporary) / "model"
+            write_mlmodel(folder, written, serving, model_id=model.model_id, run_id=run_id)
+            client.log_model_artifacts(model.model_id, str(written))
+    except BaseException:
+        client.finalize_logged_model(model.model_id, "FAILED")
+        raise
+    client.finalize_logged_model(model.model_id, "READY")
+    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=0)])
+    if standing is not None and serving.dataset is not None:
+        _log_scores(client, run_id, model.model_id, *serving.dataset, standing)
+    created = client.create_model_version(
+        name, model.artifact_location, run_id=run_id, tags=dict(tags), model_id=model.model_id
+    )
+    # By this tag MLflow lists the versions on the page of the model.
+    client.set_logged_model_tags(
+        model.model_id, {_VERSIONS_TAG: json.dumps([{"name": name, "version": int(created.version)}])}
+    )
+    return created
+
+
+def _log_scores(client: MlflowClient, run_id: str, model_id: str, task: str, rows: str, standing: Standing) -> None:
+    """Log the scores of a model to its run, linked to the rows that they were measured on."""
+    (dataset,) = dataset_inputs({task: (Path(rows), standing.data_hash)})
+    client.log_inputs(run_id, [dataset])
+    scores = {"dev": standing.dev.mean, "test": standing.test_score}
+    for split, score in scores.items():
+        client.log_metric(
+            run_id,
+            f"{task}/{split}_{metric_key(standing.metric)}",
+            score,
+            dataset_name=task,
+            dataset_digest=dataset.dataset.digest,
+            model_id=model_id,
+        )
+
+
+def _description_of(folder: Path) -> str:
+    """Return the model card without its front matter, as far as MLflow's column holds it; empty without a card."""
+    card = folder / _CARD
+    if not card.is_file():
+        return ""
+    text = card.read_text(encoding="utf-8")
+    if text.startswith("---\n"):
+        text = text.split("\n---\n", 1)[-1]
+    text = text.strip()
+    if len(text) <= _MAX_DESCRIPTION:
+        return text
+    rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
+    # Cut at a paragraph, not inside a table.
+    return text[: _MAX_DESCRIPTION - len(rest)].rpartition("\n\n")[0] + rest
+
+
+def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Verdict:
     champion = client.get_registered_model(name).aliases.get(standing.alias)
     if champion is None:
         return challenged(standing, None)
     if str(champion) == version:
         return Verdict(True, "is the champion already")
-    return challenged(standing, _standing_of(client, client.get_model_version(name, str(champion)).tags))
+    tags = client.get_model_version(name, str(champion)).tags
+    if tags.get(_CONTENT_TAG) == content:
+        return Verdict(True, "is the champion's model, written anew by this bertline, and takes its place")
+    return challenged(standing, _standing_of(client, tags))
 
 
 def _standing_of(client: MlflowClient, tags: Mapping[str, str]) -> dict[str, Any]:

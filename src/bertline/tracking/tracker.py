@@ -12,6 +12,7 @@ from bertline.foundation.progress import warn
 from bertline.tracking.addresses import masked
 from bertline.tracking.champions import Standing
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.serving import Serving
 
 
 class TrackedRun:
@@ -94,9 +95,18 @@ class Tracker:
         """Set tags of the pipeline's run."""
 
     def register(
-        self, name: str, folder: Path, *, alias: str, tags: Mapping[str, str], standing: Standing | None = None
+        self,
+        name: str,
+        folder: Path,
+        *,
+        alias: str,
+        tags: Mapping[str, str],
+        serving: Serving,
+        standing: Standing | None = None,
     ) -> str | None:
         """Register `folder` as a version of the model `name` with this alias, and return the version.
+
+        `serving` says how MLflow loads it. The card of the folder is the description.
 
         Content that is already registered gets the alias, not a second version. With a `standing`, its alias also moves
         to this version if no version has it or this version beats the one that has it. Returns None if nothing is

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -55,6 +56,23 @@ def test_every_folder_stands_on_its_own(pipeline: Any, tmp_path: Path) -> None:
     (found,) = bertline.load(str(tmp_path / "out/docs_match"), device="cpu").predict(["Café"], ["the cafe"])
     assert found.label == expected["label"]
     assert found.probability == pytest.approx(expected["score"], abs=1e-5)
+
+
+def test_sentence_transformers_takes_the_encoder_s_vectors_as_embed_does(pipeline: Any, tmp_path: Path) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    export(pipeline, tmp_path / "out")
+    folder = tmp_path / "out/encoder"
+    # What text-embeddings-inference reads, too.
+    pooling = json.loads((folder / "1_Pooling/config.json").read_text())
+    assert (pooling["pooling_mode_mean_tokens"], pooling["pooling_mode_cls_token"]) == (True, False)
+    theirs = sentence_transformers.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    texts = ["the cafe", "a, b; c!", "the " * 100]
+    ours = bertline.load(str(folder), device="cpu")
+    np.testing.assert_allclose(theirs.encode(texts), ours.embed(texts), atol=1e-5)
+    assert not np.allclose(ours.embed(texts), ours.embed(texts, pooling="cls"), atol=1e-2)
+    assert theirs.max_seq_length == ours.max_length
+    with_prompt = theirs.encode(texts, prompt_name="query")
+    np.testing.assert_array_equal(with_prompt, theirs.encode(texts))
 
 
 def test_an_encoder_with_the_masked_language_model_head_alone(pipeline: Any, tmp_path: Path) -> None:

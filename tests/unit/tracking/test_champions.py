@@ -17,6 +17,7 @@ from bertline.tracking.champions import Standing, challenged
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.promotion import promote
 from bertline.tracking.tracker import open_tracker
+from serving_inputs import serving
 
 ROWS = np.linspace(-0.4, 0.4, 40)
 
@@ -38,7 +39,9 @@ def register(config: TrackingConfig, folder: Path, standing: Standing, *, conten
     (folder / "config.json").write_text(content)
     (folder / "README.md").write_text(card)
     with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
-        return tracker.register(model_name(config), folder, alias="current", tags={"a": "b"}, standing=standing)
+        return tracker.register(
+            model_name(config), folder, alias="current", tags={"a": "b"}, serving=serving(), standing=standing
+        )
 
 
 def model_name(config: TrackingConfig) -> str:

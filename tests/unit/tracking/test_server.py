@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
+from mlflow.artifacts import download_artifacts
 
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker
+from serving_inputs import serving
 
 
 class Server:
@@ -91,13 +93,17 @@ def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
                     for step in steps:
                         log.log(step, {"train/loss": step})
                 tracker.log_pipeline_artifact(report, contains_text=True)
-                version = tracker.register("served-encoder", tmp_path / "encoder", alias="champion", tags={})
+                version = tracker.register(
+                    "served-encoder", tmp_path / "encoder", alias="champion", tags={}, serving=serving()
+                )
         assert version == "1"
         client = MlflowClient(server.uri)
         history = client.get_metric_history(run.run_id, "train/loss")
         assert sorted(metric.step for metric in history) == list(range(30))
         assert client.get_run(run.run_id).info.status == "FINISHED"
-        assert [file.path for file in client.list_artifacts(tracker.run_id)] == ["models", "report.html"]
+        assert [file.path for file in client.list_artifacts(tracker.run_id)] == ["report.html"]
+        back = download_artifacts("models:/served-encoder@champion", dst_path=str(tmp_path), tracking_uri=server.uri)
+        assert {"MLmodel", "config.json"} <= {path.name for path in Path(back).iterdir()}
     finally:
         server.stop()
     assert "did not take all records" in capsys.readouterr().err

@@ -22,6 +22,7 @@ from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import MlflowTracker
 from bertline.tracking.store import PARENT_TAG, Store
 from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
+from serving_inputs import serving
 
 NO_INPUTS: dict[str, tuple[Path, str]] = {}
 
@@ -237,10 +238,11 @@ def test_a_registered_folder_comes_back_as_it_was_and_twice_is_one_version(
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "bert"}')
     name = "registered-encoder"
+    how: dict[str, Any] = {"alias": "champion", "serving": serving()}
     with pipeline(config) as tracker:
-        versions = [tracker.register(name, folder, alias="champion", tags={"score": "1"}) for _ in range(2)]
+        versions = [tracker.register(name, folder, tags={"score": "1"}, **how) for _ in range(2)]
         (folder / "config.json").write_text('{"model_type": "bert", "better": true}')
-        versions.append(tracker.register(name, folder, alias="champion", tags={}))
+        versions.append(tracker.register(name, folder, tags={}, **how))
     assert versions == ["1", "1", "2"]
     client = MlflowClient(config.uri)
     assert client.get_model_version_by_alias(name, "champion").version in ("2", 2)
@@ -291,7 +293,7 @@ with open_tracker(config, pipeline_key="k", tags={}, params={}) as tracker:
         run.follow(Path("metrics.jsonl"))
         run.log_metrics({"a": 1.0})
         run.log_artifact(Path("report.html"), contains_text=True)
-    assert tracker.register("name", Path("folder"), alias="champion", tags={}) is None
+    assert tracker.register("name", Path("folder"), alias="champion", tags={}, serving=None) is None
 assert "mlflow" not in sys.modules
 assert not Path("never").exists()
 """

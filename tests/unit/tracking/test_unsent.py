@@ -21,6 +21,7 @@ from bertline.tracking.outbox import LeftError, Outbox
 from bertline.tracking.store import LOG, Store
 from bertline.tracking.tracker import open_tracker
 from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
+from serving_inputs import serving
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def told(config: TrackingConfig, folder: Path) -> None:
             run.log_metrics({"val/loss": 1.5})
             run.set_tags({"e": "f"})
         tracker.log_pipeline_metrics({"pretrain/val/loss": 1.5})
-        assert tracker.register("encoder", folder, alias="current", tags={}) is None
+        assert tracker.register("encoder", folder, alias="current", tags={}, serving=serving()) is None
 
 
 def test_a_server_that_never_answers_costs_ten_seconds_and_gets_all_of_it_later(

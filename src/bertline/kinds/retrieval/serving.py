@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -15,6 +16,9 @@ from bertline.inference.hits import Hit, best_hits
 from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
 from bertline.kinds.retrieval.model import Retrieval
 from bertline.tasks.stored_rows import Documents
+
+DOCUMENTS_COLUMN = "documents"
+_TOP_K = 10
 
 
 class RetrievalPredictor(TaskPredictor):
@@ -30,7 +34,7 @@ class RetrievalPredictor(TaskPredictor):
         return task
 
     def predict(  # type: ignore[override]
-        self, queries: Sequence[str], documents: Sequence[str], top_k: int = 10
+        self, queries: Sequence[str], documents: Sequence[str], top_k: int = _TOP_K
     ) -> list[list[Hit]]:
         """Return the `top_k` documents for each query, best first; document ids are their indices."""
         index = VectorIndex.of(self.document_vectors(documents))
@@ -101,6 +105,57 @@ class SearchedDocuments(TaskPredictor):
         return [
             {"document_ids": [self._ids[hit.number] for hit in found], "scores": [hit.score for hit in found]}
             for found in self.predict(inputs[0])
+        ]
+
+
+class GivenDocuments(TaskPredictor):
+    """Retrieval model whose documents come with each query, for requests to a server.
+
+    Args:
+        predictor: Retrieval model.
+    """
+
+    top_k = _TOP_K
+    """Number of documents to return per query."""
+
+    def __init__(self, predictor: RetrievalPredictor) -> None:
+        super().__init__(predictor.kind, predictor.calibration, predictor.model, predictor.tokenizer)
+        self._predictor = predictor
+
+    def with_top_k(self, top_k: Any) -> Self:
+        """Return a copy with another number of documents.
+
+        Raises:
+            DataError: The number is not a whole number above 0.
+        """
+        if isinstance(top_k, bool) or not isinstance(top_k, int | np.integer) or top_k < 1:
+            raise DataError(f"top_k is {top_k!r}; expected a whole number, at least 1.")
+        task = copy.copy(self)
+        task.top_k = int(top_k)
+        return task
+
+    def predict(self, queries: Sequence[str], documents: Sequence[Sequence[str]]) -> list[list[Hit]]:  # type: ignore[override]
+        """Return the best of its own documents for each query; equal lists of documents are encoded once."""
+        rows: dict[tuple[str, ...], list[int]] = {}
+        for row, texts in enumerate(documents):
+            rows.setdefault(tuple(texts), []).append(row)
+        found: list[list[Hit]] = [[] for _ in queries]
+        for texts, numbers in rows.items():
+            hits = self._predictor.predict([queries[row] for row in numbers], texts, self.top_k)
+            for row, of_query in zip(numbers, hits, strict=True):
+                found[row] = of_query
+        return found
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [*self._predictor.file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
+
+    def output_schema(self) -> pa.Schema:
+        return self._predictor.output_schema()
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        return [
+            {"document_ids": [str(hit.number) for hit in hits], "scores": [hit.score for hit in hits]}
+            for hits in self.predict(*inputs)
         ]
 
 

@@ -1,0 +1,228 @@
+"""Exported folders as MLflow models: `mlflow.pyfunc.load_model` and `mlflow models serve` load them through this
+module.
+
+The `MLmodel` beside a folder's files (`tracking.mlmodel`) names this module. A request is a table; its columns are
+those that `pipelines/predict.py` reads from a file, and the columns of the answer are those that it adds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from bertline.foundation.errors import DataError
+from bertline.foundation.validation import validate
+from bertline.inference.loading import load
+from bertline.inference.model import LoadedModel
+from bertline.inference.predict import VECTOR_COLUMN
+from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor
+from bertline.inference.row_files import cell
+from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
+from bertline.tasks.bad_rows import BadRow
+from bertline.tasks.json_lines import require_whole_characters
+from bertline.tasks.table_files import Record
+from bertline.tracking.serving import Serving
+
+PAIR_COLUMN = "text_pair"
+PACKAGES = (
+    "bm25s",
+    "faiss-cpu",
+    "numpy",
+    "pandas",
+    "psutil",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "safetensors",
+    "scikit-learn",
+    "scipy",
+    "tokenizers",
+    "torch",
+)
+"""Packages that loading and predicting import, and that bertline depends on by name."""
+# Rows of an answer of a few megabytes, whatever the kind.
+_MAX_ROWS = 10_000
+
+_SENTENCES = ("The function returns a list of integers.", "It reads a file.")
+_EXAMPLE: dict[str, Any] = {
+    "text": " ".join(_SENTENCES),
+    PAIR_COLUMN: _SENTENCES[1],
+    "question": "What does the function return?",
+    "context": " ".join(_SENTENCES),
+    "query": "return a list",
+    "candidates": list(_SENTENCES),
+    DOCUMENTS_COLUMN: list(_SENTENCES),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServingSettings:
+    """Settings of a loaded model, which `mlflow models serve --model-config` changes."""
+
+    device: str = "auto"
+    """Device, as for `bertline.load`."""
+    max_request_bytes: int = 1_000_000
+    """Maximum size of the texts of a request to a server, in UTF-8. Files of any size are for `predict.py`."""
+
+
+class ServedModel:
+    """A model that predicts tables.
+
+    Args:
+        model: Loaded model; without a task, it computes the vectors of texts.
+        settings: Limits of a request.
+    """
+
+    def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
+        self._model = model
+        self._settings = settings
+        self._task: TaskPredictor | None = model.task
+        if isinstance(model.task, RetrievalPredictor):
+            self._task = GivenDocuments(model.task)
+        # MLflow's server calls from several threads, and encoding temporarily changes a setting of the tokenizer.
+        self._one_request = threading.Lock()
+
+    def inputs(self, *, pair: bool) -> list[InputColumn]:
+        """Return the columns of a request; `pair` adds the second text of a task of text pairs."""
+        if self._task is None:
+            return [InputColumn(FileColumns().text, "text")]
+        return self._task.file_inputs(FileColumns(text_pair=PAIR_COLUMN if pair else None))
+
+    def outputs(self) -> pa.Schema:
+        """Return the columns of an answer."""
+        if self._task is None:
+            return pa.schema([(VECTOR_COLUMN, pa.list_(pa.float32()))])
+        return self._task.output_schema()
+
+    def params(self) -> dict[str, int]:
+        """Return the parameters of a request with their defaults."""
+        return {"top_k": self._task.top_k} if isinstance(self._task, GivenDocuments) else {}
+
+    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+        """Predict each row of a table. MLflow calls this; errors are MLflow's, with bertline's message.
+
+        Args:
+            model_input: Columns `inputs`; lists may be arrays.
+            params: Values of `params`; missing ones are the defaults.
+
+        Raises:
+            MlflowException: A column is missing or unknown, a value is null, an empty list or of another type, there
+                are no rows or, in a server, the request is too large.
+        """
+        from bertline.tracking.scoring import in_server, named_errors
+
+        with named_errors(), self._one_request:
+            columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
+            values = _values_of(model_input, columns, self._settings.max_request_bytes if in_server() else None)
+            rows = self._predicted(values, dict(params or {}))
+        # As objects: pandas would turn a missing number into NaN, which is no JSON.
+        return pd.DataFrame(rows, columns=self.outputs().names, dtype=object)
+
+    def _predicted(self, values: list[list[Any]], params: dict[str, Any]) -> list[dict[str, Any]]:
+        if self._task is None:
+            return [{VECTOR_COLUMN: vector.tolist()} for vector in self._model.embed(values[0])]
+        if isinstance(self._task, GivenDocuments):
+            return self._task.with_top_k(params.get("top_k", self._task.top_k)).file_outputs(*values)
+        return self._task.file_outputs(*values)
+
+
+def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> Serving:
+    """Return what MLflow records about an exported folder, with a made-up row as example.
+
+    Args:
+        folder: Exported folder of a task or of the encoder.
+        pair: Whether an input of the task is a pair of texts.
+        dataset: Name of the task and path of its rows; None for the encoder.
+    """
+    model = ServedModel(load(str(folder), device="cpu"), ServingSettings())
+    inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
+    return Serving(
+        loader_module=__name__,
+        inputs=inputs,
+        outputs=model.outputs(),
+        params=model.params(),
+        settings=asdict(ServingSettings()),
+        example={name: _EXAMPLE[name] for name in inputs},
+        packages=PACKAGES,
+        dataset=dataset,
+    )
+
+
+def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ServedModel:
+    """Load a folder. MLflow calls this by its name.
+
+    Args:
+        path: The folder.
+        model_config: Values of `ServingSettings`; missing ones are the defaults.
+
+    Raises:
+        MlflowException: The folder is not a complete model, or a setting is wrong.
+    """
+    from bertline.tracking.scoring import named_errors, refuse_unknown_parts
+
+    refuse_unknown_parts()
+    with named_errors():
+        settings = validate(
+            ServingSettings, {**asdict(ServingSettings()), **(model_config or {})}, where="model config"
+        )
+        return ServedModel(load(path, device=settings.device), settings)
+
+
+def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int | None) -> list[list[Any]]:
+    """Return the checked values of each column.
+
+    Raises:
+        DataError: See `ServedModel.predict`; the message names row and column.
+    """
+    names = [str(column.name) for column in columns]
+    unknown = [str(name) for name in table.columns if name not in names]
+    if unknown:
+        raise DataError(f"unknown columns {', '.join(unknown)}; expected {', '.join(names)}.")
+    if not len(table):
+        raise DataError("the request has no rows; give at least one.")
+    if max_bytes is not None and len(table) > _MAX_ROWS:
+        raise DataError(f"the request has {len(table):,} rows; at most {_MAX_ROWS:,} are served. Split it.")
+    cells = {name: [_plain(value) for value in table[name]] for name in names if name in table.columns}
+    if max_bytes is not None:
+        _check_size(cells, max_bytes)
+    records = [
+        Record(f"rows[{number}]", dict(zip(cells, row, strict=True)))
+        for number, row in enumerate(zip(*cells.values(), strict=True))
+    ]
+    for record in records:
+        for name, value in record.values.items():
+            if value == []:
+                raise DataError(f"{record.where}: column {name!r} is an empty list; give at least one text.")
+            try:
+                require_whole_characters(value)
+            except BadRow as bad:
+                raise DataError(f"{record.where}: column {name!r}: {bad}. Correct the text.") from None
+    return [[cell(record, column) for record in records] for column in columns]
+
+
+def _check_size(cells: Mapping[str, list[Any]], max_bytes: int) -> None:
+    texts = (text for column in cells.values() for value in column for text in _texts_in(value))
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    if size > max_bytes:
+        raise DataError(
+            f"the request has {size:,} bytes of text; at most {max_bytes:,} are served (max_request_bytes). Split it, "
+            "or predict a file with pipelines/predict.py."
+        )
+
+
+def _texts_in(value: Any) -> list[str]:
+    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+
+
+def _plain(value: Any) -> Any:
+    """Return an array as a list, and pandas' missing values as None."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return None if value is pd.NA or (isinstance(value, float) and np.isnan(value)) else value

@@ -1,0 +1,30 @@
+"""What a registered model takes and returns, for its `MLmodel`. Importing this module is cheap; it needs no MLflow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Serving:
+    """How MLflow loads a folder, and the table that goes in and out."""
+
+    loader_module: str
+    """Module with MLflow's function `_load_pyfunc(path, model_config)`; nothing is pickled."""
+    inputs: Mapping[str, str]
+    """What each column holds: `text`, `texts` (a list) or `text or texts`. All are required."""
+    outputs: pa.Schema
+    params: Mapping[str, int]
+    """Parameters of a request with their defaults."""
+    settings: Mapping[str, Any]
+    """Settings of the loader with their defaults, which `mlflow models serve --model-config` changes."""
+    example: Mapping[str, Any]
+    """A row of inputs, made up: it goes to every tracking server, so it must not be a user's."""
+    packages: tuple[str, ...]
+    """Packages that the loader needs; their installed versions are pinned."""
+    dataset: tuple[str, str] | None = None
+    """Name of the task and path of its rows, on which the scores were measured; None without scores."""

@@ -1,0 +1,360 @@
+"""Exported folders as MLflow models: every kind is loaded, described, asked over HTTP, and refuses what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mlflow.pyfunc
+import numpy as np
+import pandas as pd
+import pytest
+import transformers
+from fastapi.testclient import TestClient
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc import scoring_server
+
+import bertline
+import tiny
+from bertline.inference import pyfunc
+from bertline.inference.model import LoadedModel
+from bertline.kinds.registry import KINDS as REGISTERED
+from bertline.tracking.mlmodel import write_mlmodel
+from finished_tasks import KINDS, TOKENS, finish, texts
+
+Row = dict[str, Any]
+PAIRS = ("classification", "marked", "linear", "cosine")
+SENTENCES = [[f"{sentence}." for sentence in texts(4, seed=number, most=12)] for number in range(5)]
+VALUES: dict[str, list[Any]] = {
+    "text": texts(5, seed=1, most=30),
+    "text_pair": texts(5, seed=2, most=30),
+    "question": texts(5, seed=3),
+    "context": texts(5, seed=4, most=40),
+    "query": texts(5, seed=5),
+    "candidates": [texts(count, seed=count) for count in (4, 1, 6, 2, 3)],
+    # The first and the third query search the same documents.
+    "documents": [texts(count, seed=count) for count in (4, 12, 4, 1, 3)],
+}
+
+
+class Served(NamedTuple):
+    """A model as MLflow has it, as a server, and as bertline opens the same folder."""
+
+    folder: Path
+    loaded: mlflow.pyfunc.PyFuncModel
+    client: TestClient
+    model: LoadedModel
+
+    def ask(self, rows: list[Row], **more: Any) -> Any:
+        """The answer of the server to some rows."""
+        return self.client.post("/invocations", json={"dataframe_records": rows, **more})
+
+    def columns(self) -> list[str]:
+        return [str(name) for name in self.loaded.metadata.get_input_schema().input_names()]
+
+    def rows(self) -> list[Row]:
+        """Rows that the model takes."""
+        columns = self.columns()
+        return [{name: VALUES[name][number] for name in columns} for number in range(5)]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Served]:
+    made: dict[str, Served] = {}
+
+    def get(name: str) -> Served:
+        if name not in made:
+            base = tmp_path_factory.mktemp(name)
+            if name == "encoder":
+                source = base / "encoder"
+                tiny.write_encoder(source, heads=True, words=TOKENS, initializer_range=0.4, max_position_embeddings=24)
+            else:
+                source = finish(name, base).folder
+            serving = pyfunc.serving_of(source, pair=name in PAIRS, dataset=None)
+            write_mlmodel(source, base / "model", serving, model_id="m-1", run_id="r1")
+            loaded = mlflow.pyfunc.load_model(str(base / "model"))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")  # `init` sets it for good
+                client = TestClient(scoring_server.init(loaded))
+            made[name] = Served(base / "model", loaded, client, bertline.load(str(source), device="cpu"))
+        return made[name]
+
+    return get
+
+
+@pytest.fixture
+def in_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")
+
+
+def expected(model: LoadedModel, rows: list[Row]) -> list[Row]:
+    """What `predict` (for an encoder, `embed`) says of the rows, in the columns of an answer."""
+    inputs = [[row[name] for row in rows] for name in rows[0]]
+    if model.task is None:
+        return [{"vector": vector.tolist()} for vector in model.embed(inputs[0])]
+    if model.kind == "retrieval":
+        hits = [model.predict([row["query"]], row["documents"])[0] for row in rows]
+        return [{"document_ids": [str(h.number) for h in of], "scores": [h.score for h in of]} for of in hits]
+    found = model.predict(*inputs)
+    column = {"token_classification": "entities", "tagging": "words", "sentence_labelling": "labelled"}
+    match model.kind:
+        case "classification":
+            return [classified(each) for each in found]
+        case "regression":
+            return [{"predicted": each} for each in found]
+        case "question_answering":
+            return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]
+        case "reranking":
+            return [{"order": [r.number for r in of], "scores": [r.score for r in of]} for of in found]
+        case "summarisation":
+            return [{"summary": each.text, "sentences": list(each.places)} for each in found]
+        case "fill_mask":
+            perplexities = [each.pseudo_perplexity for each in found]
+            return [{"predicted": [], "probability": [], "pseudo_perplexity": each} for each in perplexities]
+        case kind:
+            return [{column[str(kind)]: [each._asdict() for each in of]} for of in found]
+
+
+def classified(found: Any) -> Row:
+    ranked = sorted(found.probabilities.items(), key=lambda item: -item[1])
+    listed = [{"label": label, "probability": probability} for label, probability in ranked]
+    if not hasattr(found, "labels"):
+        return {"predicted": found.label, "probability": found.probability, "probabilities": listed}
+    chosen = [found.probabilities[label] for label in found.labels]
+    return {"predicted": list(found.labels), "probability": chosen, "probabilities": listed}
+
+
+def assert_close(found: Any, wanted: Any) -> None:
+    """Equal, but for numbers, which may differ by 1e-6."""
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys()
+        for key in wanted:
+            assert_close(found[key], wanted[key])
+    elif isinstance(wanted, list):
+        assert len(found) == len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            assert_close(one, other)
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, abs=1e-6)
+    else:
+        assert found == wanted
+
+
+def test_every_kind_of_task_is_among_the_tested_ones() -> None:
+    assert {make()[0].kind for make in KINDS.values()} == set(REGISTERED)
+
+
+@pytest.mark.parametrize("name", [*KINDS, "encoder"])
+@pytest.mark.usefixtures("in_server")
+def test_a_model_answers_as_predict_does_and_predicts_its_example(served: Callable[[str], Served], name: str) -> None:
+    it = served(name)
+    rows = it.rows()
+    answer = it.ask(rows)
+    assert answer.status_code == 200, answer.text
+    assert_close(answer.json()["predictions"], expected(it.model, rows))
+    split = {"columns": it.columns(), "data": [list(row.values()) for row in rows]}
+    assert it.client.post("/invocations", json={"dataframe_split": split}).json() == answer.json()
+
+    signature = it.loaded.metadata.signature
+    assert signature.outputs.input_names() == list(answer.json()["predictions"][0])
+    example = it.loaded.input_example
+    assert list(example.columns) == it.columns()
+    assert_close(it.loaded.predict(example).to_dict("records"), expected(it.model, example.to_dict("records")))
+    serving_example = json.loads((it.folder / "serving_input_example.json").read_text())
+    assert it.client.post("/invocations", json=serving_example).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["summarisation", "sentence_labelling", "softmax", "tagging"])
+@pytest.mark.usefixtures("in_server")
+def test_a_text_may_come_as_a_list(served: Callable[[str], Served], name: str) -> None:
+    it = served(name)
+    rows = [{"text": sentences} for sentences in SENTENCES]
+    assert_close(it.ask(rows).json()["predictions"], expected(it.model, rows))
+
+
+def test_a_folder_stays_one_of_transformers_and_holds_no_pickle(served: Callable[[str], Served]) -> None:
+    folder = served("classification").folder
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder)
+    assert model.config.num_labels == 3
+    transformers.AutoTokenizer.from_pretrained(folder)
+    assert bertline.load(str(folder), device="cpu").labels == ("low", "mid", "high")
+    assert {path.suffix for path in folder.iterdir()} <= {"", ".json", ".txt", ".yaml", ".safetensors"}
+    flavors = served("classification").loaded.metadata.flavors
+    assert list(flavors) == ["python_function"]
+    assert flavors["python_function"]["loader_module"] == "bertline.inference.pyfunc"
+    assert not {"python_model", "data"} & flavors["python_function"].keys()
+
+
+def test_the_packages_that_serving_imports_are_pinned(served: Callable[[str], Served]) -> None:
+    folder = served("retrieval").folder
+    lines = (folder / "requirements.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[\w-]+==[\w.]+", line) for line in lines), lines
+    code = """
+import sys, bertline
+from importlib.metadata import packages_distributions
+bertline.load(sys.argv[1], device="cpu").predict(["a"], ["b"])
+names = packages_distributions()
+print(*{name for module in sys.modules for name in names.get(module, [])})
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True)
+    ours = {re.match(r"[\w-]+", name)[0].lower() for name in requires("bertline") or [] if "extra ==" not in name}  # type: ignore[index]
+    assert ours & set(done.stdout.split()) <= {line.partition("==")[0] for line in lines}
+
+
+WRONG: dict[str, tuple[str, Any, str]] = {
+    "a missing column": ("classification", [{"text": "secret"}], r"missing inputs \['text_pair'\]"),
+    "an unknown column": (
+        "windows",
+        [{"text": "secret", "secret colour": "secret"}],
+        r"`\['secret colour'\]`.* unknown columns",
+    ),
+    "a misspelt column": (
+        "windows",
+        [{"secret txt": "secret"}],
+        r"missing inputs \['text'\].*extra inputs: \['secret txt'\]",
+    ),
+    "a pair for single texts": ("windows", [{"text": "secret", "text_pair": "secret"}], "text_pair.* unknown columns"),
+    "a null": ("windows", [{"text": "secret"}, {"text": None}], r"rows\[1\]: column 'text' is None; expected a text"),
+    "only nulls": ("windows", [{"text": None}], r"rows\[0\]: column 'text' is None; expected a text"),
+    "a null in a pair": (
+        "cosine",
+        [{"text": "secret", "text_pair": None}],
+        r"rows\[0\]: column 'text_pair' is None",
+    ),
+    "a number": ("windows", [{"text": 7}], "column 'text' is 7; expected a text|Incompatible input types.*text"),
+    "a list for a text": (
+        "windows",
+        [{"text": ["secret", "secret"]}],
+        r"rows\[0\]: column 'text' is .*; expected a text",
+    ),
+    "no rows": ("windows", [], "missing inputs|no rows"),
+    "an empty list of candidates": (
+        "reranking",
+        [{"query": "secret", "candidates": ["secret"]}, {"query": "secret", "candidates": []}],
+        r"rows\[1\]: column 'candidates' is an empty list; give at least one text",
+    ),
+    "no list of candidates": ("reranking", [{"query": "secret", "candidates": None}], "candidates"),
+    "a null among candidates": (
+        "reranking",
+        [{"query": "secret", "candidates": ["secret", None]}],
+        r"rows\[0\]: column 'candidates' is .*; expected a list of texts",
+    ),
+    "an empty list of documents": ("retrieval", [{"query": "secret", "documents": []}], "'documents' is an empty list"),
+    "an empty list of words": ("softmax", [{"text": []}], r"rows\[0\]: column 'text' is an empty list"),
+    "an empty document": ("summarisation", [{"text": " "}], r"rows\[0\]: column 'text' is empty"),
+    "a text for a tagger that is a number": ("tagging", [{"text": 7}], "column 'text' is 7; expected a text or a list"),
+    "half a character": ("windows", [{"text": "secret\ud800"}], "surrogates not allowed"),
+    "half a character in a list": (
+        "reranking",
+        [{"query": "secret", "candidates": ["secret\ud800"]}],
+        r"rows\[0\]: column 'candidates': it has '.ud800', which is half of a character",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.usefixtures("in_server")
+def test_a_wrong_request_is_answered_with_a_named_error_and_logged_without_text(
+    served: Callable[[str], Served], case: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name, rows, message = WRONG[case]
+    answer = served(name).client.post("/invocations", content=json.dumps({"dataframe_records": rows}), headers=JSON)
+    assert answer.status_code == 400
+    assert re.search(message, answer.json()["message"], flags=re.DOTALL), answer.json()["message"]
+    assert answer.json()["error_code"] in ("INVALID_PARAMETER_VALUE", "BAD_REQUEST")
+    assert "secret" not in caplog.text + "".join(capfd.readouterr())
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.usefixtures("in_server")
+def test_a_csv_without_a_header_does_not_put_its_first_text_into_the_log(
+    served: Callable[[str], Served], caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    client = served("windows").client
+    for content in ("a secret\nanother\n", "text,a secret\nword1,word2\n"):
+        answer = client.post("/invocations", content=content, headers={"Content-Type": "text/csv"})
+        assert answer.status_code == 400 and "a secret" in answer.json()["message"]
+    assert "secret" not in caplog.text + "".join(capfd.readouterr())
+    good = client.post("/invocations", content="text\nword1 word2\n", headers={"Content-Type": "text/csv"})
+    assert good.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"text": "x" * 10_000_000}], "has 10,000,000 bytes of text; at most 1,000,000 are served"),
+        ([{"text": "é" * 500_001}], "has 1,000,002 bytes of text"),
+        ([{"text": "a"}] * 10_001, "has 10,001 rows; at most 10,000 are served"),
+    ],
+)
+@pytest.mark.usefixtures("in_server")
+def test_a_body_that_is_too_large_is_refused_before_it_is_predicted(
+    served: Callable[[str], Served], rows: list[Row], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = served("windows")
+    monkeypatch.setattr(type(it.model.task), "file_outputs", lambda *_: pytest.fail("predicted"))
+    answer = it.ask(rows)
+    assert answer.status_code == 400
+    assert message in answer.json()["message"]
+    assert len(answer.text) < 2_000
+
+
+def test_limits_are_the_server_s_and_a_setting(
+    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = served("encoder")
+    many = pd.DataFrame({"text": ["word1"] * 10_001})
+    assert len(it.loaded.predict(many)) == 10_001  # a program that loads the model is no server
+    monkeypatch.setenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT", "true")
+    small = mlflow.pyfunc.load_model(str(it.folder), model_config={"max_request_bytes": 4})
+    with pytest.raises(MlflowException, match="has 5 bytes of text; at most 4"):
+        small.predict(pd.DataFrame({"text": ["word1"]}))
+    with pytest.raises(MlflowException, match="max_request_bytes"):
+        pyfunc._load_pyfunc(str(it.folder), {"max_request_bytes": "4"})
+    with pytest.raises(MlflowException, match="no_such_device"):
+        pyfunc._load_pyfunc(str(it.folder), {"device": "no_such_device"})
+
+
+@pytest.mark.usefixtures("in_server")
+def test_a_search_returns_as_many_documents_as_asked(served: Callable[[str], Served]) -> None:
+    it = served("retrieval")
+    rows = it.rows()[1:2]
+    ids = it.ask(rows).json()["predictions"][0]["document_ids"]
+    assert len(ids) == 10
+    assert it.ask(rows, params={"top_k": 3}).json()["predictions"][0]["document_ids"] == ids[:3]
+    wrong = it.ask(rows, params={"top_k": 0})
+    assert wrong.status_code == 400 and "top_k is 0; expected a whole number" in wrong.json()["message"]
+    for name in ("retrieval", "windows"):  # with parameters, and without any
+        misspelt = served(name).ask(served(name).rows(), params={"topk": 3})
+        assert misspelt.status_code == 400 and "unknown columns or parameters" in misspelt.json()["message"]
+
+
+def test_outside_a_server_an_unknown_column_is_mlflow_s_to_drop(served: Callable[[str], Served]) -> None:
+    it = served("windows")
+    table = pd.DataFrame({"text": ["word1"], "colour": ["word2"]})
+    assert len(it.loaded.predict(table)) == 1
+    with pytest.raises(MlflowException, match="unknown columns colour; expected text"):
+        pyfunc._load_pyfunc(str(it.folder)).predict(table)
+
+
+def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Served]) -> None:
+    it = served("cased")
+    tables = [pd.DataFrame({"text": texts(3, seed=seed, most=30)}) for seed in range(12)]
+    one_by_one = [it.loaded.predict(table).to_dict("records") for table in tables]
+    with ThreadPoolExecutor(4) as pool:
+        at_once = [found.to_dict("records") for found in pool.map(it.loaded.predict, tables)]
+    assert at_once == one_by_one
+
+
+def test_arrays_and_missing_values_of_pandas_are_read() -> None:
+    assert pyfunc._plain(np.array(["a", "b"], dtype=object)) == ["a", "b"]
+    assert [pyfunc._plain(value) for value in (float("nan"), None, pd.NA, "a")] == [None, None, None, "a"]
