@@ -35,6 +35,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.stage_run",
         "bertline.orchestration.provenance",
         "bertline.orchestration.stages",
+        "bertline.orchestration.stopping",
         "bertline.orchestration.versions",
         "bertline.training.progress",
     }
