@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.orchestration.provenance import running_under_dvc
+from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
 
 # Disk full, quota exceeded, read-only file system.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -110,9 +111,6 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
             if error.errno not in _NO_SPACE:
                 raise
             fail(error)
-        except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
-            sys.exit(130)
 
     program = hydra.main(version_base="1.3", config_path=str(CONF), config_name=config)(with_plain_errors)
 
@@ -124,7 +122,11 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
             _check_chosen_file(sys.argv[1:])
         except ConfigError as error:
             fail(error)
-        program()
+        stop_on_signals()
+        try:
+            program()
+        except KeyboardInterrupt as error:
+            end_as_stopped(error)
 
     return with_readable_file
 

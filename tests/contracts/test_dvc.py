@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -244,3 +245,13 @@ def test_a_whole_repro_runs_stages_in_the_order_of_the_file_so_the_corpus_comes_
     names = [f"{letter}{number}" for number in range(3) for letter in "zam"]
     stages({name: {"cmd": f"echo {name} > {name}", "outs": [name]} for name in names})
     assert names_run(project) == names
+
+
+def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_explained(project: Any) -> None:
+    stages({"one": {"cmd": "cp .dvc/tmp/rwlock seen; echo a > out", "outs": ["out"]}})
+    names_run(project)
+    held = yaml.safe_load(Path("seen").read_text())["write"]
+    assert [Path(path).name for path in held] == ["out"]
+    assert [holder["pid"] for holder in held.values()] == [os.getpid()]
+    assert all(isinstance(holder["cmd"], str) for holder in held.values())
+    assert not any(yaml.safe_load(Path(".dvc/tmp/rwlock").read_text()).values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -60,11 +61,13 @@ def end_with_parent() -> None:
     """Make this spawned process exit as soon as its parent process ends for any reason.
 
     A killed parent cannot stop its workers: an idle worker would wait forever, and a busy one would still be running
-    when the next run starts. No effect in a process that was not started by multiprocessing.
+    when the next run starts. Ctrl-C is left to the parent. No effect in a process that multiprocessing did not start.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
         return
+    # A terminal sends Ctrl-C to all its processes: the parent answers it, and a traceback of each worker says nothing.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def wait() -> None:
         parent.join()

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
+from bertline.foundation.formats import duration
+from bertline.foundation.progress_line import LiveLine, ProgressLine
+
 T = TypeVar("T")
 _LINE_EVERY_S = 10.0
+# Jupyter sets this for its kernels, which hand it on to what they start; its terminals do not have it.
+_OF_NOTEBOOK = "JPY_PARENT_PID"
 
 
 class _CommandLine(logging.Handler):
@@ -36,9 +42,14 @@ warn = _LOGGER.warning
 
 
 def can_draw() -> bool:
-    """Return whether to draw bars: messages go to a terminal, and rich is installed, which a minimal image may lack."""
+    """Return whether to draw bars: messages go to a terminal that can redraw a line, and rich is installed.
+
+    The terminal that a notebook gives to a `!command` cannot: each redrawn line would stay in its output.
+    """
     is_shown = _LOGGER.isEnabledFor(logging.INFO) and sys.stdout.isatty()
-    return is_shown and importlib.util.find_spec("rich") is not None
+    redraws = os.environ.get("TERM") != "dumb" and _OF_NOTEBOOK not in os.environ
+    # A minimal image may lack rich.
+    return is_shown and redraws and importlib.util.find_spec("rich") is not None
 
 
 def progress(items: Iterable[T], *, description: str, total: int | None = None) -> Iterator[T]:
@@ -49,22 +60,29 @@ def progress(items: Iterable[T], *, description: str, total: int | None = None) 
 
 
 def _bar(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    started = time.monotonic()
+    count = 0
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(file=sys.stdout)) as bar:
-        task = bar.add_task(description, total=total)
+    def line() -> ProgressLine:
+        took_s = time.monotonic() - started
+        left = f"{duration(took_s / count * (total - count))} left" if total and 0 < count < total else ""
+        return ProgressLine(
+            what=description,
+            done=count,
+            total=total,
+            count=f"{count:,}{f' of {total:,}' if total else ''}",
+            left=left,
+            notes=(duration(took_s),),
+        )
+
+    drawn = LiveLine(line)
+    drawn.start()
+    try:
         for item in items:
             yield item
-            bar.advance(task)
+            count += 1
+    finally:
+        drawn.stop()
 
 
 def _lines(items: Iterable[T], description: str, total: int | None) -> Iterator[T]:

@@ -8,6 +8,7 @@ therefore be chained by hand.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -125,10 +126,19 @@ def _finished_by_hand(stage: Stage, task: str | None, folder_of: Callable[[Stage
     return result if result.is_dir() else None
 
 
+class _LockLoader(yaml.SafeLoader):
+    """Reads numbers as DVC writes them: `1e-12` is a number in YAML 1.2, and text for PyYAML."""
+
+
+_LockLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+"), list("-+0123456789")
+)
+
+
 def _locked_stages() -> dict[str, Any]:
     if not LOCK.exists():
         return {}
-    content: dict[str, Any] = yaml.safe_load(LOCK.read_text(encoding="utf-8")) or {}
+    content: dict[str, Any] = yaml.load(LOCK.read_text(encoding="utf-8"), _LockLoader) or {}  # noqa: S506
     return content.get("stages") or {}
 
 

@@ -36,6 +36,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.provenance",
         "bertline.orchestration.run_pages",
         "bertline.orchestration.stages",
+        "bertline.orchestration.stopping",
         "bertline.orchestration.versions",
         "bertline.training.progress",
     }

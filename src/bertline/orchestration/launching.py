@@ -24,6 +24,7 @@ from bertline.foundation.progress import say, warn
 from bertline.orchestration.last_words import COULD_NOT_WRITE, listening
 from bertline.orchestration.log_view import LogView
 from bertline.orchestration.status import Status, is_locked, problem_with_result, read_status, time_of_status
+from bertline.orchestration.stopping import WORK_STOPPED, Stopped, named
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.nodes import Node, outside_step, this_node
@@ -46,7 +47,8 @@ def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, severa
         several_devices: Whether this work can use more than one device.
 
     Raises:
-        BertlineError: The worker failed or was stopped; the message states why and how to resume.
+        BertlineError: The worker failed, or others stopped it; the message states why and how to resume.
+        Stopped: A signal to this process stopped the worker, or the watching of a worker that continues.
         MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     node = this_node(runtime.num_nodes if several_devices else 1, os.environ)
@@ -60,11 +62,12 @@ def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, severa
             f"{folder} says it is finished, but {problem}: the work is done again, from its checkpoints where they are"
         )
     command = _command(folder, function, runtime, several_devices, node)
+    passed_on: list[int] = []
     if not node.is_first:
-        status = _join(folder, command, node)
+        status = _join(folder, command, node, passed_on)
     else:
         # torchrun has one exit status for all failures, so the lock is what tells whether another worker is running.
-        exit_status = None if is_locked(folder) else _start(folder, command)
+        exit_status = None if is_locked(folder) else _start(folder, command, passed_on)
         if exit_status == COULD_NOT_WRITE:
             raise BertlineError(
                 f"the worker at {folder} ended and could not write how; its last words are above. Free space there, "
@@ -76,6 +79,9 @@ def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, severa
     match status.state:
         case "finished":
             return status.metrics
+        case "stopped" | "running" if passed_on:
+            how = "" if status.message.startswith(WORK_STOPPED) or not status.message else f": {status.message}"
+            raise Stopped(f"by {named(passed_on[0])}{how}; run the same command again to resume", passed_on[0])
         case "running":
             raise BertlineError(f"the worker at {folder} was killed; run the same command again to resume")
         case "stopped":
@@ -105,7 +111,7 @@ def _meeting(folder: Path, node: Node) -> list[str]:
     ]
 
 
-def _join(folder: Path, command: list[str], node: Node) -> Status:
+def _join(folder: Path, command: list[str], node: Node, passed_on: list[int]) -> Status:
     """Start the ranks of a node other than the first, and return the first node's status when they have ended."""
     # The lock is not tried: the first rank may hold it already, and trying at the wrong moment would block that rank.
     log = folder / f"log.node{node.rank}"
@@ -114,7 +120,7 @@ def _join(folder: Path, command: list[str], node: Node) -> Status:
         f"{node.address}:{node.port} (log: {log})"
     )
     begun = time_of_status(folder)
-    exit_status = _start(folder, command, log)
+    exit_status = _start(folder, command, passed_on, log)
     patience = time.monotonic() + _FILE_SYSTEM_LAG_S
     while time_of_status(folder) == begun or read_status(folder).state == "running":
         if time.monotonic() > patience:
@@ -128,7 +134,8 @@ def _join(folder: Path, command: list[str], node: Node) -> Status:
     return read_status(folder)
 
 
-def _start(folder: Path, command: list[str], log: Path | None = None) -> int:
+def _start(folder: Path, command: list[str], passed_on: list[int], log: Path | None = None) -> int:
+    """Run a worker to its end; returns its exit status, and adds the signals that it was sent to `passed_on`."""
     log = log or folder / "log"
     with log.open("a", encoding="utf-8") as handle, LogView(log) as view, listening() as listener:
         # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
@@ -141,7 +148,7 @@ def _start(folder: Path, command: list[str], log: Path | None = None) -> int:
             pass_fds=(listener.write,),
             start_new_session=True,
         )
-        with _signals_passed_on(process):
+        with _signals_passed_on(process, passed_on):
             while process.poll() is None:
                 view.show()
                 time.sleep(_POLL_S)
@@ -153,21 +160,30 @@ def _start(folder: Path, command: list[str], log: Path | None = None) -> int:
 def _attach(folder: Path) -> None:
     pid = read_status(folder).pid
     say(f"attached to the worker that is at {folder} already (process {pid}); Ctrl-C leaves it running")
-    with LogView(folder / "log") as view:
-        while is_locked(folder):
-            view.show()
-            time.sleep(_POLL_S)
+    try:
+        with LogView(folder / "log") as view:
+            while is_locked(folder):
+                view.show()
+                time.sleep(_POLL_S)
+    except KeyboardInterrupt as error:
+        number = error.number if isinstance(error, Stopped) else signal.SIGINT
+        raise Stopped(
+            f"by {named(number)}; training continues in process {pid} at {folder}. Run the same command again to see "
+            f"it, or `kill {pid}` to stop it",
+            number,
+        ) from None
 
 
 @contextmanager
-def _signals_passed_on(process: subprocess.Popen[Any]) -> Iterator[None]:
+def _signals_passed_on(process: subprocess.Popen[Any], passed_on: list[int]) -> Iterator[None]:
     """Forward TERM and Ctrl-C to the worker, which stops at its next safe point; the recipe waits for it."""
 
-    def terminate(signum: int, frame: Any) -> None:
+    def forward(signum: int, frame: Any) -> None:
         if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+            passed_on.append(signum)
+            process.send_signal(signum)
 
-    before = {number: signal.signal(number, terminate) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
-
 from bertline.foundation.progress import can_draw, say
+from bertline.foundation.progress_line import LiveLine, ProgressLine
 
 # A progress line of training: "pretraining: step 1,001 of 7,000, loss 5.383, ..., 7 min 20 s left".
-_STEPS = re.compile(r"(?P<what>[^:]+): step (?P<done>[\d,]+) of (?P<total>[\d,]+)(, )?(?P<note>.*)")
+_NUMBER = r"\d+(?:,\d{3})*"
+_STEPS = re.compile(rf"(?P<what>[^:]+): (?P<count>step (?P<done>{_NUMBER}) of (?P<total>{_NUMBER}))(, (?P<rest>.*))?")
+_LEFT = " left"
 
 
 class LogView:
@@ -26,20 +25,18 @@ class LogView:
     def __init__(self, log: Path) -> None:
         self._log = log
         self._seen = log.stat().st_size if log.exists() else 0
-        self._bar = _bar() if can_draw() else None
-        self._task = None if self._bar is None else self._bar.add_task("", total=None, visible=False, count="", note="")
+        self._line: ProgressLine | None = None
+        self._drawn = LiveLine(lambda: self._line) if can_draw() else None
 
     def __enter__(self) -> LogView:
-        if self._bar is not None:
-            self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.show()
-        if self._bar is not None:
-            self._bar.stop()
+        if self._drawn is not None:
+            self._drawn.stop()
 
     def show(self) -> None:
         """Show the new lines."""
@@ -55,30 +52,22 @@ class LogView:
             self._show_line(line)
 
     def _show_line(self, line: str) -> None:
-        steps = _STEPS.fullmatch(line)
-        if self._bar is None or self._task is None:
+        progress = progress_in(line)
+        if self._drawn is None:
             say(line)
-        elif steps is None:
-            self._bar.console.print(line, markup=False, highlight=False)
+        elif progress is None:
+            self._drawn.print_above(line)
         else:
-            done, total = (int(steps[key].replace(",", "")) for key in ("done", "total"))
-            self._bar.update(
-                self._task,
-                description=steps["what"],
-                completed=done,
-                total=total,
-                visible=True,
-                count=f"{steps['done']} of {steps['total']}",
-                note=steps["note"],
-            )
+            self._line = progress
+            self._drawn.start()
 
 
-def _bar() -> Progress:
-    # The count has priority over the note: on a narrow terminal the bar and the note shrink.
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=12),
-        TextColumn("{task.fields[count]}", justify="right"),
-        TextColumn("{task.fields[note]}"),
-    )
-    return Progress(*columns, console=Console(file=sys.stdout, soft_wrap=True))
+def progress_in(line: str) -> ProgressLine | None:
+    """Return the progress that a line of a log tells, such as `pretraining: step 5 of 9, loss 5.4, 7 s left`."""
+    steps = _STEPS.fullmatch(line)
+    if steps is None:
+        return None
+    notes = [note for note in (steps["rest"] or "").split(", ") if note]
+    left = notes.pop() if notes and notes[-1].endswith(_LEFT) else ""
+    done, total = (int(steps[key].replace(",", "")) for key in ("done", "total"))
+    return ProgressLine(what=steps["what"], done=done, total=total, count=steps["count"], left=left, notes=tuple(notes))

@@ -15,7 +15,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from bertline.foundation.files import (
 )
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.mappings import ABSENT, differences
-from bertline.foundation.progress import say
+from bertline.foundation.progress import can_draw, say
 from bertline.foundation.validation import to_mapping
 from bertline.orchestration.by_hand import place_by_hand
 from bertline.orchestration.changed import changed_code, changed_sections, refuse_changes, tracked_sections
@@ -339,8 +338,8 @@ def _freeze(
 
 
 def _watched(runtime: RuntimeConfig) -> RuntimeConfig:
-    """Return the runtime with progress at least every two seconds if stdout is a terminal, which shows a bar."""
-    if not sys.stdout.isatty():
+    """Return the runtime with progress at least every two seconds if it is drawn as a bar."""
+    if not can_draw():
         return runtime
     return dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
 

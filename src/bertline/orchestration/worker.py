@@ -38,6 +38,7 @@ from bertline.orchestration.status import (
     read_status,
     write_status,
 )
+from bertline.orchestration.stopping import WORK_STOPPED, silence_other_loggers
 from bertline.training.compiler_start import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
 
@@ -152,9 +153,15 @@ def _imported(function: str) -> Callable[[Work], dict[str, float]]:
     return getattr(importlib.import_module(module), name)
 
 
+def _stop(number: int, frame: Any) -> None:
+    """Stop at the next safe point: a terminal's Ctrl-C and a scheduler's TERM mean the same."""
+    silence_other_loggers()
+    raise KeyboardInterrupt(f"{WORK_STOPPED} {signal.Signals(number).name}")
+
+
 if __name__ == "__main__":
-    # A terminal's Ctrl-C and a scheduler's TERM mean the same: stop at the next safe point.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     with suppress(OSError):  # a full disk; main reports it
         say(f"worker {os.getpid()} at {sys.argv[1]}")
     exit_status = main(Path(sys.argv[1]), sys.argv[2])

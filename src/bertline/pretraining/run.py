@@ -186,11 +186,11 @@ def _train(
         return roll_back(job, plan, state.checkpoints, state.rewinds, guard.failure, machine=machine)
     leave_process_group()
     if guard.failure is not None:
-        raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}; run it again to resume")
+        raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
     if saving.stopped:
         raise TrainingInterrupted(
             f"pretraining was stopped and saved after step {module.finished_steps:,} of {num_steps:,} in "
-            f"{job.run_folder}; run it again to resume"
+            f"{job.run_folder}"
         )
     return None
 

@@ -260,7 +260,6 @@ def _next(source: Source, member: _Member) -> Work | None:
 def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:
     """Main loop of a worker process."""
     end_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, which ends its workers
     try:
         bench = Bench(plan, worker=number)
         connection.send(("ready", None))

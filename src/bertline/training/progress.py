@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from bertline.foundation.formats import duration
 from bertline.foundation.progress import can_draw, say
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from bertline.foundation.progress_line import LiveLine, ProgressLine
 
 
 class TrainingProgress:
@@ -32,40 +28,46 @@ class TrainingProgress:
         self._every_s = every_s
         self._shown = shown
         self._last_line = time.monotonic()
-        self._note = ""
-        self._bar = _bar() if shown and can_draw() else None
-        self._task = (
-            self._bar.add_task(description, total=num_steps, completed=first_step, note="") if self._bar else None
-        )
+        self._notes: tuple[str, ...] = ()
+        self._line = self._line_at(first_step, None)
+        self._drawn = LiveLine(lambda: self._line) if shown and can_draw() else None
 
     def __enter__(self) -> TrainingProgress:
-        if self._bar is not None:
-            self._bar.start()
+        if self._drawn is not None:
+            self._drawn.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._drawn is not None:
+            self._drawn.stop()
 
     def note(self, metrics: Mapping[str, float]) -> None:
         """Set the newest metrics, which are shown next to the steps from now on."""
-        self._note = ", ".join(_shown_metrics(metrics))
+        self._notes = tuple(_shown_metrics(metrics))
 
     def show(self, step: int, *, left_s: float | None = None) -> None:
         """Show that `step` steps are finished and, if known, how many seconds the others will take."""
         if not self._shown:
             return
-        left = "" if left_s is None or step >= self.num_steps else f"{duration(left_s)} left"
-        text = ", ".join(part for part in (self._note, left) if part)
-        if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=step, note=text)
+        self._line = line = self._line_at(step, left_s)
+        if self._drawn is not None:
             return
         now = time.monotonic()
         if now - self._last_line >= self._every_s or step == self.num_steps:
             self._last_line = now
-            say(f"{self.description}: step {step:,} of {self.num_steps:,}{f', {text}' if text else ''}")
+            say(f"{line.what}: {', '.join(part for part in (line.count, *line.notes, line.left) if part)}")
+
+    def _line_at(self, step: int, left_s: float | None) -> ProgressLine:
+        return ProgressLine(
+            what=self.description,
+            done=step,
+            total=self.num_steps,
+            count=f"step {step:,} of {self.num_steps:,}",
+            left="" if left_s is None or step >= self.num_steps else f"{duration(left_s)} left",
+            notes=self._notes,
+        )
 
 
 def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:
@@ -78,11 +80,3 @@ def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:
         ("perf/memory_bytes", "{:.1f} GiB", 2**-30),
     )
     return [pattern.format(metrics[key] * scale) for key, pattern, scale in shown if key in metrics]
-
-
-def _bar() -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[note]}"))
-    return Progress(*columns, console=Console(file=sys.stdout))

@@ -52,14 +52,14 @@ STOPS_WHEN_ASKED = (
 import signal
 signals = []
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-    signal.signal(number, lambda number, frame: signals.append(number))
+    signal.signal(number, lambda number, frame: signals.append(signal.Signals(number)))
 with hold_lock(folder) as held:
     write_status(folder, Status(state="running", pid=os.getpid()))
     (folder / "ready").touch()
     while not signals:
         time.sleep(0.02)
     time.sleep(0.5)
-    write_status(folder, Status(state="stopped", message=f"stopped after {len(signals)} signal"))
+    write_status(folder, Status(state="stopped", message=f"stopped after {len(signals)} {signals[0].name}"))
 """
 )
 RECIPE = """
@@ -70,10 +70,14 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import folder_written_atomically
 from bertline.orchestration import launching, worker
 launching._command = lambda folder, *_: [sys.executable, "-c", sys.argv[2], str(folder)]
+from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
+stop_on_signals()
 try:
     launching.run_in_worker(Path(sys.argv[1]), "bertline.none:none", None, several_devices=False)
 except BertlineError as error:
     print(error)
+except KeyboardInterrupt as error:
+    end_as_stopped(error)
 """
 
 
@@ -173,19 +177,47 @@ def test_a_killed_worker_is_told_apart_and_started_again(tmp_path: Path, monkeyp
     assert run_in_worker(tmp_path, WORK, RUNTIME, several_devices=False) == {"val/mlm_loss": 4.0}
 
 
-def test_ctrl_c_reaches_the_worker_once(tmp_path: Path) -> None:
-    """A terminal signals its whole process group; a second signal would make training stop without saving."""
-    recipe = subprocess.Popen(
-        [sys.executable, "-c", RECIPE, str(tmp_path), STOPS_WHEN_ASKED],
+def started_recipe(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RECIPE, str(folder), STOPS_WHEN_ASKED],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_the_worker_once_and_as_it_is(tmp_path: Path, number: signal.Signals) -> None:
+    """A terminal signals its whole process group; a second signal would make training stop without saving."""
+    recipe = started_recipe(tmp_path)
     while not (tmp_path / "ready").exists():
         time.sleep(0.05)
+    os.killpg(recipe.pid, number)
+    output, errors = recipe.communicate(timeout=30)
+    name = {signal.SIGINT: "SIGINT (Ctrl-C)", signal.SIGTERM: "SIGTERM"}[number]
+    assert errors == f"stopped by {name}: stopped after 1 {number.name}; run the same command again to resume\n"
+    assert output == ""
+    assert recipe.returncode == 128 + number
+
+
+def test_ctrl_c_of_an_attached_recipe_ends_it_and_leaves_the_worker_running(tmp_path: Path) -> None:
+    worker = subprocess.Popen([sys.executable, "-c", STOPS_WHEN_ASKED, str(tmp_path)])
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.05)
+    recipe = started_recipe(tmp_path)
+    assert recipe.stdout is not None
+    assert "attached to the worker" in recipe.stdout.readline()
     os.killpg(recipe.pid, signal.SIGINT)
-    output, _ = recipe.communicate(timeout=30)
-    assert "stopped after 1 signal; run the same command again" in output
+    _, errors = recipe.communicate(timeout=30)
+    assert errors == (
+        f"stopped by SIGINT (Ctrl-C); training continues in process {worker.pid} at {tmp_path}. Run the same command "
+        f"again to see it, or `kill {worker.pid}` to stop it\n"
+    )
+    assert recipe.returncode == 130
+    assert is_locked(tmp_path)
+    worker.terminate()
+    assert worker.wait(timeout=30) == 0
 
 
 def test_a_worker_outlives_its_recipe_and_its_terminal(tmp_path: Path) -> None:
@@ -215,5 +247,5 @@ def test_a_worker_is_started_in_the_environment_for_training(tmp_path, monkeypat
     monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
     code = "import os, sys; print(os.environ['GOMP_SPINCOUNT'])"
-    assert launching._start(tmp_path, [sys.executable, "-c", code]) == 0
+    assert launching._start(tmp_path, [sys.executable, "-c", code], []) == 0
     assert (tmp_path / "log").read_text() == "1000\n"
