@@ -20,7 +20,7 @@ from bertline.evaluation.svg import chart_css, standalone
 from bertline.evaluation.tables import row_correctness, write_tables
 from bertline.evaluation.task_charts import task_charts
 from bertline.evaluation.task_section import task_section
-from bertline.evaluation.vector_space import vector_space_chart
+from bertline.evaluation.vector_space import VectorSpace, vector_space
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.registry import kind_part
@@ -54,7 +54,7 @@ def build_evaluation(
     for task in facts.tasks:
         charts.update(task_charts(task))
     vectors = _vectors(facts, line, config.embed_plot_points)
-    charts.update(vectors)
+    charts.update({name: space.chart for name, space in vectors.items()})
     overlaps = task_overlaps(facts, line, config, num_workers=num_workers)
     headline = headline_figures(facts, overlaps)
     with folder_written_atomically(out) as folder:
@@ -133,20 +133,16 @@ def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
     return {key: int(comparison["better"]) for key, comparison in found.items() if "better" in comparison}
 
 
-def _vectors(facts: Facts, line: PipelineFolders, num_points: int) -> dict[str, str]:
-    found = {}
-    for task in facts.tasks:
-        chart = vector_space_chart(task, line, num_points=num_points)
-        if chart is not None:
-            found[f"{task.name}_vectors"] = chart
-    return found
+def _vectors(facts: Facts, line: PipelineFolders, num_points: int) -> dict[str, VectorSpace]:
+    found = ((task.name, vector_space(task, line, num_points=num_points)) for task in facts.tasks)
+    return {f"{name}_vectors": space for name, space in found if space is not None}
 
 
 def _page(
     facts: Facts,
     line: PipelineFolders,
     charts: dict[str, str],
-    vectors: dict[str, str],
+    vectors: dict[str, VectorSpace],
     overlaps: Overlaps,
     config: EvaluateConfig,
 ) -> str:
@@ -170,12 +166,10 @@ def _page(
     )
 
 
-def _vector_section(vectors: dict[str, str]) -> str:
+def _vector_section(vectors: dict[str, VectorSpace]) -> str:
     if not vectors:
         return ""
-    caption = "Test passages as the pretrained encoder sees them before any fine-tuning (mean over tokens, first two "
-    caption += "principal components), coloured by a label it was never shown."
-    return section("vectors", "The space it made", *(figure(chart, caption) for chart in vectors.values()))
+    return section("vectors", "The space it made", *(figure(space.chart, space.caption) for space in vectors.values()))
 
 
 def _configuration(params: dict[str, Any]) -> str:
