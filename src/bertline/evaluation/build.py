@@ -12,10 +12,11 @@ from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts, spread_of
 from bertline.evaluation.formatting import escape
-from bertline.evaluation.html import figure, folded, section, table
+from bertline.evaluation.html import contents, figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import pipeline_picture, summary
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
+from bertline.evaluation.provenance import provenance_line
 from bertline.evaluation.svg import chart_css, standalone
 from bertline.evaluation.tables import row_correctness, write_tables
 from bertline.evaluation.task_charts import task_charts
@@ -161,6 +162,10 @@ def _page(
     return Template(folder.joinpath("report.html").read_text(encoding="utf-8")).substitute(
         title=escape(facts.title),
         style=folder.joinpath("report.css").read_text(encoding="utf-8") + chart_css(),
+        provenance=provenance_line(
+            facts.provenance, facts.params, None if facts.taken_from else facts.training["train_time_s"]
+        ),
+        contents=contents(sections),
         summary=summary(facts, overlaps),
         sections="\n".join(sections),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bertline.evaluation.provenance import Provenance, read_provenance
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
@@ -102,6 +103,8 @@ class Facts:
     tasks: list[TaskFacts]
     metrics: dict[str, dict[str, float]]
     """Headline figures by stage."""
+    provenance: list[Provenance]
+    """Provenance of pretraining and of each sweep; those that are not recorded are left out."""
 
     @property
     def pretrained_by(self) -> Objective:
@@ -149,6 +152,9 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
             for name, folder in line.sweeps.items()
         ],
         metrics={path.stem: read_json(path) for path in sorted(line.metrics.glob("*.json"))},
+        provenance=[
+            found for folder in (line.pretrain, *line.sweeps.values()) if (found := read_provenance(folder)) is not None
+        ],
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from bertline.evaluation.formatting import escape
@@ -10,6 +11,13 @@ from bertline.evaluation.formatting import escape
 def section(identity: str, heading: str, *blocks: str) -> str:
     """Return a section with its heading."""
     return f'<section id="{identity}"><h2>{escape(heading)}</h2>{"".join(blocks)}</section>'
+
+
+def contents(sections: Sequence[str]) -> str:
+    """Return links to sections made by `section`."""
+    found = [re.match(r'<section id="([^"]+)"><h2>(.*?)</h2>', one) for one in sections]
+    links = (f'<a href="#{one[1]}">{one[2]}</a>' for one in found if one is not None)
+    return f'<nav aria-label="Contents">{"".join(links)}</nav>'
 
 
 def paragraph(text: str, css: str = "") -> str:
