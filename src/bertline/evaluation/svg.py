@@ -82,11 +82,11 @@ def tick_label(value: float) -> str:
     """Return a short label for a tick.
 
     Example:
-        >>> tick_label(3000.0), tick_label(0.25), tick_label(0.0003), tick_label(0.0)
-        ('3,000', '0.25', '3e-4', '0')
+        >>> tick_label(3000.0), tick_label(0.25), tick_label(0.0003), tick_label(0.00015), tick_label(0.0)
+        ('3,000', '0.25', '3e-4', '1.5e-4', '0')
     """
     if value and abs(value) < 0.001:
-        return f"{value:.0e}".replace("e-0", "e-")
+        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
     return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"
 
 
