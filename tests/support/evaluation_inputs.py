@@ -66,6 +66,9 @@ _BASELINES: dict[str, dict[str, tuple[str, float]]] = {
     "fill_mask": {"unigram": ("most frequent token", -6.2)},
 }
 _TEXTS = [" ".join(WORDS[(row + n) % len(WORDS)] for n in range(6)) for row in range(NUM_ROWS)]
+_ALIKE = np.arange(NUM_ROWS) * 3 // NUM_ROWS
+_OF_LABEL = [" ".join(WORDS[4 * label + (row + n) % 4] for n in range(6)) for row, label in enumerate(_ALIKE)]
+"""Texts whose words tell the label."""
 _IDS = [str(row) for row in range(NUM_ROWS)]
 
 
@@ -119,7 +122,7 @@ def rows_of_kind(name: str) -> StoredRows:
     pairs, words = _TEXTS[::-1], [text.split() for text in _TEXTS]
     one = [[1]] * NUM_ROWS
     rows: Mapping[str, StoredRows] = {
-        "classification": TextRows(_IDS, _TEXTS, pairs if name == "match" else None, np.arange(NUM_ROWS) % 3),
+        "classification": TextRows(_IDS, _OF_LABEL, pairs if name == "match" else None, _ALIKE),
         "regression": NumberRows(_IDS, _TEXTS, pairs, np.linspace(0, 5, NUM_ROWS)),
         "token_classification": TaggedRows(_IDS, _IDS, words, [["O"] * 5 + ["B-person"]] * NUM_ROWS),
         "question_answering": QuestionRows(_IDS, _IDS, pairs, _TEXTS, [["kernel"]] * NUM_ROWS, [[4]] * NUM_ROWS),

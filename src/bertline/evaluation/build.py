@@ -12,15 +12,16 @@ from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts, spread_of
 from bertline.evaluation.formatting import escape
-from bertline.evaluation.html import figure, folded, section, table
+from bertline.evaluation.html import contents, figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import pipeline_picture, summary
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
+from bertline.evaluation.provenance import provenance_line
 from bertline.evaluation.svg import chart_css, standalone
 from bertline.evaluation.tables import row_correctness, write_tables
 from bertline.evaluation.task_charts import task_charts
 from bertline.evaluation.task_section import task_section
-from bertline.evaluation.vector_space import vector_space_chart
+from bertline.evaluation.vector_space import VectorSpace, vector_space
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.registry import kind_part
@@ -54,7 +55,7 @@ def build_evaluation(
     for task in facts.tasks:
         charts.update(task_charts(task))
     vectors = _vectors(facts, line, config.embed_plot_points)
-    charts.update(vectors)
+    charts.update({name: space.chart for name, space in vectors.items()})
     overlaps = task_overlaps(facts, line, config, num_workers=num_workers)
     headline = headline_figures(facts, overlaps)
     with folder_written_atomically(out) as folder:
@@ -133,20 +134,16 @@ def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
     return {key: int(comparison["better"]) for key, comparison in found.items() if "better" in comparison}
 
 
-def _vectors(facts: Facts, line: PipelineFolders, num_points: int) -> dict[str, str]:
-    found = {}
-    for task in facts.tasks:
-        chart = vector_space_chart(task, line, num_points=num_points)
-        if chart is not None:
-            found[f"{task.name}_vectors"] = chart
-    return found
+def _vectors(facts: Facts, line: PipelineFolders, num_points: int) -> dict[str, VectorSpace]:
+    found = ((task.name, vector_space(task, line, num_points=num_points)) for task in facts.tasks)
+    return {f"{name}_vectors": space for name, space in found if space is not None}
 
 
 def _page(
     facts: Facts,
     line: PipelineFolders,
     charts: dict[str, str],
-    vectors: dict[str, str],
+    vectors: dict[str, VectorSpace],
     overlaps: Overlaps,
     config: EvaluateConfig,
 ) -> str:
@@ -165,17 +162,19 @@ def _page(
     return Template(folder.joinpath("report.html").read_text(encoding="utf-8")).substitute(
         title=escape(facts.title),
         style=folder.joinpath("report.css").read_text(encoding="utf-8") + chart_css(),
+        provenance=provenance_line(
+            facts.provenance, facts.params, None if facts.taken_from else facts.training["train_time_s"]
+        ),
+        contents=contents(sections),
         summary=summary(facts, overlaps),
         sections="\n".join(sections),
     )
 
 
-def _vector_section(vectors: dict[str, str]) -> str:
+def _vector_section(vectors: dict[str, VectorSpace]) -> str:
     if not vectors:
         return ""
-    caption = "Test passages as the pretrained encoder sees them before any fine-tuning (mean over tokens, first two "
-    caption += "principal components), coloured by a label it was never shown."
-    return section("vectors", "The space it made", *(figure(chart, caption) for chart in vectors.values()))
+    return section("vectors", "The space it made", *(figure(space.chart, space.caption) for space in vectors.values()))
 
 
 def _configuration(params: dict[str, Any]) -> str:

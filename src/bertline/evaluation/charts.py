@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bertline.evaluation.formatting import score
-from bertline.evaluation.svg import WIDTH, Scale, dot, drawing, half_width, legend, line, padded, path, text, tick_label
+from bertline.evaluation.svg import (
+    WIDTH,
+    Scale,
+    dot,
+    drawing,
+    half_width,
+    legend,
+    line,
+    padded,
+    path,
+    rounded,
+    text,
+    tick_label,
+)
 
 _LEFT, _RIGHT, _PLOT_HEIGHT = 46, 12, 190
 _BELOW = 36
@@ -42,24 +55,38 @@ class Row:
 
 
 def line_chart(
-    series: Sequence[Series], *, x_name: str, y_name: str, level: tuple[str, float] | None = None, log_x: bool = False
+    series: Sequence[Series],
+    *,
+    x_name: str,
+    y_name: str,
+    level: tuple[str, float] | None = None,
+    log_x: bool = False,
+    marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Draw curves over a common axis; `level` is a named horizontal line to compare with."""
+    """Draw curves over a common axis.
+
+    Args:
+        series: The curves.
+        x_name: Name of the horizontal axis.
+        y_name: Name of the vertical axis.
+        level: Named horizontal line to compare with.
+        log_x: Whether the horizontal axis is logarithmic.
+        marks: Places on the horizontal axis at which something changes, each with a short text.
+    """
     series = sorted((curve for curve in series if curve.points), key=lambda curve: not curve.behind)
     own = [(curve.name, curve.css) for curve in series if not curve.behind] + ([(level[0], "level")] if level else [])
     names = own + [(curve.name, "behind") for curve in series if curve.behind and curve.name]
     shapes, top = legend(names, 16)
     ys = [y + sign * spread for curve in series for (_, y), spread in _with_spread(curve) for sign in (-1, 1)]
     xs = [x for curve in series for x, _ in curve.points]
-    x_range = (min(xs) * 0.85, max(xs) * 1.15) if log_x else (min(xs), max(xs))
-    x = Scale(*x_range, _LEFT, WIDTH - _RIGHT, log_x)
-    y = Scale(*padded([*ys, level[1]] if level else ys), top + _PLOT_HEIGHT, top)
-    ticks = _own_ticks(xs) if log_x else x.ticks()
-    parts = [shapes, _axes(x, y, x_name, y_name, top, ticks or x.ticks())]
+    x, ticks = _horizontal(xs, _LEFT, log=log_x, as_far=not log_x)
+    y = _vertical([*ys, level[1]] if level else ys, top, _PLOT_HEIGHT)
+    parts = [shapes, _axes(x, y, x_name, y_name, top, ticks), *_drawn_marks(marks, x, y)]
     if level:
         parts.append(line(_LEFT, y(level[1]), WIDTH - _RIGHT, y(level[1]), "stroke level dashed"))
     for curve in series:
-        thin = curve.points[:: max(1, len(curve.points) // _MOST_POINTS)]
+        every = max(1, len(curve.points) // _MOST_POINTS)
+        thin = [*curve.points[:-1:every], curve.points[-1]]  # the last point is the result
         parts.append(path([(x(a), y(b)) for a, b in thin], f"stroke {curve.css}{' behind' if curve.behind else ''}"))
         for (a, b), spread in _with_spread(curve):
             if spread:
@@ -79,7 +106,8 @@ def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
     values += [value for row in rows for value in (*row.points, *(row.interval or ()))]
     top, step = 10, 44
     bottom = top + step * len(rows)
-    x = Scale(*padded([*values, 0.0] if min(values) < 0.3 else values, 0.05), 12, WIDTH - _RIGHT)
+    values += [0.0] if min(values) < 0.3 else []
+    x = Scale(*rounded(*_apart(values)), 12, WIDTH - _RIGHT)
     parts = [_x_axis(x, bottom, x_name, top, x.ticks())]
     for index, row in enumerate(rows):
         y = top + step * index + 32
@@ -103,25 +131,18 @@ def scatter_chart(
     x_name: str,
     y_name: str,
     log_x: bool = False,
-    ticks: bool = True,
 ) -> str:
     """Draw groups of points, each (name, CSS class, points)."""
     groups = [group for group in groups if group[2]]
     shapes, top = legend([(name, css) for name, css, _ in groups], 16)
     xs = [x for _, _, points in groups for x, _ in points]
     ys = [y for _, _, points in groups for _, y in points]
-    x_range = (min(xs) * 0.8, max(xs) * 1.25) if log_x else padded(xs)
-    height = _PLOT_HEIGHT if ticks else 300
-    x = Scale(*x_range, _LEFT if ticks else 12, WIDTH - _RIGHT, log_x)
-    y = Scale(*padded(ys), top + height, top)
-    radius = 4.5 if ticks else 3
-    parts = [shapes]
-    parts.append(
-        _axes(x, y, x_name, y_name, top, _own_ticks(xs) or x.ticks()) if ticks else _frame(x, y, x_name, y_name)
-    )
+    x, ticks = _horizontal(xs, _LEFT, log=log_x)
+    y = _vertical(ys, top, _PLOT_HEIGHT)
+    parts = [shapes, _axes(x, y, x_name, y_name, top, ticks)]
     for name, css, points in groups:
-        parts.extend(dot(x(a), y(b), radius, f"fill {css} see-through", name) for a, b in points)
-    return drawing(parts, top + height + _BELOW, f"{y_name} by {x_name}")
+        parts.extend(dot(x(a), y(b), 4.5, f"fill {css} see-through", name) for a, b in points)
+    return drawing(parts, top + _PLOT_HEIGHT + _BELOW, f"{y_name} by {x_name}")
 
 
 def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
@@ -137,11 +158,55 @@ def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
     return drawing(parts, step * len(rows) + 4, name)
 
 
+def _horizontal(values: Sequence[float], start: float, *, log: bool, as_far: bool = False) -> tuple[Scale, list[float]]:
+    """Return the horizontal scale of some values, and its ticks.
+
+    Args:
+        values: All values on the axis.
+        start: Its first pixel.
+        log: Whether it is logarithmic.
+        as_far: Whether the axis ends where the values end, as curves over the steps do; the last value is then a tick.
+    """
+    own, end = _own_ticks(values), WIDTH - _RIGHT
+    if own and not as_far:
+        around = (own[0] * 0.8, own[-1] * 1.25) if log else padded(own)
+        return Scale(*around, start, end, log), own
+    low, high = _apart(values) if not log or min(values) == max(values) else (min(values), max(values))
+    if as_far and min(values) == max(values):
+        return Scale(low, high, start, end), [values[0]]
+    if not as_far:
+        scale = Scale(*rounded(low, high, log=log), start, end, log)
+        return scale, scale.ticks()
+    scale = Scale(0.0 if 0 < low < high / 10 else low, high, start, end)
+    room = (high - low) / 8  # a tick nearer to the end would touch its label
+    return scale, [*(tick for tick in scale.ticks() if tick < high - room), high]
+
+
+def _vertical(values: Sequence[float], top: float, height: float) -> Scale:
+    return Scale(*rounded(*_apart(values)), top + height, top)
+
+
+def _apart(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of values; equal values get a range around them."""
+    low, high = min(values), max(values)
+    return (low, high) if low < high else padded(values)
+
+
+def _drawn_marks(marks: Sequence[tuple[float, str]], x: Scale, y: Scale) -> list[str]:
+    parts = []
+    for at, said in marks:
+        place = x(at)
+        parts.append(line(place, y.start, place, y.end, "mark"))
+        fits = place + 4 + 2 * half_width(said) <= WIDTH
+        parts.append(text(place + (4 if fits else -4), y.start - 5, said, "tick", "start" if fits else "end"))
+    return parts
+
+
 def _own_ticks(values: Sequence[float]) -> list[float]:
     """Return the distinct values as ticks if they are few and round, as in a grid; else an empty list."""
     distinct = sorted(set(values))
     round_ones = [value for value in distinct if float(tick_label(value).replace(",", "")) == value]
-    return distinct if len(distinct) <= 4 and round_ones == distinct else []
+    return distinct if 1 < len(distinct) <= 4 and round_ones == distinct else []
 
 
 def _with_spread(curve: Series) -> list[tuple[tuple[float, float], float]]:
@@ -162,15 +227,8 @@ def _x_axis(x: Scale, y: float, name: str, top: float, ticks: Sequence[float]) -
     for tick in ticks:
         parts.append(line(x(tick), top, x(tick), y, "grid"))
         label = tick_label(tick)
-        # A label at the end of the axis must not be clipped by the edge of the drawing.
-        parts.append(text(min(x(tick), WIDTH - half_width(label)), y + 15, label, "tick", "middle"))
+        # A label at an end of the axis must not be clipped by the edge of the drawing.
+        at = max(half_width(label), min(x(tick), WIDTH - half_width(label)))
+        parts.append(text(at, y + 15, label, "tick", "middle"))
     parts.append(text((x.start + x.end) / 2, y + 30, name, "tick", "middle"))
-    return "".join(parts)
-
-
-def _frame(x: Scale, y: Scale, x_name: str, y_name: str) -> str:
-    parts = [line(x.start, y.start, x.end, y.start, "axis"), line(x.start, y.start, x.start, y.end, "axis")]
-    parts.append(text((x.start + x.end) / 2, y.start + 16, x_name, "tick", "middle"))
-    parts.append(f'<text transform="translate({x.start - 4:.1f} {(y.start + y.end) / 2:.1f}) rotate(-90)" ')
-    parts.append(f'class="tick" text-anchor="middle">{y_name}</text>')
     return "".join(parts)

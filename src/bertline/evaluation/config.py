@@ -29,6 +29,8 @@ class EvaluateConfig:
 
     title: str
     """Title of the report."""
+    preset: str
+    """Name of the preset, for the report; each file of `conf/experiment` sets its own."""
     num_documents: int
     """Number of sample documents shown with their subwords."""
     embed_plot_points: int

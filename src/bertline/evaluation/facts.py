@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bertline.evaluation.provenance import Provenance, read_provenance
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
@@ -50,6 +51,10 @@ class TaskFacts:
     """Artifact of the task's rows."""
     calibration: dict[str, float]
     """Parameters of the best model that were tuned on dev, such as the no-answer threshold."""
+    source: str = ""
+    """Kind of the task's source, such as `docs_library`."""
+    space: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Search space by hyperparameter, as in the configuration."""
 
     @property
     def metric(self) -> str:
@@ -102,6 +107,8 @@ class Facts:
     tasks: list[TaskFacts]
     metrics: dict[str, dict[str, float]]
     """Headline figures by stage."""
+    provenance: list[Provenance]
+    """Provenance of pretraining and of each sweep; those that are not recorded are left out."""
 
     @property
     def pretrained_by(self) -> Objective:
@@ -145,11 +152,21 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
                 result=read_result(folder / "result.json"),
                 folder=line.tasks[name],
                 calibration=_calibration(folder / "best" / "task.json"),
+                source=_task_params(line, name).get("source", {}).get("kind", ""),
+                space=line.params.get("sweep", {}).get("space", {}) | _task_params(line, name).get("space", {}),
             )
             for name, folder in line.sweeps.items()
         ],
         metrics={path.stem: read_json(path) for path in sorted(line.metrics.glob("*.json"))},
+        provenance=[
+            found for folder in (line.pretrain, *line.sweeps.values()) if (found := read_provenance(folder)) is not None
+        ],
     )
+
+
+def _task_params(line: PipelineFolders, name: str) -> dict[str, Any]:
+    params: dict[str, Any] = line.params.get("tasks", {}).get(name, {})
+    return params
 
 
 def _manifest_of(folder: Path | None, kind: str) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from typing import Literal
 from bertline.foundation.formats import count, percent
 from bertline.tasks.metrics.names import metric_name as metric_name
 
+_FEW = 6
+"""Number of names that `counted` lists."""
+
 
 def signed(value: float) -> str:
     """Format a difference with its sign.
@@ -60,6 +63,17 @@ def number_of(number: float, thing: str) -> str:
         ('1 layer', '12 layers')
     """
     return f"{count(number)} {thing}{'' if number == 1 else 's'}"
+
+
+def counted(names: Sequence[str], thing: str) -> str:
+    """Format how many names there are, and the first few of them.
+
+    Example:
+        >>> counted(["numpy", "torch"], "label"), counted(list("abcdefgh"), "tag")
+        ('2 labels (numpy, torch)', '8 tags (a, b, c, d, e, f, …)')
+    """
+    few = ", ".join([*names[:_FEW], "…"] if len(names) > _FEW else names)
+    return f"{number_of(len(names), thing)} ({few})" if names else f"{thing}s"
 
 
 def with_diverged(finished: int, diverged: int) -> str:

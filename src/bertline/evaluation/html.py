@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from bertline.evaluation.formatting import escape
+
+_EMPTY = ("", "–")
 
 
 def section(identity: str, heading: str, *blocks: str) -> str:
     """Return a section with its heading."""
     return f'<section id="{identity}"><h2>{escape(heading)}</h2>{"".join(blocks)}</section>'
+
+
+def contents(sections: Sequence[str]) -> str:
+    """Return links to sections made by `section`."""
+    found = [re.match(r'<section id="([^"]+)"><h2>(.*?)</h2>', one) for one in sections]
+    links = (f'<a href="#{one[1]}">{one[2]}</a>' for one in found if one is not None)
+    return f'<nav aria-label="Contents">{"".join(links)}</nav>'
 
 
 def paragraph(text: str, css: str = "") -> str:
@@ -42,11 +52,25 @@ def _with_small_spread(value: str) -> str:
     return escape(number) + (f" <i>±\u202f{escape(spread)}</i>" if sign else "")
 
 
+class Strong(str):
+    """Text of a cell in bold."""
+
+    __slots__ = ()
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of plain text cells that scrolls horizontally on a narrow screen."""
-    header = "".join(f"<th>{escape(cell)}</th>" for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    """Return a table of plain text cells that scrolls horizontally on a narrow screen.
+
+    Columns whose cells are all empty or a dash are left out.
+    """
+    kept = [place for place in range(len(head)) if not rows or any(row[place] not in _EMPTY for row in rows)]
+    header = "".join(f"<th>{escape(head[place])}</th>" for place in kept)
+    body = "".join("<tr>" + "".join(f"<td>{_cell(row[place])}</td>" for place in kept) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell(content: str) -> str:
+    return f"<b>{escape(content)}</b>" if isinstance(content, Strong) else escape(content)
 
 
 def folded(summary: str, content: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
 from bertline.evaluation.formatting import escape, in_unit, listing, metric_name, number_of, score
-from bertline.evaluation.html import paragraph, section, table, tiles
+from bertline.evaluation.html import Strong, paragraph, section, table, tiles
 from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
 from bertline.foundation.formats import count, duration, percent
@@ -84,20 +84,37 @@ def _how_good(facts: Facts) -> str:
 
 
 def _task_table(facts: Facts, overlaps: Overlaps) -> str:
-    """Return a table with one row per task: its score compared with the other arms and the strongest baseline."""
+    """Return a table with one row per task: its score compared with the other arms and the strongest opponent."""
+    others = ("combined", "random_weights", "reference_encoder")
     rows = []
     for task in facts.tasks:
         arms, baselines, titles = task.arms(), task.baselines(), task.titles()
-        others = [test_score(arms[name]) if name in arms else "–" for name in ("random_weights", "reference_encoder")]
+        cells = {name: test_score(arms[name]) if name in arms else "–" for name in ("encoder", *others)}
         best = task.strongest
-        strongest = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
-        rows.append([task.name, metric_name(task.metric), test_score(arms["encoder"]), *others, strongest])
+        cells["opponent"] = "–" if best is None else f"{score(baselines[best]['test'])} ({titles[best]})"
+        verdict, winner = _verdict(task.result["conclusion"])
+        if winner is not None:
+            cells[winner] = Strong(cells[winner])
+        rows.append([task.name, metric_name(task.metric), *cells.values(), verdict])
         rows[-1].append(_overlap_note(overlaps.get(task.name, {})) or "–")
-    head = ["task", "test score", "this encoder", "random weights", "reference encoder", "strongest simple opponent"]
-    head.append("read in pretraining?")
+    head = ["task", "test", "this encoder", "combined with it", "random weights", "reference encoder"]
+    head += ["strongest simple opponent", "winner", "read in pretraining?"]
     seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
-    spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds."
-    return table(head, rows) + paragraph(spread if seeds != [1] else "One seed each, so no spread is known.", "soft")
+    spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds. "
+    said = spread if seeds != [1] else "One seed each, so no spread is known. "
+    said += "The opponent is the baseline that is best on dev. The winner is bold where the difference is larger than "
+    return table(head, rows) + paragraph(said + "the noise of seeds and rows together.", "soft")
+
+
+def _verdict(conclusion: dict[str, Any]) -> tuple[str, str | None]:
+    """Return who wins in words, and the column of the winner; None if it is not clear."""
+    for arm, title in (("encoder", "this encoder"), ("combined", "combined")):
+        if conclusion.get(arm, {}).get("verdict") == "better":
+            return title, arm
+    found = [conclusion[arm]["verdict"] for arm in ("encoder", "combined") if "verdict" in conclusion.get(arm, {})]
+    if not found:
+        return "not known", None
+    return ("the opponent", "opponent") if set(found) == {"worse"} else ("not clear", None)
 
 
 def _overlap_note(overlaps: dict[str, Overlap]) -> str:
@@ -127,7 +144,7 @@ def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
     arms, baselines, titles = task.arms(), task.baselines(), task.titles()
     beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
     if (strongest := task.strongest) is not None:
-        beside.append(f"{titles[strongest]} {score(baselines[strongest]['test'])}")
+        beside.append(f"strongest opponent: {titles[strongest]} {score(baselines[strongest]['test'])}")
     if overlap_note:
         beside.append(f"read in pretraining: {overlap_note}")
     return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(beside)

@@ -10,7 +10,13 @@ from typing import Any
 from bertline.evaluation.charts import Series, line_chart
 from bertline.evaluation.facts import Facts
 from bertline.evaluation.formatting import escape, listing
-from bertline.evaluation.html import figure, paragraph, section, side_by_side, table
+from bertline.evaluation.html import figure, paragraph, section, side_by_side
+from bertline.evaluation.optimization_section import (
+    health,
+    length_changes,
+    optimization_captions,
+    optimization_charts,
+)
 from bertline.evaluation.reference import ReferenceCurve, reference_for
 from bertline.foundation.formats import count, duration, percent
 from bertline.pretraining.objectives.base import ShownCurve
@@ -19,13 +25,12 @@ _FRAMES = 9
 """Maximum number of mask predictions frames shown per sentence."""
 _GUESSES = 5
 _SHIFT, _ODD = "probe/bigram_shift_accuracy", "probe/odd_word_accuracy"
-_ALARMS = 20
 
 
 def pretraining_charts(facts: Facts) -> dict[str, str]:
     """Return the charts by file name; curves that were not recorded have no chart."""
     charts = {}
-    reference = reference_for(facts.params)
+    reference, marks = reference_for(facts.params), length_changes(facts)
     for shown in facts.pretrained_by.showing.charts:
         own = [curve for curve in shown.curves if facts.curve(curve.metric)]
         if own:
@@ -39,6 +44,7 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
                 x_name="step",
                 y_name=shown.y_name,
                 level=level,
+                marks=marks,
             )
     if facts.curve(_SHIFT):
         charts["probes"] = line_chart(
@@ -50,8 +56,9 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
             x_name="step",
             y_name="accuracy of a linear probe",
             level=("chance", 0.5),
+            marks=marks,
         )
-    return charts
+    return charts | optimization_charts(facts)
 
 
 def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
@@ -61,6 +68,7 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
         "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
         "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
         "frequent. The first point is the encoder before training.",
+        **optimization_captions(),
     }
     figures = [figure(charts[name], caption) for name, caption in captions.items() if name in charts]
     training = facts.training
@@ -68,7 +76,7 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
         f"It took {duration(training['train_time_s'])} at {count(training['perf/tokens_per_s'])} tokens per second, "
         f"{percent(training['perf/data_wait_fraction'])} of it waiting for data."
     )
-    below = (paragraph(speed), _reference(facts), _alarms(facts), _mask_predictions(facts))
+    below = (paragraph(speed), health(facts), _lengths(facts), _reference(facts), _mask_predictions(facts))
     return section("pretraining", "Learning to read", side_by_side(*figures), *below)
 
 
@@ -83,6 +91,13 @@ def _behind(facts: Facts, reference: ReferenceCurve | None, colours: Mapping[str
     curves = [Series("", reference.until(key, facts.curve(key)), css, behind=True) for key, css in colours.items()]
     drawn = [curve for curve in curves if curve.points]
     return [dataclasses.replace(curve, name="" if index else reference.title) for index, curve in enumerate(drawn)]
+
+
+def _lengths(facts: Facts) -> str:
+    changes = [
+        f"to {said.removeprefix('length ')} tokens after step {step:,.0f}" for step, said in length_changes(facts)
+    ]
+    return paragraph(f"The sequence length changes {listing(changes)}; dotted lines mark it.") if changes else ""
 
 
 def _reference(facts: Facts) -> str:
@@ -103,24 +118,6 @@ def _reference(facts: Facts) -> str:
     if differences := reference.differences(facts.params):
         words += f" Here {listing(differences)}."
     return paragraph(words)
-
-
-def _alarms(facts: Facts) -> str:
-    """Return a table of alarms with advice; empty without alarms."""
-    if not facts.alarms:
-        return ""
-    rows = [(f"{row['step']:,}", _what_happened(row), row["advice"]) for row in facts.alarms[:_ALARMS]]
-    more = len(facts.alarms) - len(rows)
-    rest = paragraph(f"And {more:,} more, in health.jsonl.") if more else ""
-    return f"<h3>Alarms</h3>{table(('step', 'what happened', 'what to do'), rows)}{rest}"
-
-
-def _what_happened(alarm: dict[str, Any]) -> str:
-    if "rewound_to" not in alarm:
-        return str(alarm["message"])
-    target = "its start" if alarm["rewound_to"] is None else f"step {alarm['rewound_to']:,}"
-    sequences = sum(jump["sequences"] for jump in alarm["skipped"])
-    return f"{alarm['message']}; training rolled back to {target} and skipped {sequences:,} sequences"
 
 
 def _mask_predictions(facts: Facts) -> str:

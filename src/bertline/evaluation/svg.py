@@ -10,6 +10,13 @@ from importlib.resources import files
 from bertline.evaluation.formatting import escape
 
 WIDTH = 440
+_FILE_SCALE = 1.6
+"""Size of a standalone file relative to its coordinates."""
+_TINY = 1e-9
+"""Relative error of a number that is still the tick that it stands for."""
+_FEWEST_TICKS = 3
+_POWERS = range(-12, 13)
+"""Powers of ten that a logarithmic axis may end at."""
 _CHARACTER_WIDTH = 7.2
 """Average width in pixels of a character of 12 px type in the widest of the system fonts."""
 
@@ -29,8 +36,34 @@ class Scale:
         return self.start + (at - low) / ((high - low) or 1.0) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        """Return round values inside the range."""
+        """Return round values inside the range, among them both ends of a range of `rounded`."""
         return _log_ticks(self.low, self.high) if self.log else _even_ticks(self.low, self.high)
+
+
+def rounded(low: float, high: float, *, log: bool = False) -> tuple[float, float]:
+    """Return a range that ends at ticks, so that no part of an axis is without a number.
+
+    Example:
+        >>> rounded(3.4, 7.2), rounded(1.5e-4, 7e-3, log=True)
+        ((3.0, 8.0), (0.0001, 0.01))
+    """
+    if not log:
+        before = None
+        while before != (low, high):  # a wider range may have wider steps, of which its ends must be multiples too
+            before, step = (low, high), _step(low, high)
+            low = round(math.floor(low / step + _TINY) * step, 10)
+            high = round(math.ceil(high / step - _TINY) * step, 10)
+        return low, high
+    start, end = _between(low, high, (1, 3))
+    powers = sum(start <= 10.0**power * (1 + _TINY) and 10.0**power <= end * (1 + _TINY) for power in _POWERS)
+    return (start, end) if powers < _FEWEST_TICKS else _between(low, high, (1,))
+
+
+def _between(low: float, high: float, factors: Sequence[int]) -> tuple[float, float]:
+    ticks = [factor * 10.0**power for power in _POWERS for factor in factors]
+    below = [tick for tick in ticks if tick <= low * (1 + _TINY)]
+    above = [tick for tick in ticks if tick >= high * (1 - _TINY)]
+    return max(below, default=low), min(above, default=high)
 
 
 def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
@@ -49,11 +82,11 @@ def tick_label(value: float) -> str:
     """Return a short label for a tick.
 
     Example:
-        >>> tick_label(3000.0), tick_label(0.25), tick_label(0.0003), tick_label(0.0)
-        ('3,000', '0.25', '3e-4', '0')
+        >>> tick_label(3000.0), tick_label(0.25), tick_label(0.0003), tick_label(0.00015), tick_label(0.0)
+        ('3,000', '0.25', '3e-4', '1.5e-4', '0')
     """
     if value and abs(value) < 0.001:
-        return f"{value:.0e}".replace("e-0", "e-")
+        return f"{value:.1e}".replace(".0e", "e").replace("e-0", "e-")
     return f"{value:,.0f}" if value == round(value) else f"{value:.4g}"
 
 
@@ -106,9 +139,16 @@ def drawing(shapes: Sequence[str], height: float, description: str) -> str:
 
 
 def standalone(chart: str) -> str:
-    """Return a chart as a standalone SVG file with its style."""
+    """Return a chart as a standalone SVG file with its style, its size and its own background.
+
+    Without `width` and `height`, viewers that show the file as an image show nothing. The background changes with the
+    colours of the text: the page around the file may be light while the system prefers dark, or the reverse.
+    """
     head, rest = chart.split(">", 1)
-    return f"{head}><style>{chart_css()}</style>{rest}\n"
+    width, height = head.partition('viewBox="0 0 ')[2].partition('"')[0].split()
+    size = f'width="{float(width) * _FILE_SCALE:.0f}" height="{float(height) * _FILE_SCALE:.0f}"'
+    page = f'<rect width="{width}" height="{height}" class="page"/>'
+    return f"{head} {size}><style>{chart_css()}</style>{page}{rest}\n"
 
 
 def chart_css() -> str:
@@ -116,19 +156,23 @@ def chart_css() -> str:
     return files("bertline.evaluation").joinpath("chart.css").read_text(encoding="utf-8")
 
 
-def _even_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
+def _step(low: float, high: float, wanted: int = 5) -> float:
     rough = (high - low) / wanted or 1.0
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough)
-    first = math.ceil(low / step)
-    return [round(number * step, 10) for number in range(first, math.floor(high / step) + 1)]
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * (1 - _TINY))
+
+
+def _even_ticks(low: float, high: float) -> list[float]:
+    step = _step(low, high)
+    first = math.ceil(low / step - _TINY)
+    return [round(number * step, 10) for number in range(first, math.floor(high / step + _TINY) + 1)]
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for factors in ((1,), (1, 3), (1, 2, 5)):
+    powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+    for factors in ((1,), (1, 3), (1, 2, 3, 5)):
         ticks = [factor * 10.0**power for power in powers for factor in factors]
-        inside = [tick for tick in ticks if low <= tick <= high]
-        if len(inside) >= 3:
+        inside = [tick for tick in ticks if low * (1 - _TINY) <= tick <= high * (1 + _TINY)]
+        if len(inside) >= _FEWEST_TICKS:
             break
     return inside

@@ -9,7 +9,7 @@ from bertline.evaluation.facts import TaskFacts, spread_of
 from bertline.evaluation.formatting import metric_name
 
 _ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "reference_encoder": "c4"}
-_BASELINE_COLOURS = ("c2", "c5", "c6")
+_BASELINE_COLOURS = ("c2", "c6", "c7", "c8", "c9", "c5")
 _MAJORITY_COLOUR = "c3"
 
 
@@ -105,6 +105,7 @@ def _trials(task: TaskFacts, parameter: str) -> str:
         for name, arm in task.arms().items()
     ]
     values = [x for _, _, points in groups for x, _ in points]
-    log_x = min(values) > 0 and max(values) / min(values) >= 8
+    searched = task.space.get(parameter, {}).get("kind")
+    log_x = min(values) > 0 and (searched == "log_uniform" or max(values) / min(values) >= 8)
     name = parameter.replace("_", " ")
     return scatter_chart(groups, x_name=name, y_name=f"dev {metric_name(task.metric)}", log_x=log_x)

@@ -11,6 +11,7 @@ from bertline.evaluation.html import folded, paragraph, table
 from bertline.evaluation.overlap import Overlap
 from bertline.foundation.formats import count, percent
 from bertline.foundation.verdicts import NOISE_UNKNOWN
+from bertline.kinds.registry import kind_part
 
 _NOT_KNOWN = f"{NOISE_UNKNOWN.capitalize()}."
 _FEWEST_ROWS = 10
@@ -162,7 +163,8 @@ def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[s
     """
     blocks = []
     for split, found in overlaps.items():
-        said = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []))
+        measure = kind_part(task.result["task_kind"], "report").row_measure(task.metric)
+        said = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []), measure)
         blocks.append(paragraph(said, "verdict unsure" if found.flagged else "soft"))
     return "".join(blocks)
 
@@ -184,7 +186,7 @@ def _overlap_sentence(name: str, found: Overlap) -> str:
     )
 
 
-def _clean_sentence(found: Overlap, correct: list[float]) -> str:
+def _clean_sentence(found: Overlap, correct: list[float], measure: str) -> str:
     touched = set(found.touched)
     inside = [value for place, value in enumerate(correct) if place in touched]
     outside = [value for place, value in enumerate(correct) if place not in touched]
@@ -193,7 +195,7 @@ def _clean_sentence(found: Overlap, correct: list[float]) -> str:
     means = [sum(values) / len(values) for values in (inside, outside)]
     if set(correct) <= {0.0, 1.0}:
         return f" The best model gets {percent(means[0])} of these rows right and {percent(means[1])} of the others."
-    return f" The best model scores {score(means[0])} on these rows and {score(means[1])} on the others."
+    return f" For the best model, {measure} is {score(means[0])} on these rows and {score(means[1])} on the others."
 
 
 def score_tables(task: TaskFacts) -> str:

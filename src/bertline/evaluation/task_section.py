@@ -11,8 +11,10 @@ from bertline.evaluation.facts import TaskFacts
 from bertline.evaluation.formatting import listing, metric_name, number_of, score, setting, with_diverged
 from bertline.evaluation.html import figure, folded, paragraph, section, side_by_side, table
 from bertline.evaluation.overlap import Overlap
+from bertline.evaluation.sweep_notes import sweep_notes
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_details import details_section
+from bertline.evaluation.task_intro import introduction
 from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
 from bertline.foundation.formats import count
 from bertline.kinds.registry import kind_part
@@ -45,6 +47,7 @@ def task_section(
         for parameter in varied(task)
     ]
     blocks = [
+        introduction(task),
         paragraph(conclusion(task), "lead"),
         paragraph(scores_sentence(task)),
         verdicts(task),
@@ -52,7 +55,8 @@ def task_section(
         paragraph(str(task.result["note"]), "soft") if task.result.get("note") else "",
         side_by_side(*figures),
         score_tables(task),
-        f"<h3>What the sweep tried</h3>{paragraph(_choice(task))}{side_by_side(*trials)}{_candidates(task)}",
+        f"<h3>What the sweep tried</h3>{paragraph(_choice(task))}{_admitted(task)}",
+        f"{side_by_side(*trials)}{_candidates(task)}",
         details_section(task),
         errors_section(task),
     ]
@@ -71,6 +75,11 @@ def _choice(task: TaskFacts) -> str:
         f"{how}{_settings(arm['best_params'])}. Trained on {count(rows['train'])} rows, chosen on "
         f"{count(rows['dev'])}, tested once on {tests}."
     )
+
+
+def _admitted(task: TaskFacts) -> str:
+    notes = sweep_notes(task)
+    return paragraph(" ".join(notes), "verdict unsure") if notes else ""
 
 
 def _candidates(task: TaskFacts) -> str:
@@ -115,6 +124,12 @@ class ReportPart(Protocol):
             errors: Rows of `TaskKind.table` without `correct`.
             task_folder: Artifact of the task's rows.
         """
+
+    def about(self, labels: Sequence[str]) -> str:
+        """Return a sentence on what a task with these labels asks for."""
+
+    def row_measure(self, metric: str) -> str:
+        """Return what the column `correct` of the predictions measures, in words; `metric` is the task's."""
 
 
 def errors_section(task: TaskFacts) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertline.evaluation.charts import scatter_chart
 from bertline.evaluation.facts import PipelineFolders, TaskFacts
+from bertline.evaluation.small_multiples import small_multiples
 from bertline.foundation.formats import percent
 from bertline.modeling.huggingface import load_encoder
 from bertline.tasks.storage import read_rows
@@ -17,29 +19,60 @@ from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_SIZE = 32
-_COLOURS = 16
-"""Number of classes g0, g1, ... in `chart.css`."""
+_MOST_LABELS = 16
 
 
-def vector_space_chart(task: TaskFacts, line: PipelineFolders, *, num_points: int) -> str | None:
-    """Plot test passages of a task by label; None unless the task has single passages with one of a few labels each."""
+@dataclass(frozen=True, slots=True)
+class VectorSpace:
+    """Picture of the passages of a task, and what it shows."""
+
+    chart: str
+    caption: str
+
+
+def vector_space(task: TaskFacts, line: PipelineFolders, *, num_points: int) -> VectorSpace | None:
+    """Plot test passages of a task by label.
+
+    Returns:
+        None unless the task has single passages with one of a few labels each, and also if neighbours share a label no
+        more often than by chance: the picture would then show nothing.
+    """
     labels, config = task.result["labels"], line.params["tasks"][task.name]
-    if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _COLOURS:
+    if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _MOST_LABELS:
         return None
     rows = read_rows(line.tasks[task.name], "test", TextRows).first(num_points)
     if rows.text_pairs is not None or len(rows) < 3:
         return None
-    max_length = config["max_length"]
-    places, shares = principal_components(mean_vectors(line.pretrain, rows.texts, max_length=max_length))
-    groups = []
-    for number, label in enumerate(labels):
-        points = [(float(x), float(y)) for x, y in places[rows.labels == number]]
-        groups.append((label, f"g{number}", points))
+    vectors = mean_vectors(line.pretrain, rows.texts, max_length=config["max_length"])
+    agreeing, chance = neighbours_agree(vectors, rows.labels)
+    if agreeing <= chance + 2 * math.sqrt(chance * (1 - chance) / len(rows)):
+        return None
+    places, shares = principal_components(vectors)
+    groups = [
+        (label, [(float(x), float(y)) for x, y in places[rows.labels == number]]) for number, label in enumerate(labels)
+    ]
     first, second = (
         f"{name} direction, {percent(share)} of the variance"
         for name, share in zip(("first", "second"), shares, strict=True)
     )
-    return scatter_chart(groups, x_name=first, y_name=second, ticks=False)
+    caption = (
+        f"{len(rows):,} test passages of {task.name} as the encoder sees them before any fine-tuning (mean over "
+        "tokens, first two principal components): each panel shows one label, which the encoder was never shown, in "
+        f"front of all others. In all dimensions, the nearest other passage has the same label in {percent(agreeing)} "
+        f"of cases; by chance it would be {percent(chance)}."
+    )
+    return VectorSpace(small_multiples(groups, x_name=first, y_name=second), caption)
+
+
+def neighbours_agree(vectors: NDArray[np.float32], labels: NDArray[np.int64]) -> tuple[float, float]:
+    """Return how often the nearest other row (cosine, around the mean) has the same label, and how often by chance."""
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    unit = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+    similarity = unit @ unit.T
+    np.fill_diagonal(similarity, -np.inf)
+    sizes = np.bincount(labels)
+    chance = (sizes * (sizes - 1)).sum() / (len(labels) * (len(labels) - 1))
+    return float((labels[similarity.argmax(axis=1)] == labels).mean()), float(chance)
 
 
 def mean_vectors(model_folder: Path, texts: list[str], *, max_length: int) -> NDArray[np.float32]:

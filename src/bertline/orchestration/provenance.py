@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.files import sha256_of_path
+from bertline.evaluation.provenance import PROVENANCE_NAME
+from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.training.config import RuntimeConfig
 
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
 
@@ -37,6 +43,46 @@ def experiment_name() -> str | None:
 def artifact_digest(path: Path) -> str:
     """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
     return _dvc_digests().get(path.as_posix()) or sha256_of_path(path)[:_DIGEST_CHARACTERS]
+
+
+def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeConfig) -> None:
+    """Write `provenance.json` into a result: what the report says about where and when the work was done.
+
+    Args:
+        result: Result folder of a worker that has just finished.
+        frozen: Content of the run folder's config.yaml.
+        runtime: Its section `runtime`.
+    """
+    task = frozen.get("task_name")
+    content = {
+        "stage": f"{frozen['stage']}@{task}" if task else frozen["stage"],
+        "ended": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "commit": frozen.get("commit", ""),
+        "fingerprint": frozen.get("fingerprint", ""),
+        "machine": _machine(runtime),
+        "versions": {"python": platform.python_version(), **frozen.get("made_of", {}).get("versions", {})},
+    }
+    write_json(result / PROVENANCE_NAME, content)
+
+
+def add_tracked_run(artifact: Path, run_id: str | None) -> None:
+    """Add the id of the MLflow run to the provenance of an artifact; a worker does not know it."""
+    path = artifact / PROVENANCE_NAME
+    if run_id is not None and path.exists():
+        write_json(path, {**read_json(path), "mlflow_run": run_id})
+
+
+def _machine(runtime: RuntimeConfig) -> str:
+    """Describe the processor or the GPUs, without the name of the host."""
+    torch = sys.modules.get("torch")
+    if torch is not None and runtime.device in ("auto", "cuda") and torch.cuda.is_available():
+        return f"{runtime.num_devices * runtime.num_nodes} × {torch.cuda.get_device_name()}"
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = f"{num_cores} CPU {'core' if num_cores == 1 else 'cores'}"
+    return f"{cores} ({names[0] if names else platform.machine()})"
 
 
 def _dvc_digests() -> dict[str, str]:

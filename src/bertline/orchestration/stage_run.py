@@ -42,7 +42,13 @@ from bertline.orchestration.encoder_pointers import uses_pretrained
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint
 from bertline.orchestration.frozen_inputs import marks_of
 from bertline.orchestration.launching import run_in_worker
-from bertline.orchestration.provenance import artifact_digest, experiment_name, git_commit, running_under_dvc
+from bertline.orchestration.provenance import (
+    add_tracked_run,
+    artifact_digest,
+    experiment_name,
+    git_commit,
+    running_under_dvc,
+)
 from bertline.orchestration.run_pages import charted, headline_params, source_tags, stage_page
 from bertline.orchestration.stages import ENCODERS, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
@@ -97,6 +103,7 @@ class StageRun:
         if self.output != self.folder / RESULT_NAME:
             with folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
+                add_tracked_run(temporary, self.record.run_id)
         return metrics
 
     def finish(self, metrics: Mapping[str, float]) -> None:

@@ -25,6 +25,7 @@ from bertline.orchestration.changed import shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.frozen_inputs import changed_inputs, missing_inputs
 from bertline.orchestration.last_words import COULD_NOT_WRITE, give_up_streams, say_last
+from bertline.orchestration.provenance import write_provenance
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import (
     ALREADY_RUNNING,
@@ -101,6 +102,7 @@ def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, 
         ending, message = FAILED, _of_nothing(missing)
     if ending is not FINISHED:
         return _end(folder, ending, Status(state="stopped" if ending is STOPPED else "failed", message=message))
+    write_provenance(folder / RESULT_NAME, frozen, config.runtime)
     digest = sha256_of_path(folder / RESULT_NAME)
     return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
 

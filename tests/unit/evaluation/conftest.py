@@ -10,6 +10,7 @@ import pytest
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
 from bertline.evaluation.facts import PipelineFolders
+from bertline.evaluation.provenance import PROVENANCE_NAME
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
@@ -22,6 +23,13 @@ from bertline.tokenization.vocabulary import Vocabulary
 from evaluation_inputs import HOSTILE, KINDS, WORDS, write_sweep, write_task
 
 OBJECTIVE = {"kind": "mlm_nsp", "nsp_weight": 1.0}
+_PROVENANCE = {
+    "ended": "2026-11-23 18:20 UTC",
+    "commit": "0123456789abcdef+changes",
+    "fingerprint": "1ed20c966ddb",
+    "machine": "2 CPU cores (Some CPU)",
+    "versions": {"python": "3.12.1", "torch": "2.13.0", "scipy": "1.17"},
+}
 _MODEL = ModelConfig(
     hidden_size=8,
     num_hidden_layers=1,
@@ -49,7 +57,10 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
         metrics=root / "metrics",
         params={
             "model": {"num_hidden_layers": 1, "hidden_size": 8},
-            "pretrain": {"start_from": None, "mask_predictions": {"sentences": [f"A [MASK] {HOSTILE}"]}},
+            "evaluate": {"preset": "docs_tiny"},
+            "examples": {"seed": 3},
+            "sweep": {"seed": 0},
+            "pretrain": {"seed": 7, "start_from": None, "mask_predictions": {"sentences": [f"A [MASK] {HOSTILE}"]}},
             "tasks": {name: {"max_length": 32, "multi_label": name == "topics"} for name in tasks},
         },
     )
@@ -63,6 +74,11 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
     for name in tasks:
         write_task(pipeline.tasks[name], name)
         write_sweep(pipeline.sweeps[name], name, full=full)
+        commit = "ffff" if name == "match" else _PROVENANCE["commit"]
+        write_json(
+            pipeline.sweeps[name] / PROVENANCE_NAME,
+            {**_PROVENANCE, "stage": f"sweep@{name}", "ended": "2026-11-23 18:40 UTC", "commit": commit},
+        )
     write_json(pipeline.metrics / "corpus.json", {"documents": 3})
     return pipeline
 
@@ -141,6 +157,7 @@ def _write_pretrain(folder: Path, tokenizer: Tokenizer, *, full: bool) -> None:
         "steps": 3300,
     }
     _manifest(folder, "pretrain", {"metrics": metrics, "training": {"objective": OBJECTIVE}})
+    write_json(folder / PROVENANCE_NAME, {**_PROVENANCE, "stage": "pretrain", "mlflow_run": "87bfe4"})
     if full:
         (folder / "metrics.jsonl").write_text("".join(_metric_lines()))
         (folder / "mask_predictions.jsonl").write_text("".join(_mask_prediction_lines()))

@@ -17,6 +17,7 @@ from evaluation_inputs import HOSTILE, KINDS, rows_of_kind
 
 CONFIG = EvaluateConfig(
     title="A <b>pipeline</b> & more",
+    preset="docs_tiny",
     num_documents=2,
     embed_plot_points=12,
     overlap=OverlapConfig(min_ngram=8, max_ngram=13, flag=0.1),
@@ -56,6 +57,11 @@ def page_of(out: Path) -> Page:
     return Page((out / "report.html").read_text(encoding="utf-8"))
 
 
+def overview(page: Page) -> str:
+    """What stands between the contents and the first section."""
+    return page.words.split("The configuration")[1].split("The pipeline")[0]
+
+
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(encoding="utf-8") as handle:
         return list(csv.DictReader(handle))
@@ -65,7 +71,7 @@ def test_the_report_is_one_file_that_asks_for_nothing_from_elsewhere(pipeline: P
     build_evaluation(CONFIG, pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page.addresses == []
+    assert page.addresses and all(address.startswith("#") for address in page.addresses)
     assert page.open == []
     assert not re.search(r"@import|url\(|<script|<link|<img|<iframe", text)
 
@@ -174,6 +180,32 @@ def test_every_section_is_there(pipeline: PipelineFolders, tmp_path: Path) -> No
     }
 
 
+def test_the_first_line_says_when_from_what_and_where_it_was_made(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    line = text.split('<dl class="provenance">')[1].split("</dl>")[0]
+    facts = dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", line))
+    assert facts == {
+        "finished": "2026-11-23 18:40 UTC",
+        "commit": "0123456789ab with changes (pretrain and sweep@library); ffff (sweep@match)",
+        "preset": "docs_tiny",
+        "seeds": "examples 3, pretraining 7, sweeps 0",
+        "machine": "2 CPU cores (Some CPU)",
+        "versions": "python 3.12.1, torch 2.13.0",
+        "fingerprint": "pretrain 1ed20c966ddb",
+        "MLflow run": "pretrain 87bfe4",
+        "training time": "4 min 30 s",
+    }
+
+
+def test_the_contents_lead_to_every_section(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    sections = re.findall(r'<section id="([^"]+)">', text)
+    assert page_of(tmp_path / "out").addresses == [f"#{section}" for section in sections]
+    assert len(set(sections)) == len(sections) == 7
+
+
 def test_curves_are_tables_that_dvc_plots(pipeline: PipelineFolders, tmp_path: Path) -> None:
     build_evaluation(CONFIG, pipeline, tmp_path / "out")
     losses = rows_of(tmp_path / "out" / "curves" / "mlm_loss.csv")
@@ -203,10 +235,9 @@ def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(
     page = page_of(tmp_path / "out")
     assert "script" not in page.elements
     assert page.open == []
-    overview = page.words.split("The pipeline")[0]
     for name in KINDS:
         assert f"Task: {name}" in page.words
-        assert name in overview
+        assert name in overview(page)
         assert figures[f"{name}/overlap/test_rows"] == 0
     assert figures["topics/encoder/test_mismatched/accuracy_mean"] == 0.42
     assert "A study of wings." in page.words  # of the collection, by its id
@@ -220,9 +251,9 @@ def test_test_rows_that_stand_in_the_corpus_are_figures_and_flagged(pipeline: Pi
     config = dataclasses.replace(CONFIG, overlap=OverlapConfig(min_ngram=6, max_ngram=13, flag=0.05))
     figures = build_evaluation(config, pipeline, tmp_path / "out")
     assert figures["library/overlap/test_rows"] == pytest.approx(1 / 12)
-    said = page_of(tmp_path / "out").words
-    assert "may have been read in pretraining" in said
-    assert "read in pretraining: 8.3 % of test rows in part" in said.split("The pipeline")[0]  # beside the score
+    page = page_of(tmp_path / "out")
+    assert "may have been read in pretraining" in page.words
+    assert "read in pretraining: 8.3 % of test rows in part" in overview(page)  # beside the score
     measured = read_json(tmp_path / "out" / "manifest.json")["overlap"]["library"]["test"]
     assert (measured["ngram"], measured["rows"], measured["flagged"]) == (6, 12, True)
 

@@ -1,9 +1,12 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertline.evaluation.charts import Row, Series, bar_chart, dot_chart, line_chart, scatter_chart
-from bertline.evaluation.svg import WIDTH, Scale, standalone
+from bertline.evaluation.small_multiples import small_multiples
+from bertline.evaluation.svg import WIDTH, Scale, rounded, standalone
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -72,10 +75,56 @@ def test_an_axis_is_never_labelled_with_a_rounded_value() -> None:
     assert "2e-4" not in said
 
 
-def test_a_chart_as_a_file_brings_its_own_style() -> None:
+def test_a_chart_as_a_file_brings_its_own_style_size_and_background() -> None:
     chart = standalone(bar_chart([("a", 1.0)], name="amounts"))
     (style,) = shapes(chart, "style")
-    assert "prefers-color-scheme: dark" in (style.text or "")
+    light, dark = (style.text or "").split("@media (prefers-color-scheme: dark)")
+    assert "--page:" in light and "--page:" in dark  # else light text may stand on a viewer's white
+    root = ElementTree.fromstring(chart)
+    width, height = root.attrib["viewBox"].split()[2:]
+    assert float(root.attrib["width"]) / float(width) == pytest.approx(
+        float(root.attrib["height"]) / float(height), 0.1
+    )
+    page = root[1]
+    assert (page.attrib["class"], page.attrib["width"], page.attrib["height"]) == ("page", width, height)
+
+
+@pytest.mark.parametrize("log", [False, True])
+@given(st.floats(1e-5, 1e5), st.floats(1.001, 1e4))
+def test_a_rounded_range_holds_the_values_and_ends_at_ticks(log: bool, low: float, times: float) -> None:
+    start, end = rounded(low, low * times, log=log)
+    assert start <= low * (1 + 1e-6) and end >= low * times * (1 - 1e-6)
+    ticks = Scale(start, end, 0, 100, log).ticks()
+    assert (ticks[0], ticks[-1]) == (pytest.approx(start), pytest.approx(end))
+
+
+def test_the_last_step_is_a_tick_and_the_last_value_is_drawn() -> None:
+    points = [(float(step), 5.0 - step / 1000) for step in range(0, 4_701, 3)]
+    chart = line_chart([Series("a", points, "c0")], x_name="step", y_name="loss")
+    said = [element.text for element in shapes(chart, "text")]
+    assert said[said.index("0") :][:6] == ["0", "1,000", "2,000", "3,000", "4,000", "4,698"]
+    assert shapes(chart, "path")[0].attrib["d"].split(" L")[-1].split()[0] == f"{WIDTH - 12:.1f}"
+
+
+def test_a_change_is_a_named_line_inside_the_chart() -> None:
+    points = [(0.0, 1.0), (100.0, 2.0)]
+    chart = line_chart([Series("a", points, "c0")], x_name="step", y_name="loss", marks=[(90.0, "length 512")])
+    (mark,) = [element for element in shapes(chart, "line") if element.attrib["class"] == "mark"]
+    assert float(mark.attrib["x1"]) == pytest.approx(46 + 0.9 * (WIDTH - 58), abs=0.1)
+    (said,) = [element for element in shapes(chart, "text") if element.text == "length 512"]
+    assert (said.attrib["text-anchor"], float(said.attrib["x"]) < float(mark.attrib["x1"])) == ("end", True)
+
+
+def test_each_group_has_a_panel_with_all_points_behind_its_own() -> None:
+    groups = [(f"a long name of label {n}", [(float(n), 0.0), (float(n), 1.0)]) for n in range(13)]
+    chart = small_multiples(groups, x_name="first", y_name="second")
+    dots = [(element.attrib["class"], element.attrib["d"].count("M")) for element in shapes(chart, "path")]
+    assert dots == [("dots all", 26), ("dots own", 2)] * 13
+    frames = shapes(chart, "rect")
+    assert len({(frame.attrib["x"], frame.attrib["y"]) for frame in frames}) == 13
+    height = float(ElementTree.fromstring(chart).attrib["viewBox"].split()[3])
+    assert all(float(frame.attrib["x"]) + float(frame.attrib["width"]) <= WIDTH + 0.1 for frame in frames)
+    assert all(float(frame.attrib["y"]) + float(frame.attrib["height"]) < height for frame in frames)
 
 
 def test_names_are_escaped() -> None:

@@ -201,7 +201,7 @@ def test_the_report_draws_the_reference_no_further_than_the_run(
         assert "reference:" not in without[name] and ' behind"' not in without[name]
         assert charts[name].count(' behind"/>') == num_curves + 1  # and the legend's
         assert charts[name].count(f">{shipped.title}</text>") == 1
-        assert ">4,000<" not in charts[name] and ">3,000<" in charts[name]  # the run has 3,300 steps, the other more
+        assert ">4,000<" not in charts[name] and ">3,300<" in charts[name]  # the run has 3,300 steps, the other more
     assert "The pale curves are a run of docs_tiny" in page and "After step 3,000 its held-out loss was" in page
     assert "pale curves" not in page_without
 

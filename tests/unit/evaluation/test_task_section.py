@@ -1,3 +1,4 @@
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -5,14 +6,14 @@ from typing import Any
 import pytest
 
 from bertline.evaluation.data_section import sample_documents
-from bertline.evaluation.facts import PipelineFolders, TaskFacts
+from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.formatting import escape
 from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.task_charts import task_charts, varied
+from bertline.evaluation.task_charts import colours, task_charts, varied
 from bertline.evaluation.task_section import task_section
 from bertline.tasks.storage import COLLECTION, write_rows
 from bertline.tasks.stored_rows import Documents
-from evaluation_inputs import HOSTILE, KINDS, make_result
+from evaluation_inputs import HOSTILE, KINDS, make_result, rows_of_kind
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +116,7 @@ def test_one_seed_proves_nothing() -> None:
     said = words(page(task))
     assert "Whether pretraining helps here is not shown" in said
     assert "Whether your own encoder or models/general-encoder is better on your task is not shown" in said
-    assert "+0.100 – – not known" in said
+    assert "+0.100 not known" in said  # the empty columns are left out
     assert not any(word in said for word in ("beaten", "beats", "helps here:", "no clear difference"))
 
 
@@ -229,6 +230,65 @@ def test_a_tagged_error_shows_both_taggings_word_by_word() -> None:
     assert '<span class="missed">Lovelace</span>' in said
     assert '<mark class="wrong">London<small>person</small></mark>' in said
     assert escape(HOSTILE.split()[0]) in said
+
+
+_EXAMPLES = {
+    "library": ("which of the 3 labels (numpy, torch, sympy)", "label numpy"),
+    "topics": ("Classification", "label numpy"),
+    "alike": ("Regression", "number 0.0"),
+    "names": ("entities of the 2 types (person, place)", "words the kernel of a frame is B-person"),
+    "answers": ("Question answering", "answers kernel"),
+    "search": ("Retrieval", "right document Shock waves on wings."),
+    "order": ("Re-ranking", "candidates a text"),
+    "sums": ("Extractive summarisation", "… (6 sentences)"),
+    "blanks": ("Fill-mask", "text the kernel of a frame is"),
+}
+
+
+@pytest.mark.parametrize("name", _EXAMPLES)
+def test_a_task_is_introduced_by_a_sentence_and_an_example_row(name: str) -> None:
+    about, example = _EXAMPLES[name]
+    write_rows(Path(), "train", rows_of_kind(name))
+    said = words(page(facts(name)))
+    introduced = said.split("An example, the first row of train")[0]
+    assert about in introduced and example in introduced
+
+
+def test_a_default_task_is_introduced_by_what_it_asks_for(pipeline: PipelineFolders) -> None:
+    tasks = {**pipeline.params["tasks"], "library": {"max_length": 32, "source": {"kind": "docs_library"}}}
+    read = read_facts(dataclasses.replace(pipeline, params={**pipeline.params, "tasks": tasks}), "title")
+    assert "Which library does a passage of documentation describe?" in page(read.tasks[0])
+    assert "Which library does" not in page(read.tasks[1])
+
+
+def test_without_rows_there_is_no_example() -> None:
+    assert "An example" not in page(facts("library"))
+
+
+def test_a_logarithmic_search_has_a_logarithmic_axis_however_narrow() -> None:
+    space = {"learning_rate": {"kind": "log_uniform", "low": 1e-4, "high": 1e-3}}
+    task = facts("library")
+    for arm in task.result["arms"].values():
+        for place, trial in enumerate(arm["trials"]):
+            trial["params"]["learning_rate"] = 1.1e-4 * 1.5**place
+    linear, log = task_charts(task), task_charts(dataclasses.replace(task, space=space))
+    ticks = [
+        re.findall(r'text-anchor="middle">([0-9.e-]+)<', of["library_trials_learning_rate"]) for of in (linear, log)
+    ]
+    assert ticks == [["1e-4", "1.5e-4", "2e-4", "2.5e-4"], ["1e-4", "2e-4", "3e-4"]]
+
+
+def test_each_baseline_of_a_task_has_a_colour_of_its_own() -> None:
+    task = facts("library", baselines={f"baseline {n}": {} for n in range(6)})
+    assert len({css for name, css in colours(task).items() if name.startswith("baseline")}) == 6
+
+
+def test_scores_on_touched_rows_name_what_they_measure() -> None:
+    correct = [0.5] * 20 + [0.75] * 40
+    said = words(page(facts("names"), {"test": overlap(*range(20))}, correct))
+    assert "For the best model, the share of words with the right tag is 0.500 on these rows and 0.750" in said
+    said = words(page(facts("search"), {"test": overlap(*range(20))}, correct))
+    assert "For the best model, nDCG@10 is 0.500 on these rows" in said
 
 
 def test_a_wrong_answer_stands_in_its_context() -> None:

@@ -1,13 +1,13 @@
-import re
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
-from bertline.evaluation.svg import chart_css
-from bertline.evaluation.vector_space import mean_vectors, principal_components, vector_space_chart
-from evaluation_inputs import KINDS
+from bertline.evaluation.vector_space import mean_vectors, neighbours_agree, principal_components, vector_space
+from bertline.tasks.storage import write_rows
+from evaluation_inputs import KINDS, rows_of_kind
 
 
 def test_the_first_component_is_the_widest_direction_with_a_fixed_sign() -> None:
@@ -36,7 +36,7 @@ def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
     whole_pipeline: PipelineFolders, name: str, drawn: bool
 ) -> None:
     task = next(task for task in read_facts(whole_pipeline, "title").tasks if task.name == name)
-    assert (vector_space_chart(task, whole_pipeline, num_points=12) is not None) is drawn
+    assert (vector_space(task, whole_pipeline, num_points=12) is not None) is drawn
 
 
 def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(pipeline: PipelineFolders) -> None:
@@ -44,13 +44,26 @@ def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(p
     np.testing.assert_array_equal(mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=512), longest)
 
 
-def test_more_labels_than_colours_are_not_drawn(pipeline: PipelineFolders, tmp_path: Path) -> None:
+def test_more_labels_than_panels_are_not_drawn(pipeline: PipelineFolders, tmp_path: Path) -> None:
     result = {"task_kind": "classification", "labels": [str(n) for n in range(17)]}
     task = TaskFacts(name="library", manifest={}, result=result, calibration={}, folder=Path())
-    assert vector_space_chart(task, pipeline, num_points=12) is None
+    assert vector_space(task, pipeline, num_points=12) is None
 
 
-def test_every_label_that_is_drawn_has_a_colour_of_its_own() -> None:
-    colours = re.findall(r"\.fill\.g(\d+) \{ fill: (#\w+)", chart_css())
-    assert [int(number) for number, _ in colours] == list(range(16))
-    assert len({colour for _, colour in colours}) == 16
+def test_neighbours_that_share_a_label_only_by_chance_are_not_drawn(pipeline: PipelineFolders) -> None:
+    (task, _) = read_facts(pipeline, "title").tasks
+    drawn = vector_space(task, pipeline, num_points=12)
+    assert drawn is not None and "by chance it would be 27.3 %" in drawn.caption
+    rows = rows_of_kind("library")
+    mixed = dataclasses.replace(rows, labels=np.arange(12) % 3)  # neighbours always differ
+    write_rows(pipeline.tasks["library"], "test", mixed)
+    assert vector_space(task, pipeline, num_points=12) is None
+
+
+def test_neighbours_in_clusters_agree_and_those_of_a_random_label_agree_by_chance() -> None:
+    random = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    clusters = (np.eye(3)[labels] * 10 + random.normal(size=(300, 3))).astype(np.float32)
+    assert neighbours_agree(clusters, labels) == (1.0, pytest.approx(99 / 299))
+    agreeing, chance = neighbours_agree(clusters, random.permutation(labels))
+    assert abs(agreeing - chance) < 0.1

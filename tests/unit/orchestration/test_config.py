@@ -21,7 +21,8 @@ EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_every_preset_is_valid(composed: Composed, experiment: str) -> None:
     given = ["pretrain.start_from=some/model"] if experiment in ("continued", "finetune") else []
-    pipeline_config(composed(f"experiment={experiment}", *given))
+    config = pipeline_config(composed(f"experiment={experiment}", *given))
+    assert config.evaluate.preset == experiment  # the report names it
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import platform
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +14,13 @@ import pytest
 import yaml
 
 import probing_inputs as language
+from bertline.evaluation.provenance import read_provenance
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.metrics_log import read_metrics
 from bertline.orchestration import frozen_inputs, worker
 from bertline.orchestration.frozen_inputs import marks_of
+from bertline.orchestration.provenance import add_tracked_run
 from bertline.orchestration.status import read_status
 
 SWEEP = "bertline.sweep.run:run"
@@ -45,6 +50,26 @@ def test_the_worker_hands_the_linear_probe_to_pretraining(
     rows = read_metrics(folder / "metrics.jsonl")
     assert [row.step for row in rows if "probe/bigram_shift_accuracy" in row.metrics] == [0, 2, 4]
     assert "probe/odd_word_accuracy" in read_status(folder).metrics
+
+
+def test_a_result_says_where_it_comes_from(opened: Callable[[Work], Path]) -> None:
+    folder = opened(lambda: None)
+    frozen = yaml.safe_load((folder / "config.yaml").read_text())
+    made_of = {"versions": {"torch": "2.13.0"}}
+    more = {**frozen, "commit": "abc", "fingerprint": "1ed2", "made_of": made_of}
+    (folder / "config.yaml").write_text(yaml.safe_dump(more))
+    assert worker.main(folder, SWEEP) == 0
+    found = read_provenance(folder / "result")
+    assert found is not None
+    assert (found.stage, found.commit, found.fingerprint) == ("sweep@docs_match", "abc", "1ed2")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", found.ended)
+    assert found.versions["torch"] == "2.13.0" and "CPU core" in found.machine
+    assert platform.node() not in found.machine
+    assert read_status(folder).result_sha256 == sha256_of_path(folder / "result")
+    add_tracked_run(folder / "result", None)
+    assert read_provenance(folder / "result") == found
+    add_tracked_run(folder / "result", "87bf")
+    assert read_provenance(folder / "result") == dataclasses.replace(found, mlflow_run="87bf")
 
 
 Work = Callable[[], None]

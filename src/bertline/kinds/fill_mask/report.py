@@ -21,3 +21,13 @@ def _blank(error: dict[str, Any]) -> str:
 def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
     """Return the HTML of errors."""
     return [_blank(error) for error in errors]
+
+
+def about(labels: Sequence[str]) -> str:
+    """Return a sentence on what the task asks for."""
+    return "Fill-mask: which token belongs in a blank? The encoder is scored as it was pretrained."
+
+
+def row_measure(metric: str) -> str:
+    """Return what the column `correct` of the predictions measures, in words."""
+    return "the share of blanks filled right"

@@ -56,3 +56,13 @@ def _texts(value: Any) -> list[str]:
 def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
     """Return the HTML of errors."""
     return [_answer(error) for error in errors]
+
+
+def about(labels: Sequence[str]) -> str:
+    """Return a sentence on what the task asks for."""
+    return "Question answering: which span of a passage answers a question, or does none?"
+
+
+def row_measure(metric: str) -> str:
+    """Return what the column `correct` of the predictions measures, in words."""
+    return "F1"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.error_html import CHARACTERS, quote, sureness
-from bertline.evaluation.formatting import escape, shortened
+from bertline.evaluation.formatting import counted, escape, shortened
 
 
 def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
@@ -24,3 +24,13 @@ def _document(error: dict[str, Any]) -> str:
 def _sentence(sentence: str, gold: str, predicted: str) -> str:
     said = f"is {escape(gold)}, taken for {escape(predicted)}"
     return f"<p>{escape(shortened(sentence, CHARACTERS))} <small>{said}</small></p>"
+
+
+def about(labels: Sequence[str]) -> str:
+    """Return a sentence on what the task asks for."""
+    return f"Sentence labelling: which of the {counted(labels, 'label')} does each sentence of a document have?"
+
+
+def row_measure(metric: str) -> str:
+    """Return what the column `correct` of the predictions measures, in words."""
+    return "the share of sentences with the right label"

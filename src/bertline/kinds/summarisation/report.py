@@ -19,3 +19,13 @@ def _summary(error: dict[str, Any]) -> str:
 def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
     """Return the HTML of errors."""
     return [_summary(error) for error in errors]
+
+
+def about(labels: Sequence[str]) -> str:
+    """Return a sentence on what the task asks for."""
+    return "Extractive summarisation: choose the sentences of a document that make the best summary."
+
+
+def row_measure(metric: str) -> str:
+    """Return what the column `correct` of the predictions measures, in words."""
+    return "ROUGE-1"

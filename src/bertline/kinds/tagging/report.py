@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.error_html import quote, sureness
-from bertline.evaluation.formatting import escape
+from bertline.evaluation.formatting import counted, escape
 
 
 def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
@@ -25,3 +25,13 @@ def _word(word: str, gold: str, predicted: str) -> str:
     if gold == predicted:
         return f"<span>{escape(word)}</span>"
     return f'<mark class="wrong">{escape(word)}<small>{escape(predicted)}, is {escape(gold)}</small></mark>'
+
+
+def about(labels: Sequence[str]) -> str:
+    """Return a sentence on what the task asks for."""
+    return f"Tagging: which of the {counted(labels, 'tag')} does each word have?"
+
+
+def row_measure(metric: str) -> str:
+    """Return what the column `correct` of the predictions measures, in words."""
+    return "the share of words with the right tag"

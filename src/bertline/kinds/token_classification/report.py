@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.error_html import label_block, quote, sureness
-from bertline.evaluation.formatting import escape
+from bertline.evaluation.formatting import counted, escape
 
 
 def _tagged(error: dict[str, Any]) -> str:
@@ -39,3 +39,14 @@ def _tags(value: Any) -> list[str]:
 def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
     """Return the HTML of errors."""
     return [_tagged(error) for error in errors]
+
+
+def about(labels: Sequence[str]) -> str:
+    """Return a sentence on what the task asks for."""
+    types = [tag.removeprefix("B-") for tag in labels if tag.startswith("B-")]
+    return f"Token classification: mark the words that form entities of the {counted(types, 'type')}."
+
+
+def row_measure(metric: str) -> str:
+    """Return what the column `correct` of the predictions measures, in words."""
+    return "the share of words with the right tag"
