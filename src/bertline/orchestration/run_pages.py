@@ -121,15 +121,15 @@ def pipeline_page(
         sentences.append(f"- **{task}**: {result['conclusion']['sentence']}")
     scores = _loss(config, metrics)
     if not scores:  # a checkpoint was fine-tuned
-        scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()][:3]
+        scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()]
     note = [
         f"Report: `{report.as_posix()}`, and `report.html` among the artifacts below; `config.yaml` there is the whole "
         f"configuration. Commit {git_commit()[:10]}.",
     ]
     if rows:
         note += ["\n".join(sentences), _table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
-    name = f"{config.evaluate.title}: {', '.join(scores)}" if scores else config.evaluate.title
-    return headline, {NAME: name, NOTE: "\n\n".join(note)}
+    preset, title = config.evaluate.preset, config.evaluate.title
+    return headline, {NAME: ": ".join([title if preset == "none" else preset, *scores[:1]]), NOTE: "\n\n".join(note)}
 
 
 def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:

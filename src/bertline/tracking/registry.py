@@ -132,11 +132,12 @@ def _log_scores(client: MlflowClient, run_id: str, model_id: str, task: str, row
     """Log the scores of a model to its run, linked to the rows that they were measured on."""
     (dataset,) = dataset_inputs({task: (Path(rows), standing.data_hash)})
     client.log_inputs(run_id, [dataset])
-    scores = {"dev": standing.dev.mean, "test": standing.test_score}
-    for split, score in scores.items():
+    # The score on test has the name that it has among the headline metrics of the pipeline.
+    scores = {standing.metric: standing.test_score, f"dev_{standing.metric}": standing.dev.mean}
+    for name, score in scores.items():
         client.log_metric(
             run_id,
-            f"{task}/{split}_{metric_key(standing.metric)}",
+            f"{task}/{metric_key(name)}",
             score,
             dataset_name=task,
             dataset_digest=dataset.dataset.digest,

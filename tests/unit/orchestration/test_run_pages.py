@@ -58,7 +58,7 @@ def test_the_pipeline_has_a_metric_for_each_task(config: PipelineConfig, tmp_pat
     figures = {"val/mlm_loss": 3.6372, "reviews/encoder/macro_f1_mean": 0.8123, "unigram_entropy": 6.5}
     headline, page = pipeline_page(config, figures, {"reviews": sweep_folder(tmp_path)}, Path("report.html"))
     assert headline == {"val/mlm_loss": 3.6372, "reviews/macro_f1": 0.8123}
-    assert page[NAME] == "bertline: MLM 3.64"
+    assert page[NAME] == "docs_tiny: MLM 3.64"
     assert f"**reviews**: {SENTENCE}" in page[NOTE] and "0.850 (word n-grams)" in page[NOTE]
 
 
@@ -67,7 +67,7 @@ def test_a_fine_tuned_checkpoint_is_named_by_its_tasks(config: PipelineConfig, t
     folder = sweep_folder(tmp_path, **without_opponent)
     headline, page = pipeline_page(config, {}, {"reviews": folder}, Path("report.html"))
     assert headline == {"reviews/macro_f1": 0.8123}
-    assert page[NAME] == "bertline: reviews 0.812"
+    assert page[NAME] == "docs_tiny: reviews 0.812"
 
 
 def test_an_account_without_a_name_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def test_the_card_is_the_description_and_scores_are_linked_to_rows_and_run(
     found = {metric.key: (metric.value, metric.dataset_name, metric.run_id) for metric in model.metrics}
     assert found == {
         "reviews/dev_ndcg_at_10": (0.75, "reviews", tracker.run_id),
-        "reviews/test_ndcg_at_10": (0.72, "reviews", tracker.run_id),
+        "reviews/ndcg_at_10": (0.72, "reviews", tracker.run_id),
     }
     run = client.get_run(tracker.run_id)
     assert [output.model_id for output in run.outputs.model_outputs] == [model.model_id]
