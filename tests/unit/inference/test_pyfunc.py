@@ -152,8 +152,9 @@ def test_every_kind_of_task_is_among_the_tested_ones() -> None:
 
 
 @pytest.mark.parametrize("name", [*KINDS, "encoder"])
-@pytest.mark.usefixtures("in_server")
-def test_a_model_answers_as_predict_does_and_predicts_its_example(served: Callable[[str], Served], name: str) -> None:
+def test_a_model_answers_as_predict_does_and_predicts_its_example(
+    served: Callable[[str], Served], name: str, in_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     it = served(name)
     rows = it.rows()
     answer = it.ask(rows)
@@ -162,13 +163,15 @@ def test_a_model_answers_as_predict_does_and_predicts_its_example(served: Callab
     split = {"columns": it.columns(), "data": [list(row.values()) for row in rows]}
     assert it.client.post("/invocations", json={"dataframe_split": split}).json() == answer.json()
 
+    serving_example = json.loads((it.folder / "serving_input_example.json").read_text())
+    assert it.client.post("/invocations", json=serving_example).status_code == 200
+
+    monkeypatch.delenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT")
     signature = it.loaded.metadata.signature
     assert signature.outputs.input_names() == list(answer.json()["predictions"][0])
     example = it.loaded.input_example
     assert list(example.columns) == it.columns()
     assert_close(it.loaded.predict(example).to_dict("records"), expected(it.model, example.to_dict("records")))
-    serving_example = json.loads((it.folder / "serving_input_example.json").read_text())
-    assert it.client.post("/invocations", json=serving_example).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["summarisation", "sentence_labelling", "softmax", "tagging"])
