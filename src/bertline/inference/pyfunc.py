@@ -60,6 +60,11 @@ _EXAMPLE: dict[str, Any] = {
     "candidates": list(_SENTENCES),
     DOCUMENTS_COLUMN: list(_SENTENCES),
 }
+_EXAMPLE_OF_TYPE: dict[str, Any] = {
+    "text": _SENTENCES[0],
+    "text or texts": _SENTENCES[0],
+    "texts": list(_SENTENCES),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -156,7 +161,7 @@ def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> 
         outputs=model.outputs(),
         params=model.params(),
         settings=asdict(ServingSettings()),
-        example={name: _EXAMPLE[name] for name in inputs},
+        example={name: _EXAMPLE.get(name, _EXAMPLE_OF_TYPE[holds]) for name, holds in inputs.items()},
         packages=PACKAGES,
         dataset=dataset,
     )

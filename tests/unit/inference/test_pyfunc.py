@@ -20,13 +20,16 @@ import transformers
 from fastapi.testclient import TestClient
 from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
+from mlflow.types import DataType
+from mlflow.types.schema import AnyType, Array
 
 import bertline
 import tiny
 from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
+from bertline.inference.predictor import InputColumn
 from bertline.kinds.registry import KINDS as REGISTERED
-from bertline.tracking.mlmodel import write_mlmodel
+from bertline.tracking.mlmodel import signature_of, write_mlmodel
 from finished_tasks import KINDS, TOKENS, finish, texts
 
 Row = dict[str, Any]
@@ -356,6 +359,17 @@ def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Ser
     with ThreadPoolExecutor(4) as pool:
         at_once = [found.to_dict("records") for found in pool.map(it.loaded.predict, tables)]
     assert at_once == one_by_one
+
+
+def test_a_kind_with_columns_of_its_own_gets_an_example_too(
+    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = served("windows")
+    columns = [InputColumn("title", "text"), InputColumn("parts", "texts")]
+    monkeypatch.setattr(type(it.model.task), "file_inputs", lambda *_: columns)
+    serving = pyfunc.serving_of(it.folder, pair=False, dataset=None)
+    assert {name: type(value) for name, value in serving.example.items()} == {"title": str, "parts": list}
+    assert signature_of(serving).inputs.input_types() == [DataType.string, Array(AnyType())]
 
 
 def test_arrays_and_missing_values_of_pandas_are_read() -> None:
