@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Not run here: these install, serve for ever, or run the tests that this test is one of; `make lint` and `make smoke`
-# are checks of their own, `make docs` is test_documentation.py's.
+# are checks of their own, `make docs` is test_documentation.py's; test_serving.py starts the server and asks it.
 NOT_RUN = (
     "make repro",
     "make test",
@@ -28,6 +28,8 @@ NOT_RUN = (
     "make smoke",
     "make docs",
     "pip install",
+    "mlflow models serve",
+    "curl ",
 )
 # Run by other tests: test_plan.py compares the output, test_pretraining_srun.py starts several nodes.
 ELSEWHERE = {"console", "text"}

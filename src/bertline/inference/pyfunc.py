@@ -60,11 +60,17 @@ _EXAMPLE: dict[str, Any] = {
     "candidates": list(_SENTENCES),
     DOCUMENTS_COLUMN: list(_SENTENCES),
 }
+_EXAMPLE_OF_TYPE: dict[str, Any] = {
+    "text": _SENTENCES[0],
+    "text or texts": _SENTENCES[0],
+    "texts": list(_SENTENCES),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ServingSettings:
-    """Settings of a loaded model, which `mlflow models serve --model-config` changes."""
+    """Settings of a loaded model: `model_config` of `mlflow.pyfunc.load_model`; the environment variable
+    SERVING_MODEL_CONFIG, as JSON, of `mlflow models serve`."""
 
     device: str = "auto"
     """Device, as for `bertline.load`."""
@@ -105,8 +111,12 @@ class ServedModel:
         """Return the parameters of a request with their defaults."""
         return {"top_k": self._task.top_k} if isinstance(self._task, GivenDocuments) else {}
 
-    def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    def predict(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
+    ) -> pd.DataFrame | list[dict[str, Any]]:
         """Predict each row of a table. MLflow calls this; errors are MLflow's, with bertline's message.
+
+        A server gets the rows as a list: it would make one of a table, which takes as long as the prediction.
 
         Args:
             model_input: Columns `inputs`; lists may be arrays.
@@ -122,6 +132,8 @@ class ServedModel:
             columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
             values = _values_of(model_input, columns, self._settings.max_request_bytes if in_server() else None)
             rows = self._predicted(values, dict(params or {}))
+        if in_server():
+            return rows
         # As objects: pandas would turn a missing number into NaN, which is no JSON.
         return pd.DataFrame(rows, columns=self.outputs().names, dtype=object)
 
@@ -149,7 +161,7 @@ def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> 
         outputs=model.outputs(),
         params=model.params(),
         settings=asdict(ServingSettings()),
-        example={name: _EXAMPLE[name] for name in inputs},
+        example={name: _EXAMPLE.get(name, _EXAMPLE_OF_TYPE[holds]) for name, holds in inputs.items()},
         packages=PACKAGES,
         dataset=dataset,
     )

@@ -186,7 +186,7 @@ STAGES = (
         modules=("bertline.export.build",),
         inputs=("artifacts/pretrain", "artifacts/sweep", "artifacts/evaluate"),
         output="artifacts/export",
-        versions=("torch", "numpy", "scipy", "tokenizers", "transformers", "onnx", "onnxruntime"),
+        versions=("torch", "numpy", "pandas", "scipy", "tokenizers", "transformers", "onnx", "onnxruntime"),
     ),
 )
 

@@ -31,6 +31,13 @@ _INPUT_TYPES: dict[str, _Type] = {
     "texts": Array(AnyType()),
     "text or texts": AnyType(),
 }
+_OUTPUT_TYPES: dict[pa.DataType, DataType] = {
+    pa.string(): DataType.string,
+    pa.int64(): DataType.long,
+    pa.float64(): DataType.double,
+    pa.float32(): DataType.float,
+    pa.bool_(): DataType.boolean,
+}
 
 
 def write_mlmodel(folder: Path, target: Path, serving: Serving, *, model_id: str, run_id: str) -> None:
@@ -71,6 +78,4 @@ def _type_of(column: pa.DataType) -> _Type:
         return Array(_type_of(column.value_type))
     if pa.types.is_struct(column):
         return Object([Property(field.name, _type_of(field.type)) for field in column])
-    return {pa.string(): DataType.string, pa.int64(): DataType.long, pa.float64(): DataType.double}.get(
-        column, DataType.float
-    )
+    return _OUTPUT_TYPES[column]

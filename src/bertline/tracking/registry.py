@@ -157,8 +157,11 @@ def _description_of(folder: Path) -> str:
     if len(text) <= _MAX_DESCRIPTION:
         return text
     rest = f"\n\n(The whole card is `{_CARD}` among the files.)"
-    # Cut at a paragraph, not inside a table.
-    return text[: _MAX_DESCRIPTION - len(rest)].rpartition("\n\n")[0] + rest
+    # Cut between paragraphs, not inside a table; a heading is not left alone.
+    kept = text[: _MAX_DESCRIPTION - len(rest)].split("\n\n")[:-1]
+    while kept and kept[-1].startswith("#"):
+        kept.pop()
+    return "\n\n".join(kept) + rest
 
 
 def _challenge(client: MlflowClient, name: str, version: str, content: str, standing: Standing) -> Verdict:

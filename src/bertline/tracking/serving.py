@@ -21,7 +21,7 @@ class Serving:
     params: Mapping[str, int]
     """Parameters of a request with their defaults."""
     settings: Mapping[str, Any]
-    """Settings of the loader with their defaults, which `mlflow models serve --model-config` changes."""
+    """Settings of the loader with their defaults."""
     example: Mapping[str, Any]
     """A row of inputs, made up: it goes to every tracking server, so it must not be a user's."""
     packages: tuple[str, ...]

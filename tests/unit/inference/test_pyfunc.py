@@ -20,13 +20,16 @@ import transformers
 from fastapi.testclient import TestClient
 from mlflow.exceptions import MlflowException
 from mlflow.pyfunc import scoring_server
+from mlflow.types import DataType
+from mlflow.types.schema import AnyType, Array
 
 import bertline
 import tiny
 from bertline.inference import pyfunc
 from bertline.inference.model import LoadedModel
+from bertline.inference.predictor import InputColumn
 from bertline.kinds.registry import KINDS as REGISTERED
-from bertline.tracking.mlmodel import write_mlmodel
+from bertline.tracking.mlmodel import signature_of, write_mlmodel
 from finished_tasks import KINDS, TOKENS, finish, texts
 
 Row = dict[str, Any]
@@ -152,8 +155,9 @@ def test_every_kind_of_task_is_among_the_tested_ones() -> None:
 
 
 @pytest.mark.parametrize("name", [*KINDS, "encoder"])
-@pytest.mark.usefixtures("in_server")
-def test_a_model_answers_as_predict_does_and_predicts_its_example(served: Callable[[str], Served], name: str) -> None:
+def test_a_model_answers_as_predict_does_and_predicts_its_example(
+    served: Callable[[str], Served], name: str, in_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     it = served(name)
     rows = it.rows()
     answer = it.ask(rows)
@@ -162,13 +166,15 @@ def test_a_model_answers_as_predict_does_and_predicts_its_example(served: Callab
     split = {"columns": it.columns(), "data": [list(row.values()) for row in rows]}
     assert it.client.post("/invocations", json={"dataframe_split": split}).json() == answer.json()
 
+    serving_example = json.loads((it.folder / "serving_input_example.json").read_text())
+    assert it.client.post("/invocations", json=serving_example).status_code == 200
+
+    monkeypatch.delenv("_MLFLOW_IS_IN_SERVING_ENVIRONMENT")
     signature = it.loaded.metadata.signature
     assert signature.outputs.input_names() == list(answer.json()["predictions"][0])
     example = it.loaded.input_example
     assert list(example.columns) == it.columns()
     assert_close(it.loaded.predict(example).to_dict("records"), expected(it.model, example.to_dict("records")))
-    serving_example = json.loads((it.folder / "serving_input_example.json").read_text())
-    assert it.client.post("/invocations", json=serving_example).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["summarisation", "sentence_labelling", "softmax", "tagging"])
@@ -353,6 +359,17 @@ def test_requests_at_once_are_answered_as_one_by_one(served: Callable[[str], Ser
     with ThreadPoolExecutor(4) as pool:
         at_once = [found.to_dict("records") for found in pool.map(it.loaded.predict, tables)]
     assert at_once == one_by_one
+
+
+def test_a_kind_with_columns_of_its_own_gets_an_example_too(
+    served: Callable[[str], Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = served("windows")
+    columns = [InputColumn("title", "text"), InputColumn("parts", "texts")]
+    monkeypatch.setattr(type(it.model.task), "file_inputs", lambda *_: columns)
+    serving = pyfunc.serving_of(it.folder, pair=False, dataset=None)
+    assert {name: type(value) for name, value in serving.example.items()} == {"title": str, "parts": list}
+    assert signature_of(serving).inputs.input_types() == [DataType.string, Array(AnyType())]
 
 
 def test_arrays_and_missing_values_of_pandas_are_read() -> None:

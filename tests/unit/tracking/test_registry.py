@@ -111,7 +111,9 @@ def test_a_champion_of_an_older_format_gives_its_place_to_the_same_model(
 
 def test_a_long_card_is_cut_at_a_paragraph_and_says_where_the_rest_is(config: TrackingConfig, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    (tmp_path / "README.md").write_text("# A model\n\n" + "\n\n".join(f"Paragraph {'x' * 90} end." for _ in range(80)))
+    # The heading ends just before the limit.
+    parts = ["# A model", *(f"Paragraph {'x' * 90} end." for _ in range(46)), "## Limits", "y" * 500]
+    (tmp_path / "README.md").write_text("\n\n".join(parts))
     with open_tracker(config, pipeline_key="one", tags={}, params={}) as tracker:
         tracker.register("long-card", tmp_path, alias="current", tags={}, serving=serving())
     description = MlflowClient(config.uri).get_model_version_by_alias("long-card", "current").description

@@ -102,7 +102,8 @@ def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
         assert sorted(metric.step for metric in history) == list(range(30))
         assert client.get_run(run.run_id).info.status == "FINISHED"
         assert [file.path for file in client.list_artifacts(tracker.run_id)] == ["report.html"]
-        back = download_artifacts("models:/served-encoder@champion", dst_path=str(tmp_path), tracking_uri=server.uri)
+        place = client.get_model_version_download_uri("served-encoder", version)
+        back = download_artifacts(place, dst_path=str(tmp_path / "back"), tracking_uri=server.uri)
         assert {"MLmodel", "config.json"} <= {path.name for path in Path(back).iterdir()}
     finally:
         server.stop()
