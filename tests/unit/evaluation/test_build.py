@@ -258,7 +258,7 @@ def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(
         assert name in overview(page)
         assert figures[f"{name}/overlap/test_rows"] == 0
     assert figures["topics/encoder/test_mismatched/accuracy_mean"] == 0.42
-    assert "A study of wings." in page.words  # of the collection, by its id
+    assert "Waves on wings." in page.words  # the text of the right document, not its id
     assert {path.stem for path in (tmp_path / "out" / "confusion").iterdir()} == {"library", "match"}
 
 
