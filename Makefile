@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test ui try docs lint format smoke install install-dev lock accept clean
+.PHONY: help repro test ui try docs tour lint format smoke install install-dev lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -34,6 +34,9 @@ try: install     ## Type a sentence with blanks, see the guesses (also of a run 
 
 docs: install-dev ## Build the documentation: docs/_build/index.html
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build
+
+tour: install-dev ## Run the tour notebook on the finished pipeline and write docs/tour.md with its pictures
+	$(BIN)/python docs/render_tour.py
 
 lint: install-dev ## Check style, layers and types
 	$(BIN)/ruff check .

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ast
+import re
+import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbformat import v4
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+
+import render_tour  # noqa: E402
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -28,6 +36,8 @@ def test_it_runs_on_a_finished_line_and_draws_pictures(
         if "image/svg+xml" in output.get("data", {})
     ]
     assert len(pictures) >= 5
+    streams = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert [output.text for output in streams if output.get("name") == "stderr"] == []  # shown on red
 
 
 @by_name
@@ -52,3 +62,34 @@ def test_it_begins_with_what_it_needs(path: Path) -> None:
     first = nbformat.read(path, as_version=4).cells[0]
     assert first.cell_type == "markdown"
     assert "make repro" in first.source
+
+
+def test_the_page_of_the_tour_has_every_cell_and_every_picture() -> None:
+    page = render_tour.PAGE.read_text(encoding="utf-8")
+    place = 0
+    for cell in nbformat.read(render_tour.NOTEBOOK, as_version=4).cells:
+        found = page.find(cell.source, place)
+        assert found >= 0, f"docs/tour.md lacks this cell; run `make tour`:\n{cell.source}"
+        place = found + len(cell.source)
+    shown = re.findall(r"!\[[^]]+\]\((images/tour/\d\d\.svg)\)", page)
+    assert len(shown) >= 5
+    assert sorted(shown) == sorted(f"images/tour/{path.name}" for path in render_tour.PICTURES.iterdir())
+    assert "tour" in (ROOT / "docs/index.md").read_text().split("```{toctree}")[1]
+
+
+def test_a_page_has_outputs_and_pictures_but_no_warnings() -> None:
+    svg = '<svg width="9pt" height="9pt">\n <metadata>\n <date>2026</date></metadata>\n <g/></svg>'
+    cell = v4.new_code_cell(
+        'plt.title("Lengths")',
+        outputs=[
+            v4.new_output("stream", name="stderr", text="TqdmWarning: no"),
+            v4.new_output("stream", name="stdout", text="hello\n"),
+            v4.new_output("display_data", {"image/svg+xml": svg, "text/plain": "<Figure>"}),
+            v4.new_output("execute_result", {"text/html": "<style>a</style>\n<table></table>"}, execution_count=1),
+        ],
+    )
+    page, pictures = render_tour.rendered([v4.new_markdown_cell("# Title"), cell], preset="smoke")
+    assert pictures == {"01.svg": '<svg width="9pt" height="9pt">\n <g/></svg>'}
+    assert "~~~text\nhello\n~~~" in page and "![Lengths](images/tour/01.svg)" in page
+    assert "<table></table>" in page and "# Title" in page and "run on the preset `smoke`" in page
+    assert "Warning" not in page and "<style>" not in page

@@ -344,6 +344,7 @@ _ERRORS: dict[str, dict[str, Any]] = {
         "gold": "d1, d7",
         "predicted": "d2, d3",
         "first_document": HOSTILE,
+        "right_document": "Waves on wings.",
         "score": 0.8,
     },
     "reranking": {"id": "7", "query": "who wrote it", "gold": "Ada did.", "predicted": "It was written.", "score": 0.9},

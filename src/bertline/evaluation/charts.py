@@ -218,7 +218,7 @@ def _axes(x: Scale, y: Scale, x_name: str, y_name: str, top: float, x_ticks: Seq
     for tick in y.ticks():
         parts.append(line(x.start, y(tick), x.end, y(tick), "grid"))
         parts.append(text(x.start - 6, y(tick) + 4, tick_label(tick), "tick", "end"))
-    parts.append(text(WIDTH - _RIGHT, top - 2, y_name, "tick", "end"))
+    parts.append(text(WIDTH - _RIGHT, top - 8, y_name, "tick", "end"))
     return "".join(parts)
 
 

@@ -59,18 +59,19 @@ class Strong(str):
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of plain text cells that scrolls horizontally on a narrow screen.
+    """Return a table of plain text cells; on a narrow screen each row is a block, with the head before each cell.
 
     Columns whose cells are all empty or a dash are left out.
     """
     kept = [place for place in range(len(head)) if not rows or any(row[place] not in _EMPTY for row in rows)]
     header = "".join(f"<th>{escape(head[place])}</th>" for place in kept)
-    body = "".join("<tr>" + "".join(f"<td>{_cell(row[place])}</td>" for place in kept) + "</tr>" for row in rows)
+    body = "".join("<tr>" + "".join(_cell(row[place], head[place]) for place in kept) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _cell(content: str) -> str:
-    return f"<b>{escape(content)}</b>" if isinstance(content, Strong) else escape(content)
+def _cell(content: str, head: str) -> str:
+    shown = f"<b>{escape(content)}</b>" if isinstance(content, Strong) else escape(content)
+    return f'<td data-head="{escape(head)}">{shown}</td>'
 
 
 def folded(summary: str, content: str) -> str:

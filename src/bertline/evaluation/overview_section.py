@@ -97,7 +97,7 @@ def _task_table(facts: Facts, overlaps: Overlaps) -> str:
             cells[winner] = Strong(cells[winner])
         rows.append([task.name, metric_name(task.metric), *cells.values(), verdict])
         rows[-1].append(_overlap_note(overlaps.get(task.name, {})) or "–")
-    head = ["task", "test", "this encoder", "combined with it", "random weights", "reference encoder"]
+    head = ["task", "test", "this encoder", "combined", "random weights", "reference encoder"]
     head += ["strongest simple opponent", "winner", "read in pretraining?"]
     seeds = sorted({len(task.arms()["encoder"]["seeds"]) for task in facts.tasks})
     spread = f"Mean ± standard deviation over {listing([str(number) for number in seeds])} seeds. "

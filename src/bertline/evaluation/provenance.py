@@ -61,7 +61,7 @@ def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], trai
         "preset": str(params.get("evaluate", {}).get("preset", "")),
         "seeds": ", ".join(seeds),
         "machine": _by_stage(found, {one.stage: one.machine for one in found}),
-        "versions": _by_stage(found, {one.stage: _versions(one.versions) for one in found}),
+        "versions": _versions(found),
         "fingerprint": f"{found[0].stage} {found[0].fingerprint}" if found else "",
         "MLflow run": f"{found[0].stage} {found[0].mlflow_run}" if found and found[0].mlflow_run else "",
         "training time": "" if train_time_s is None else duration(train_time_s),
@@ -74,8 +74,10 @@ def _changes(commit: str) -> str:
     return " with changes" if commit.endswith("+changes") else ""
 
 
-def _versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {versions[name]}" for name in _NAMED if name in versions)
+def _versions(found: Sequence[Provenance]) -> str:
+    """Return each version once, or with the stages that had it; stages record only what they compute with."""
+    said = (_by_stage(found, {one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
+    return ", ".join(f"{name} {version}" for name, version in zip(_NAMED, said, strict=True) if version)
 
 
 def _by_stage(found: Sequence[Provenance], facts: Mapping[str, str]) -> str:

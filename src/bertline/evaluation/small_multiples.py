@@ -28,7 +28,7 @@ def small_multiples(groups: Sequence[tuple[str, Points]], *, x_name: str, y_name
     for number, (name, points) in enumerate(groups):
         left, top = (number % _COLUMNS) * (_SIDE + _GAP), (number // _COLUMNS) * (height + _GAP) + _TITLE
         x, y = Scale(*x_range, left, left + _SIDE), Scale(*y_range, top + _SIDE, top)
-        parts.append(text(left + 2, top - 5, shortened(name, _CHARACTERS)))
+        parts.append(_title(left, top - 5, name))
         parts.append(f'<rect x="{left:.1f}" y="{top:.1f}" width="{_SIDE:.1f}" height="{_SIDE:.1f}" class="frame"/>')
         parts += [_dots(every, x, y, "all"), _dots(points, x, y, "own")]
     bottom = math.ceil(len(groups) / _COLUMNS) * (height + _GAP)
@@ -36,6 +36,14 @@ def small_multiples(groups: Sequence[tuple[str, Points]], *, x_name: str, y_name
     parts.append(text(0, bottom + _BELOW, f"up: {y_name}", "tick"))
     named = ", ".join(name for name, _ in groups)
     return drawing(parts, bottom + _BELOW + 6, f"{y_name} by {x_name}, one panel each for {named}")
+
+
+def _title(x: float, y: float, name: str) -> str:
+    """Draw the name of a panel; a name that is wider than the panel is drawn narrower, not cut."""
+    if len(name) <= _CHARACTERS:
+        return text(x, y, name)
+    fitted = f' textLength="{_SIDE:.0f}" lengthAdjust="spacingAndGlyphs"'
+    return text(x, y, shortened(name, 2 * _CHARACTERS)).replace("<text", f"<text{fitted}", 1)
 
 
 def _dots(points: Points, x: Scale, y: Scale, css: str) -> str:

@@ -127,7 +127,7 @@ def legend(entries: Sequence[tuple[str, str]], y: float, *, left: float = 8) -> 
         shapes.append(f'<rect x="{x:.1f}" y="{y - 8:.1f}" width="10" height="10" rx="2" class="fill {css}"/>')
         shapes.append(text(x + 15, y + 1, name))
         x += width
-    return "".join(shapes), y + 18
+    return "".join(shapes), y + 25
 
 
 def drawing(shapes: Sequence[str], height: float, description: str) -> str:

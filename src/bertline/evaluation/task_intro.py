@@ -56,7 +56,7 @@ def _example(task: TaskFacts) -> str:
         for key, name in _COLUMNS.items()
         if row.get(key) is not None
     ]
-    return f"<blockquote>{''.join(lines)}<footer>An example, the first row of train</footer></blockquote>"
+    return f"<blockquote>{''.join(lines)}<footer class='soft'>An example, the first row of train</footer></blockquote>"
 
 
 def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:

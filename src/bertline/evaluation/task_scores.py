@@ -109,7 +109,7 @@ def _comparisons(task: TaskFacts) -> str:
         rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
         if not rows:
             continue
-        head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", ""]
+        head = ["measured against", "difference", "95 % interval", "smallest difference it could have seen", "outcome"]
         heading = "" if split == "test" else f"<h4>{escape(_test_name(split))}</h4>"
         rows_of_test = number_of(task.result["rows"][split], "row")
         said = f"On the same {rows_of_test} of {_test_name(split)}; "

@@ -18,6 +18,9 @@ small, dt { color: #666 }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin: .3rem 0 }
 dd { margin: 0; overflow-wrap: anywhere }
 .gold { color: #116611 } .predicted { color: #aa2211 }
+.units { display: flex; flex-wrap: wrap; gap: .35rem .7rem; margin: 0 }
+.units > span { display: inline-flex; flex-direction: column; overflow-wrap: anywhere }
+.units small { line-height: 1.2 } .units .gold, .units .predicted { font-size: .75rem }
 @media (prefers-color-scheme: dark) {
   body { background: #161616; color: #ddd } article { border-color: #444 } small, dt { color: #999 }
   .gold { color: #7c7 } .predicted { color: #f97 }
@@ -41,6 +44,8 @@ def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, An
         )
     else:
         intro = f"None of the {num_rows:,} test rows was answered wrong."
+    if any(_aligned(error) for error in errors):
+        intro += " Below each word or sentence stands its right label, and if the model was wrong, then what it said."
     body = "".join(_article(error) for error in errors)
     write_atomically(
         path,
@@ -50,14 +55,59 @@ def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, An
     )
 
 
+_VERDICT = ("id", "gold", "predicted", "score")
+_IDS_OF = {"first_document": "predicted", "right_document": "gold"}
+"""Texts of documents, and the columns with their ids that they stand for."""
+
+
 def _article(error: Mapping[str, Any]) -> str:
-    inputs = [name for name in error if name not in ("id", "gold", "predicted", "score")]
-    shown = "".join(_term(name, error[name], "") for name in inputs if error[name] is not None)
     sure = f", {error['score']:.3f}" if isinstance(error["score"], float) else ""
-    verdict = _term("right", error["gold"], "gold") + _term(f"predicted{sure}", error["predicted"], "predicted")
-    return f"<article>\n<small>{escape(str(error['id']))}</small>\n<dl>{shown}{verdict}</dl>\n</article>\n"
+    aligned = _aligned(error)
+    if aligned is not None:
+        name, units = aligned
+        shown = _definition(f"{name}{sure}", f'<p class="units">{"".join(_unit(*unit) for unit in units)}</p>')
+    else:
+        hidden = (*_VERDICT, *_IDS_OF)
+        shown = "".join(
+            _term(name, value, "") for name, value in error.items() if name not in hidden and value is not None
+        )
+        shown += _term("right", _said(error, "gold"), "gold")
+        shown += _term(f"predicted{sure}", _said(error, "predicted"), "predicted")
+    return f"<article>\n<small>{escape(str(error['id']))}</small>\n<dl>{shown}</dl>\n</article>\n"
+
+
+def _said(error: Mapping[str, Any], column: str) -> Any:
+    """Return the right or the predicted answer; of a search, the text of the document and not its id."""
+    texts = (error.get(name) for name, ids in _IDS_OF.items() if ids == column)
+    return next(filter(None, texts), error[column])
+
+
+def _aligned(error: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, str]]] | None:
+    """Return the words or sentences of a row, each with its right and its predicted label; None without such."""
+    gold, predicted = (_labels(error[name]) for name in ("gold", "predicted"))
+    for name in ("words", "sentences"):
+        units = error.get(name)
+        if isinstance(units, list) and len(gold) == len(predicted) >= len(units) > 0:
+            return name, list(zip(units, gold, predicted, strict=False))  # long lists of words are cut
+    return None
+
+
+def _labels(value: Any) -> list[str]:
+    return list(map(str, value)) if isinstance(value, list) else str(value).split(" ")
+
+
+def _unit(unit: str, gold: str, predicted: str) -> str:
+    """Return a word with its label below it; if it is wrong, the right label and then the predicted one."""
+    labels = f'<small class="gold">{escape(gold)}</small>' if gold != "O" or gold != predicted else ""
+    if gold != predicted:
+        labels += f'<small class="predicted">{escape(predicted)}</small>'
+    return f"<span>{escape(unit)}{labels}</span>"
 
 
 def _term(name: str, value: Any, css: str) -> str:
     text = " · ".join(map(str, value)) if isinstance(value, list) else str(value)
-    return f'<dt>{escape(name.replace("_", " "))}</dt><dd class="{css}">{escape(text)}</dd>\n'
+    return _definition(name, escape(text), css)
+
+
+def _definition(name: str, content: str, css: str = "") -> str:
+    return f'<dt>{escape(name.replace("_", " "))}</dt><dd class="{css}">{content}</dd>\n'

@@ -93,7 +93,7 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
             if arm != "random_weights":
                 return _random_points(space, sweep.seed, num_trials)
             others = {name: values for name, values in space.items() if name != "num_epochs"}
-            return _each_number_of_epochs(_random_points(others, sweep.seed, num_trials), space)
+            return _each_number_of_epochs(_random_points(others, sweep.seed, num_trials), space, num_trials)
         case TpeSamplerConfig():
             return [{} for _ in range(num_trials)]
         case _:
@@ -133,26 +133,34 @@ def _grid(space: Mapping[str, SpaceConfig]) -> list[Params]:
     return [dict(point) for point in itertools.product(*axes)]
 
 
-def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig]) -> list[Params]:
-    """Cycle through the numbers of epochs over the points; with few trials, random draws could miss some."""
+def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig], num_trials: int) -> list[Params]:
+    """Cycle through the numbers of epochs over the points; with few trials, random draws could miss some.
+
+    With fewer points than trials, the points are cycled through too; a combination is used once.
+    """
     own = space.get("num_epochs")
     if not isinstance(own, ChoiceSpace):
         return points
-    numbers = _choices("num_epochs", own)
-    return [{**point, "num_epochs": numbers[place % len(numbers)]} for place, point in enumerate(points)]
+    numbers, found = _choices("num_epochs", own), []
+    for trial in range(num_trials):
+        point = points[trial % len(points)]
+        # The next number that the point was not combined with; none if it was combined with all.
+        turn = (numbers[(trial + shift) % len(numbers)] for shift in range(len(numbers)))
+        new = next((number for number in turn if {**point, "num_epochs": number} not in found), None)
+        found += [] if new is None else [{**point, "num_epochs": new}]
+    return found
 
 
 def _random_points(space: Mapping[str, SpaceConfig], seed: int, num_trials: int) -> list[Params]:
     """Draw points that depend only on the seed and their position, so that more trials do not change the first ones.
 
-    If all axes are choices, every combination is drawn once, in an order given by the seed, before any repeats:
-    independent draws would often give the same point.
+    If all axes are choices, every combination is drawn once, in an order given by the seed: independent draws would
+    often give the same point, and a point that was tried tells nothing new. More trials than points are not run.
     """
     if not all(isinstance(values, ChoiceSpace) for values in space.values()):
         return [_random_point(space, seed, number) for number in range(num_trials)]
     grid = _grid(space)
-    orders = (generator(seed, "random", turn).permutation(len(grid)) for turn in itertools.count())
-    return [grid[i] for i in itertools.islice(itertools.chain.from_iterable(orders), num_trials)]
+    return [grid[i] for i in generator(seed, "random", 0).permutation(len(grid))[:num_trials]]
 
 
 def _random_point(space: Mapping[str, SpaceConfig], seed: int, number: int) -> Params:

@@ -77,7 +77,13 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
         commit = "ffff" if name == "match" else _PROVENANCE["commit"]
         write_json(
             pipeline.sweeps[name] / PROVENANCE_NAME,
-            {**_PROVENANCE, "stage": f"sweep@{name}", "ended": "2026-11-23 18:40 UTC", "commit": commit},
+            {
+                **_PROVENANCE,
+                "stage": f"sweep@{name}",
+                "ended": "2026-11-23 18:40 UTC",
+                "commit": commit,
+                "versions": {"python": "3.12.1", "torch": "2.14.0", "optuna": "5.0.0"},
+            },
         )
     write_json(pipeline.metrics / "corpus.json", {"documents": 3})
     return pipeline

@@ -191,11 +191,29 @@ def test_the_first_line_says_when_from_what_and_where_it_was_made(pipeline: Pipe
         "preset": "docs_tiny",
         "seeds": "examples 3, pretraining 7, sweeps 0",
         "machine": "2 CPU cores (Some CPU)",
-        "versions": "python 3.12.1, torch 2.13.0",
+        "versions": "python 3.12.1, torch 2.13.0 (pretrain); 2.14.0 (sweep@library and sweep@match), optuna 5.0.0",
         "fingerprint": "pretrain 1ed20c966ddb",
         "MLflow run": "pretrain 87bfe4",
         "training time": "4 min 30 s",
     }
+
+
+def test_the_report_has_a_print_style_and_tables_that_fit_a_phone(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    printed = text.split("@media print")[1].split("</style>")[0]
+    assert "break-inside: avoid" in printed and "break-after: avoid" in printed and "@page" in printed
+    cells = re.findall(r"<td[^>]*>", text.split('<div class="scroll"><table><thead>')[1].split("</table>")[0])
+    assert cells and all("data-head=" in cell for cell in cells)  # shown before each cell on a narrow screen
+
+
+def test_what_is_not_recorded_is_left_out_of_the_first_line(pipeline: PipelineFolders, tmp_path: Path) -> None:
+    for folder in (pipeline.pretrain, *pipeline.sweeps.values()):
+        (folder / "provenance.json").unlink()
+    build_evaluation(CONFIG, pipeline, tmp_path / "out")
+    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    line = text.split('<dl class="provenance">')[1].split("</dl>")[0]
+    assert re.findall(r"<dt>(.*?)</dt>", line) == ["preset", "seeds", "training time"]
 
 
 def test_the_contents_lead_to_every_section(pipeline: PipelineFolders, tmp_path: Path) -> None:
@@ -240,7 +258,7 @@ def test_a_task_of_every_kind_has_its_section_and_a_line_in_the_table(
         assert name in overview(page)
         assert figures[f"{name}/overlap/test_rows"] == 0
     assert figures["topics/encoder/test_mismatched/accuracy_mean"] == 0.42
-    assert "A study of wings." in page.words  # of the collection, by its id
+    assert "Waves on wings." in page.words  # the text of the right document, not its id
     assert {path.stem for path in (tmp_path / "out" / "confusion").iterdir()} == {"library", "match"}
 
 

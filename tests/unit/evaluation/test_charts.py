@@ -120,6 +120,9 @@ def test_each_group_has_a_panel_with_all_points_behind_its_own() -> None:
     chart = small_multiples(groups, x_name="first", y_name="second")
     dots = [(element.attrib["class"], element.attrib["d"].count("M")) for element in shapes(chart, "path")]
     assert dots == [("dots all", 26), ("dots own", 2)] * 13
+    titles = [element for element in shapes(chart, "text") if "textLength" in element.attrib]
+    assert [title.text for title in titles] == [name for name, _ in groups]  # narrower, not cut
+    assert all(float(title.attrib["textLength"]) <= WIDTH / 4 for title in titles)
     frames = shapes(chart, "rect")
     assert len({(frame.attrib["x"], frame.attrib["y"]) for frame in frames}) == 13
     height = float(ElementTree.fromstring(chart).attrib["viewBox"].split()[3])

@@ -183,7 +183,7 @@ class TestScoring:
         assert kind.scores(kind.statistics(self.queries, found, {}))["map"] == 0.75
         assert kind.table(self.queries, found, {}).to_pylist()[0] == {
             "id": "q1", "query": "word1", "gold": "2, gone", "predicted": "2, 10, 1", "first_document": "word3",
-            "score": 0.5, "correct": 1 / ideal,
+            "right_document": "word3", "score": 0.5, "correct": 1 / ideal,
         }  # fmt: skip
 
     def test_nothing_found_scores_nothing(self):

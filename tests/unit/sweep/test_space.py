@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import optuna
 import pytest
+import yaml
 
 from bertline.foundation.errors import ConfigError
+from bertline.orchestration.config import pipeline_config
 from bertline.sweep.config import GridSamplerConfig, RandomSamplerConfig, TpeSamplerConfig
 from bertline.sweep.space import planned_points, space_of, space_of_arm, suggest, with_params
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
 
+ROOT = Path(__file__).resolve().parents[3]
 RATES = LogUniformSpace(kind="log_uniform", low=1e-5, high=1e-3)
 RANDOM = RandomSamplerConfig(kind="random")
 
@@ -128,12 +136,35 @@ class TestRandomWeights:
         assert planned_points(inputs.sweep(), untrained, "random_weights") == []
 
 
-def test_random_choices_repeat_no_point_before_all_were_tried(inputs):
+def test_random_choices_repeat_no_point(inputs):
     space = {"learning_rate": choice(1e-3, 2e-3, 3e-3), "batch_size": choice(16.0, 32.0)}
     orders = set()
     for seed in range(20):
         sweep = inputs.sweep(sampler=RANDOM, space=space, num_trials=12, seed=seed)
         points = [tuple(point.items()) for point in planned_points(sweep, inputs.task())]
-        assert len(set(points[:6])) == len(set(points[6:])) == 6
+        assert len(points) == len(set(points)) == 6
+        fewer = planned_points(replace(sweep, num_trials=4), inputs.task())
+        assert [tuple(point.items()) for point in fewer] == points[:4]
         orders.add(tuple(points))
     assert len(orders) == 20
+
+
+@pytest.mark.parametrize("num_rates", [1, 2, 3, 4])
+@pytest.mark.parametrize("num_trials", [3, 6, 12])
+def test_random_weights_repeat_no_point(inputs, num_rates, num_trials):
+    rates = choice(*(number / 1000 for number in range(1, num_rates + 1)))
+    sweep = inputs.sweep(sampler=RANDOM, space={"learning_rate": rates}, num_trials=num_trials)
+    points = [tuple(point.items()) for point in planned_points(sweep, inputs.task(), "random_weights")]
+    assert len(points) == len(set(points)) == min(num_trials, 3 * num_rates)
+
+
+def test_the_points_of_the_default_tasks_are_those_of_the_committed_run():
+    """A change of the planned points would change the trials, and so the scores, of the default run."""
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    config = pipeline_config({key: value for key, value in params.items() if key != "task_name"})
+    found = {
+        name: [planned_points(config.sweep, task, arm) for arm in ("encoder", "random_weights")]
+        for name, task in config.tasks.items()
+    }
+    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
+    assert digest == "eb842aa4a251967fbea5c2c31b04692260201ce4f1cb6db343ce6994ea2837f9"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.summary import confident_errors
@@ -70,6 +71,48 @@ def test_the_page_shows_texts_as_texts(tmp_path):
     assert "1 of the wrong answers on 7 test rows" in page
     write_errors_page(path, task="task", errors=[], num_rows=7)
     assert "None of the 7 test rows was answered wrong" in path.read_text()
+
+
+def page_of(tmp_path, error):
+    write_errors_page(tmp_path / "errors.html", task="task", errors=[{"id": "1", "score": 0.9, **error}], num_rows=7)
+    return (tmp_path / "errors.html").read_text()
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_labels_of_words_stand_below_their_words(tmp_path, as_list):
+    words, gold, predicted = ["Ada", "met", "<Bob>"], ["B-person", "O", "O"], ["B-person", "O", "B-person"]
+    labels = (
+        {"gold": gold, "predicted": predicted}
+        if as_list
+        else {"gold": "B-person O O", "predicted": " ".join(predicted)}
+    )
+    page = page_of(tmp_path, {"text": " ".join(words), "words": words, **labels})
+    assert '<span>Ada<small class="gold">B-person</small></span>' in page
+    assert "<span>met</span>" in page  # right, and outside of every entity
+    assert '<span>&lt;Bob&gt;<small class="gold">O</small><small class="predicted">B-person</small></span>' in page
+    assert "<dt>words, 0.900</dt>" in page and "<dt>text</dt>" not in page
+    assert "Below each word" in page
+
+
+def test_more_labels_than_words_belong_to_a_row_that_was_cut(tmp_path):
+    page = page_of(tmp_path, {"words": ["a", "b"], "gold": "X Y Z", "predicted": "X X Z"})
+    assert page.count("<span>") == 2
+    assert "Below each" not in page_of(tmp_path, {"words": ["a", "b"], "gold": "X", "predicted": "X X"})
+
+
+def test_a_search_shows_the_texts_of_documents_and_not_their_ids(tmp_path):
+    error = {
+        "query": "wings",
+        "gold": "d1, d7",
+        "predicted": "d2",
+        "first_document": "On <air>.",
+        "right_document": "On wings.",
+    }
+    page = page_of(tmp_path, error)
+    assert '<dt>right</dt><dd class="gold">On wings.</dd>' in page
+    assert '<dt>predicted, 0.900</dt><dd class="predicted">On &lt;air&gt;.</dd>' in page
+    assert "d1" not in page and "d2" not in page
+    assert '<dd class="gold">d1, d7</dd>' in page_of(tmp_path, {**error, "right_document": ""})  # no such text
 
 
 def test_a_sentence_with_a_single_wrong_word_is_an_error_of_a_tagger() -> None:

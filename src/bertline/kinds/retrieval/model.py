@@ -226,20 +226,27 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
 
     def table(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> pa.Table:
-        """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric."""
+        """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric.
+
+        `first_document` and `right_document` are the texts of the document put first and of the first relevant one.
+        """
         ranked = [
             [self.collection.ids[number] for number in self._ranked(predictions, row).tolist()]
             for row in range(len(rows))
         ]
         texts = self.collection.texts_read()
+        relevant = [[each for each, value in judged if value > 0] for judged in _judged(rows)]
         column = _SCORES.index(self.config.metric)
         return pa.table(
             {
                 "id": rows.ids,
                 "query": rows.queries,
-                "gold": [", ".join(each for each, value in judged if value > 0) for judged in _judged(rows)],
+                "gold": [", ".join(ids) for ids in relevant],
                 "predicted": [", ".join(ids[:_SHOWN]) for ids in ranked],
                 "first_document": [texts[self._numbers[ids[0]]] if ids else "" for ids in ranked],
+                "right_document": [
+                    next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
+                ],
                 "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
                 "correct": self.statistics(rows, predictions, calibration)[:, column],
             }
