@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 import hydra
 import yaml
 from hydra import compose
+from hydra.errors import HydraException
+from mistyped import mistyped
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -123,10 +125,13 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
         except ConfigError as error:
             fail(error)
         stop_on_signals()
+        os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises its errors instead of printing them with its own advice
         try:
             program()
         except KeyboardInterrupt as error:
             end_as_stopped(error)
+        except (HydraException, OmegaConfBaseException) as error:
+            fail(ConfigError(mistyped(error, sys.argv[1:], config) or str(error)))
 
     return with_readable_file
 

@@ -15,6 +15,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
+from mistyped import mistyped
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -68,7 +69,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             mapping = plain(compose("config", overrides=overrides))
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(f"conf/ does not compose: {error}") from error
+        raise ConfigError(mistyped(error, overrides, "config") or f"conf/ does not compose: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(unreadable_yaml(error, str(CONF))) from error
     return {key: mapping[key] for key in mapping if key != "task_name"}

@@ -255,3 +255,14 @@ def test_a_running_stage_is_in_rwlock_with_its_process_so_a_busy_lock_can_be_exp
     assert [holder["pid"] for holder in held.values()] == [os.getpid()]
     assert all(isinstance(holder["cmd"], str) for holder in held.values())
     assert not any(yaml.safe_load(Path(".dvc/tmp/rwlock").read_text()).values())
+
+
+def test_metrics_that_are_no_output_may_be_a_folder_and_their_change_runs_nothing(project: Any) -> None:
+    stages({"one": {"cmd": "echo a > out", "outs": ["out"]}}, metrics=["headline"])
+    assert names_run(project) == ["one"]  # without the folder
+    Path("headline").mkdir()
+    for seconds in (1.5, 2.5):
+        Path("headline/one.json").write_text(f'{{"seconds": {seconds}}}')
+        assert names_run(project) == []
+        shown = project.metrics.show()[""]["data"]
+        assert {key: value["data"] for key, value in shown.items()} == {"headline/one.json": {"seconds": seconds}}

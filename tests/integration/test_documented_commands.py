@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from terminal import on_terminal
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.slow
@@ -71,6 +74,9 @@ def without_comments(page: Path) -> str:
 
 
 SECTIONS = dict(sections())
+# What these print is looked at too, at the width that the page promises.
+TERMINAL = SECTIONS.pop("docs/howto/settings.md: Figures in the terminal")
+TERMINAL_WIDTH = 160
 
 
 def test_all_blocks_are_marked_so_that_they_are_run() -> None:
@@ -102,6 +108,22 @@ def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, t
                     continue
                 done = run(pipeline, "bash", "-c", for_smoke(command, pipeline, tmp_path))
                 assert done.returncode == 0, f"$ {command}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+def test_the_figures_in_the_terminal_fit_its_width(pipeline: Path) -> None:
+    ((_, block),) = TERMINAL
+    for command in block.splitlines():
+        environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        status, printed = on_terminal(TERMINAL_WIDTH, ["bash", "-c", command], environment=environment, folder=pipeline)
+        lines = printed.splitlines()
+        assert status == 0, f"$ {command}\n{printed}"
+        assert len(lines) > 2, f"$ {command}\n{printed}"
+        assert max(map(len, lines)) <= TERMINAL_WIDTH and "…" not in printed, f"$ {command}\n{printed}"
+        if command.startswith("dvc metrics show"):
+            assert lines[0].split() == ["Path", "baseline", "loss", "rows", "score", "seconds"]
+            assert {"pretrain.json", "sweep@docs_search.json", "export.json"} <= {
+                line.split()[0].rpartition("/")[2] for line in lines[1:] if line.strip()
+            }
 
 
 def files_of(block: str) -> dict[str, str]:

@@ -262,6 +262,22 @@ def test_every_stage_has_its_manifest_and_all_its_figures_in_mlflow(smoke_pipeli
     assert list(Path(places["examples"]).glob("readable-*.txt"))
 
 
+def test_several_values_give_a_run_each_which_mlflow_shows_beside_each_other(pipeline: Path, run: Run) -> None:
+    command = [PYTHON, "pipelines/pretrain.py", "-m", "optimizer.lr=1e-3,2e-3", "pretrain.max_steps=2"]
+    done = run(pipeline, *command)
+    assert done.returncode == 0, done.stderr
+    assert not (pipeline / "multirun").exists()
+    with sqlite3.connect(pipeline / "runs/mlflow.db") as database:
+        rows = database.execute(
+            "select runs.experiment_id, runs.status, params.value from runs join params using (run_uuid) "
+            "where runs.name like 'pretrain%' and params.key = 'optimizer.lr' and params.value in ('0.001', '0.002')"
+        ).fetchall()
+    assert len({experiment for experiment, _, _ in rows}) == 1
+    assert sorted((status, value) for _, status, value in rows) == [("FINISHED", "0.001"), ("FINISHED", "0.002")]
+    again = run(pipeline, *command)
+    assert len(re.findall("is finished already; taking its result", again.stdout)) == 2, again.stderr
+
+
 def checkpoints(folder: Path) -> float:
     """When the newest checkpoint was written; 0 before the first."""
     return max((path.stat().st_mtime for path in folder.glob("checkpoints/*")), default=0.0)

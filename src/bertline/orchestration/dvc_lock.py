@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from bertline.foundation.formats import duration
+from bertline.orchestration.stages import STAGES
 
 _FOLDER = Path(".dvc/tmp")
 _COMMANDS = _FOLDER / "lock"
@@ -64,16 +65,18 @@ def _of_holder(holder: Holder) -> str:
         )
     since = duration(time.time() - process.create_time())
     at = f" and is at stage {', '.join(holder.stages)}" if holder.stages else ""
-    watch = "".join(f" To watch it: {_recipe_of(stage)}" for stage in holder.stages[:1])
+    watch = "".join(f" To watch it: {command}" for stage in holder.stages for command in _commands_that_attach(stage))
     return (
         f"process {holder.pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal.{watch}"
         f"\nDo not delete {_STAGES}: two runs would write the same files."
     )
 
 
-def _recipe_of(stage: str) -> str:
-    name, _, task = stage.partition("@")
-    return f"python pipelines/{name}.py{f' task_name={task}' if task else ''}"
+def _commands_that_attach(name: str) -> Iterator[str]:
+    """Yield the command that shows a running stage, if its work is in a worker; others would start again."""
+    stage, _, task = name.partition("@")
+    if any(one.name == stage and one.in_worker for one in STAGES):
+        yield f"python pipelines/{stage}.py{f' task_name={task}' if task else ''}"
 
 
 def _holders(path: Path) -> Iterator[Holder]:

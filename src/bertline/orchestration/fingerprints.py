@@ -39,6 +39,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.stopping",
         "bertline.orchestration.versions",
         "bertline.training.progress",
+        "mistyped",
     }
 )
 _RECORDS = "bertline.tracking."

@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_regis
 from bertline.orchestration.encoder_pointers import uses_pretrained
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint
 from bertline.orchestration.frozen_inputs import marks_of
+from bertline.orchestration.headline import write_headline
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.provenance import (
     add_tracked_run,
@@ -50,7 +52,7 @@ from bertline.orchestration.provenance import (
     running_under_dvc,
 )
 from bertline.orchestration.run_pages import charted, headline_params, source_tags, stage_page
-from bertline.orchestration.stages import ENCODERS, METRICS, Stage, stage_named
+from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused
@@ -82,6 +84,8 @@ class StageRun:
     output: Path
     tracker: Tracker
     record: TrackedRun
+    opened_s: float
+    """When the recipe opened the stage, in seconds of the monotonic clock."""
 
     @property
     def name(self) -> str:
@@ -115,6 +119,10 @@ class StageRun:
         self._refuse_changes(kept=self.folder / RESULT_NAME if self.stage.in_worker else self.output)
         target = METRICS / f"{self.name}.json" if running_under_dvc() else self.folder / "metrics.json"
         write_json(target, dict(metrics))
+        kept = self.folder / "headline.json"
+        shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
+        seconds = time.monotonic() - self.opened_s
+        write_headline(shown_by_dvc, self.stage.name, metrics, seconds=seconds, kept=kept)
         self.record.log_metrics(charted(metrics))
         self.record.log_artifact(target, contains_text=False)
         if (self.output / MANIFEST_NAME).exists():
@@ -160,6 +168,7 @@ def open_stage(
         ArtifactError: A stage before this one has not been run.
         MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
+    opened_s = time.monotonic()
     stage = stage_named(name)
     _tidy_artifacts(stage, composed.get("task_name"))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
@@ -199,6 +208,7 @@ def open_stage(
             output=output,
             tracker=tracker,
             record=record,
+            opened_s=opened_s,
         )
 
 

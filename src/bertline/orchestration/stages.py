@@ -12,6 +12,7 @@ from bertline.foundation.errors import ConfigError
 
 ARTIFACTS = Path("artifacts")
 METRICS = ARTIFACTS / "metrics"
+HEADLINE = ARTIFACTS / "headline"
 CODE = ARTIFACTS / "code"
 VERSIONS = ARTIFACTS / "versions"
 ENCODERS = ARTIFACTS / "encoders"

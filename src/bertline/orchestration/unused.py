@@ -14,7 +14,7 @@ from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
 from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
 from bertline.orchestration.provenance import running_under_dvc
-from bertline.orchestration.stages import METRICS, stage_named
+from bertline.orchestration.stages import HEADLINE, METRICS, stage_named
 
 OF_PRETRAINING = ("corpus", "tokenizer", "examples")
 """Stages that only pretraining needs."""
@@ -45,4 +45,5 @@ def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
         with folder_written_atomically(Path(stage_named(name).output)) as folder:
             write_manifest(folder, kind=KIND, format_version=FORMAT_VERSION, content={"stage": name, "reason": reason})
         write_json(METRICS / f"{name}.json", {})
+        (HEADLINE / f"{name}.json").unlink(missing_ok=True)
     return True

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -39,3 +40,12 @@ def test_an_error_of_the_function_is_raised_here() -> None:
 def test_a_worker_that_dies_is_an_error_that_names_the_remedy() -> None:
     with pytest.raises(MachineError, match="num_workers"):
         list(ordered_map(os._exit, [3], num_workers=2))
+
+
+def leaves_ctrl_c_to_its_parent(_: int) -> bool:
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_a_worker_prints_no_traceback_when_ctrl_c_reaches_the_whole_terminal() -> None:
+    assert list(ordered_map(leaves_ctrl_c_to_its_parent, [1, 2], num_workers=2)) == [True, True]
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN

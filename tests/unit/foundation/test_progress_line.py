@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
-import struct
-import subprocess
 import sys
-import termios
+from pathlib import Path
 
 import pytest
 
 from bertline.foundation.progress_line import ProgressLine, layout
+from terminal import on_terminal
 
 LINE = ProgressLine(
     what="pretraining",
@@ -74,32 +71,19 @@ with LogView(log) as view, log.open("a") as handle:
 """
 
 
-def on_terminal(width: int, *arguments: str, **environment: str) -> str:
-    """Run Python in a terminal of this width; return what it wrote there, without colours."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    inherited = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, *arguments], stdout=its, stderr=its, env={**inherited, "TERM": "xterm", **environment}
+def shown(width: int, log: Path, **environment: str) -> str:
+    """What the view shows on a terminal of this width."""
+    inherited = {key: value for key, value in os.environ.items() if key != "JPY_PARENT_PID"}
+    status, written = on_terminal(
+        width, [sys.executable, "-c", VIEW, str(log)], environment={**inherited, **environment}
     )
-    os.close(its)
-    written = b""
-    while True:
-        try:
-            read = os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-        written += read
-        if not read:
-            break
-    os.close(ours)
-    assert process.wait() == 0, written.decode()
-    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written.decode())
+    assert status == 0, written
+    return written
 
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_a_real_terminal_shows_bar_step_and_time_left(tmp_path, width: int) -> None:
-    lines = re.split(r"[\r\n]+", on_terminal(width, "-c", VIEW, str(tmp_path / "log")))
+    lines = re.split(r"[\r\n]+", shown(width, tmp_path / "log"))
     assert "a line of the log" in lines
     drawn = next(line for line in lines if line.startswith("pretraining"))
     assert re.match(r"pretraining [━╸╺]{10,} step 1,001 of 7,000, 7 min 20 s left", drawn)
@@ -108,7 +92,7 @@ def test_a_real_terminal_shows_bar_step_and_time_left(tmp_path, width: int) -> N
 
 
 def test_a_notebook_gets_plain_lines(tmp_path) -> None:
-    written = on_terminal(80, "-c", VIEW, str(tmp_path / "log"), JPY_PARENT_PID="1")
+    written = shown(80, tmp_path / "log", JPY_PARENT_PID="1")
     assert written.splitlines() == [
         "a line of the log",
         "pretraining: step 1,001 of 7,000, loss 5.383, accuracy 0.333, 7 min 20 s left",

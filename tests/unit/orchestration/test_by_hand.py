@@ -42,7 +42,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: Composed) ->
             "deps": [{"path": code.as_posix(), "md5": hashlib.md5(code.read_bytes()).hexdigest()}],
         }
     # DVC writes `1e-12`, PyYAML would write `1.0e-12`.
-    Path("dvc.lock").write_text(yaml.safe_dump({"stages": stages}).replace(".0e-", "e-"))
+    lock = yaml.safe_dump({"stages": stages}).replace(".0e-", "e-")
+    # A digest that begins like a number, as DVC writes it: without quotes.
+    Path("dvc.lock").write_text(lock + "  other:\n    deps:\n    - md5: 13e9fe74780ebb43c50d86766f1550b6\n")
 
 
 def asked(composed: Composed, *overrides: str) -> dict[str, Any]:

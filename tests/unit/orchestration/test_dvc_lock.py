@@ -22,13 +22,13 @@ def dvc() -> Iterator[int]:
         process.kill()
 
 
-def locked_by(root: Path, pid: int) -> None:
+def locked_by(root: Path, pid: int, stage: str = "sweep@docs_match") -> None:
     holder = {"pid": pid, "cmd": "/x/bin/dvc repro"}
     (root / ".dvc/tmp").mkdir(parents=True)
     content = {
         "write": {
             "/x/artifacts/sweep/docs_match": holder,
-            "/x/artifacts/metrics/sweep@docs_match.json": holder,
+            f"/x/artifacts/metrics/{stage}.json": holder,
         },
         "read": {"/x/artifacts/code/sweep": [holder]},
     }
@@ -50,6 +50,12 @@ def test_a_running_stage_is_named_with_the_command_that_shows_it(tmp_path: Path,
     assert "is at stage sweep@docs_match" in said
     assert "To watch it: python pipelines/sweep.py task_name=docs_match" in said
     assert "Do not delete .dvc/tmp/rwlock" in said
+
+
+def test_a_stage_without_a_worker_cannot_be_watched(tmp_path: Path, dvc: int) -> None:
+    locked_by(tmp_path, dvc, "corpus")
+    said = explanation(tmp_path) or ""
+    assert "is at stage corpus" in said and "To watch it" not in said
 
 
 def test_the_lock_of_a_killed_process_is_told_from_that_of_a_running_one(tmp_path: Path) -> None:

@@ -156,3 +156,28 @@ def test_a_worker_on_a_full_disk_ends_with_a_status_of_its_own(tmp_path: Path) -
             stderr=full,
         )
     assert done.returncode == COULD_NOT_WRITE
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        (("pipelines/pretrain.py", "optimizer.lrr=1"), "Did you mean optimizer.lr?"),
+        (("pipelines/pretrain.py", "-m", "optimizer=lamb", "optimizer.beta_1=1,2"), "Did you mean optimizer.beta1"),
+        (("pipelines/pretrain.py", "seed=3"), "Did you mean examples.seed, pretrain.seed or sweep.seed?"),
+        (("pipelines/finetune.py", "dta=rows.csv"), "Did you mean data?"),
+        (("pipelines/configure.py", "optimizer.lrr=1", "--save"), "Did you mean optimizer.lr?"),
+        (("pipelines/configure.py", "sweep.space.epochz=1"), "Keys of sweep.space: learning_rate, "),
+    ],
+)
+def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[str, ...], meant: str) -> None:
+    done = run(*command)
+    assert done.returncode == 1
+    key = next(word.partition("=")[0] for word in command if "=" in word and "lamb" not in word)
+    assert done.stderr.startswith(f"error: {key} is no key of the configuration. {meant}")
+    assert len(done.stderr.splitlines()) == 1 and "+" not in done.stderr
+
+
+def test_a_choice_that_does_not_exist_is_answered_with_those_that_do() -> None:
+    done = run("pipelines/pretrain.py", "optimizer=adamm")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "adamw_short" in done.stderr and "Traceback" not in done.stderr

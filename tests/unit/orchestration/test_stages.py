@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import yaml
 from bertline.foundation.errors import ConfigError
 from bertline.orchestration.config import SECTIONS
 from bertline.orchestration.stage_run import UNTRACKED_SECTIONS
-from bertline.orchestration.stages import STAGES, Stage, stage_named
+from bertline.orchestration.stages import HEADLINE, METRICS, STAGES, Stage, stage_named
 
 ROOT = Path(__file__).resolve().parents[3]
 DVC = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
@@ -31,7 +32,21 @@ def test_dvc_lists_the_sections_inputs_and_output_of_the_stage_map(stage: Stage)
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
     versions = {f"artifacts/versions/{stage.name}{'@${item}' * stage.per_task}"} if stage.depends_on_versions else set()
     assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
-    assert entry["outs"] == [as_dvc(stage.output)]
+    assert entry["outs"][0] == as_dvc(stage.output)
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_all_figures_of_a_stage_are_outputs_in_git_and_no_metrics_of_dvc(stage: Stage) -> None:
+    entry = dvc_stage(stage)
+    figures = {(METRICS / f"{stage.name}{'@${item}' * stage.per_task}.json").as_posix(): {"cache": False}}
+    assert entry["outs"][1:] == ([] if stage.name == "encoders" else [figures])
+    assert "metrics" not in entry
+
+
+def test_dvc_shows_the_headline_figures_which_are_no_output_so_that_a_changed_second_runs_nothing() -> None:
+    content = (ROOT / "dvc.yaml").read_text()
+    assert yaml.safe_load(content)["metrics"] == [HEADLINE.as_posix()]
+    assert HEADLINE.as_posix() not in json.dumps(DVC)
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
