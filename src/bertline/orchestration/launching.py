@@ -159,8 +159,8 @@ def _start(folder: Path, command: list[str], passed_on: list[int], log: Path | N
 
 def _attach(folder: Path) -> None:
     pid = read_status(folder).pid
-    say(f"attached to the worker that is at {folder} already (process {pid}); Ctrl-C leaves it running")
     try:
+        say(f"attached to the worker that is at {folder} already (process {pid}); Ctrl-C leaves it running")
         with LogView(folder / "log") as view:
             while is_locked(folder):
                 view.show()

@@ -85,6 +85,7 @@ def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, 
     metrics: dict[str, float] = {}
     try:
         metrics = _work(function, frozen, config, folder)
+        write_provenance(folder / RESULT_NAME, frozen, config.runtime)
         ending, message = FINISHED, ""
     except BertlineError as error:
         ending, message = FAILED, str(error) or type(error).__name__
@@ -102,7 +103,6 @@ def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, 
         ending, message = FAILED, _of_nothing(missing)
     if ending is not FINISHED:
         return _end(folder, ending, Status(state="stopped" if ending is STOPPED else "failed", message=message))
-    write_provenance(folder / RESULT_NAME, frozen, config.runtime)
     digest = sha256_of_path(folder / RESULT_NAME)
     return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -136,7 +137,7 @@ def work(folder: str) -> int:
             (result / "weights").write_bytes(bytes(1000))
         return {"loss": 4.0}
 
-    worker._frozen = lambda _: ({}, None)  # type: ignore[assignment,return-value]
+    worker._frozen = lambda _: ({"stage": "pretrain"}, SimpleNamespace(runtime=RUNTIME))  # type: ignore[assignment,return-value]
     worker._work = write  # type: ignore[assignment]
     return worker.main(Path(folder), WORK)
 
