@@ -47,5 +47,10 @@ def leaves_ctrl_c_to_its_parent(_: int) -> bool:
 
 
 def test_a_worker_prints_no_traceback_when_ctrl_c_reaches_the_whole_terminal() -> None:
-    assert list(ordered_map(leaves_ctrl_c_to_its_parent, [1, 2], num_workers=2)) == [True, True]
-    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    # A process that a shell started in the background ignores Ctrl-C, and so would its workers.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert list(ordered_map(leaves_ctrl_c_to_its_parent, [1, 2], num_workers=2)) == [True, True]
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
