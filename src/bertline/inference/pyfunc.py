@@ -1,7 +1,7 @@
 """Exported folders as MLflow models: `mlflow.pyfunc.load_model` and `mlflow models serve` load them through this
 module.
 
-The `MLmodel` beside a folder's files (`tracking.mlmodel`) names this module. A request is a table; its columns are
+The `MLmodel` next to a folder's files (`tracking.mlmodel`) names this module. A request is a table; its columns are
 those that `pipelines/predict.py` reads from a file, and the columns of the answer are those that it adds.
 """
 

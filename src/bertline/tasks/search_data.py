@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.search import docs_search_splits
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRow, BadRows

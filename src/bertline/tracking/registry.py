@@ -172,7 +172,7 @@ def _challenge(client: MlflowClient, name: str, version: str, content: str, stan
         return Verdict(True, "is the champion already")
     tags = client.get_model_version(name, str(champion)).tags
     if tags.get(_CONTENT_TAG) == content:
-        return Verdict(True, "is the champion's model, written anew by this bertline, and takes its place")
+        return Verdict(True, "holds the champion's weights in the present format and replaces it")
     return challenged(standing, _standing_of(client, tags))
 
 

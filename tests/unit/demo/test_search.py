@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bertline.demo.config import DocsSearchSourceConfig
+from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.search import docs_search_splits
 from bertline.foundation.errors import DataError
 
 

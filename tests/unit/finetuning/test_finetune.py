@@ -257,7 +257,7 @@ def test_the_last_layer_alone_learns_on_frozen_ones(job, deep_encoder):
     assert result.dev_scores["accuracy"] > 0.8
 
 
-def test_top_layers_start_anew_from_the_seed(job, deep_encoder):
+def test_top_layers_are_reinitialized_from_the_seed(job, deep_encoder):
     def run(seed=0, layers=2):
         # A rate this small leaves the weights where they began.
         config = {"learning_rate": 1e-12, "num_epochs": 1, "weight_decay": 0.0}

@@ -125,7 +125,7 @@ class TestBatches:
                     assert marked == set(documents) & set(relevant[query]) - {right}
             assert sorted(pairs) == [(0, 0), (0, 1), (0, 2), (1, 2), (3, 7)]
 
-    def test_hard_negatives_are_drawn_anew_in_each_epoch(self):
+    def test_hard_negatives_are_sampled_again_in_each_epoch(self):
         batches = PairBatches(search([[0]], [[1, 2, 3, 4, 5, 6, 7, 8]]), batch_size=4, num_hard_negatives=2, seed=0)
         drawn = [tuple((batch["document_input_ids"][:, 1] - 5).tolist()) for _ in range(6) for batch in batches]
         assert all(len(documents) == 3 and documents[0] == 0 for documents in drawn)

@@ -36,7 +36,7 @@ def test_the_default_line_gets_a_place_for_each_kind_of_user_data(composed: Comp
         assert Path(place).is_dir()
 
 
-def test_a_folder_elsewhere_is_linked_and_linked_anew_when_the_path_changes(composed: Composed, texts: Path) -> None:
+def test_a_folder_elsewhere_is_linked_and_linked_again_when_the_path_changes(composed: Composed, texts: Path) -> None:
     link_user_data(pipeline_config(composed()))
     link_user_data(pipeline_config(composed("corpus=text", f"corpus.path={texts}")))
     assert Path("data/text").resolve() == texts

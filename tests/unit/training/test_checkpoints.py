@@ -161,7 +161,7 @@ def test_damaged_checkpoints_of_later_steps_do_not_push_out_whole_ones(tmp_path)
     assert found(tmp_path) == files(10, 12)
 
 
-def test_where_all_are_damaged_training_does_not_begin_anew_by_itself(tmp_path, capsys):
+def test_where_all_are_damaged_training_is_not_restarted_from_scratch(tmp_path, capsys):
     folder = CheckpointFolder(tmp_path, keep=3)
     for step in (1, 2):
         DAMAGES["torn"](folder.save(step, state(step)))

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pyarrow.types as types
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig, DocsSourceConfig
+from bertline.demo.docs_library import docs_library_rows
+from bertline.demo.docs_match import docs_match_rows
 from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.library import docs_library_rows
-from bertline.demo.match import docs_match_rows
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows

@@ -8,7 +8,7 @@ from functools import cache
 
 from bertline.demo.config import DocsLibrarySourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.library_names import LibraryNames
+from bertline.demo.package_names import LibraryNames
 from bertline.demo.pretrained_text import without_pretrained
 from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.tasks.rows import LabelledRow, SourceRows
