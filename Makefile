@@ -22,9 +22,10 @@ help:            ## Show what there is
 repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported encoder
 	dvc repro || { status=$$?; $(BIN)/python pipelines/busy.py --quiet; exit $$status; }
 
-# One thread each: there is a process of pytest for every core.
+# One thread each: there is a process of pytest for every core. Each begins with a half of the tests, in their order, and
+# takes from the end of the other's when done: a module's tests stay together, what they share is made once.
 test: install-dev ## Run the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)
@@ -49,7 +50,7 @@ format: install-dev ## Put the code in its format
 	$(BIN)/ruff format .
 
 smoke: install   ## Run the whole pipeline on a tiny slice, in a temporary clone
-	$(BIN)/python tests/smoke.py
+	$(BIN)/python tests/support/smoke.py
 
 install: $(VENV)/.installed          ## Make .venv with the locked versions
 install-dev: $(VENV)/.installed-dev  ## The same, with what tests and checks need

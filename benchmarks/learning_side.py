@@ -30,8 +30,7 @@ from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.registry import ObjectiveConfig
-from bertline.pretraining.order import shuffled
-from bertline.pretraining.plan import Plan
+from bertline.pretraining.plan import Plan, shuffled
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
 from bertline.training.config import RuntimeConfig, ScheduleConfig

@@ -43,7 +43,7 @@ from bertline.foundation.validation import to_mapping, validate
 from bertline.kinds.registry import TaskConfig
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
-from bertline.tasks.storage import read_task_manifest
+from bertline.tasks.stored_rows import read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, resolve_machine

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import learning_table
+import repository_source  # noqa: F401
 import yaml
+
+from bertline.foundation.formats import signed
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -167,7 +170,7 @@ def _verdict(task: str, system: str) -> str:
     else:
         clause = f"the sweep cannot tell {who} from"
     against = f"{TITLES.get(opponent, opponent)} {_shown(found[opponent])}"
-    return f"{clause} {against}, with {metric_of(task)} {_shown(found[system])} (difference {difference:+.3f})"
+    return f"{clause} {against}, with {metric_of(task)} {_shown(found[system])} (difference {signed(difference)})"
 
 
 def _opponent(task: str, system: str, difference: float) -> str:
@@ -215,7 +218,7 @@ def speed() -> str:
 def learning() -> str:
     """Return held-out losses compared with the Trainer, after equal steps and after equal time."""
     found = _read(RESULTS / "learning_amd-epyc_tiny_32.json")
-    settings = found["arguments"]
+    settings, same_steps = found["arguments"], signed(found["same_optimizer_difference"])
     lines = [
         f"| {settings['model']}, sequences of {settings['length']} tokens, {len(found['seeds'])} seeds, "
         f"{settings['threads']} CPU cores | steps | time | held-out loss |",
@@ -225,9 +228,9 @@ def learning() -> str:
             for row in learning_table.rows_of(found)
         ),
         "",
-        f"With the same optimizer after equal steps the difference is {found['same_optimizer_difference']:+.3f} nats "
+        f"With the same optimizer after equal steps the difference is {same_steps} nats "
         f"(standard error {found['same_optimizer_standard_error']:.3f});",
-        f"after equal time, each side with its own optimizer, it is {found['equal_time_difference']:+.3f} "
+        f"after equal time, each side with its own optimizer, it is {signed(found['equal_time_difference'])} "
         f"({found['equal_time_standard_error']:.3f}). Negative: bertline's loss is lower.",
     ]
     return "\n".join(lines)

@@ -16,6 +16,7 @@ import repository_source  # noqa: F401
 import torch
 
 from bertline.foundation.manifests import versions_of
+from bertline.foundation.processor import processor_name
 from bertline.training.devices import Machine
 
 HERE = Path(__file__).parent
@@ -114,10 +115,7 @@ def device_name(device: torch.device) -> str:
     """Return the model name of the GPU or the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return processor_name()
 
 
 def _of_value(value: Any) -> str:

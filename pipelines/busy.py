@@ -4,11 +4,15 @@ python pipelines/busy.py
 python pipelines/busy.py --quiet     # says nothing if DVC is not busy, for `make repro`
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import sys
 from pathlib import Path
 
 from bertline.foundation.progress import say
 from bertline.orchestration.dvc_lock import explanation
+from bertline.orchestration.stopping import in_one_line
 
 
 def main(arguments: list[str]) -> None:
@@ -21,4 +25,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    in_one_line(lambda: main(sys.argv[1:]))

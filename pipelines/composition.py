@@ -130,8 +130,11 @@ def recipe(run: Callable[[dict[str, Any]], None], *, config: str = "config") -> 
             program()
         except KeyboardInterrupt as error:
             end_as_stopped(error)
-        except (HydraException, OmegaConfBaseException) as error:
-            fail(ConfigError(mistyped(error, sys.argv[1:], config) or str(error)))
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            said = mistyped(error, sys.argv[1:], config)
+            if said is None and not isinstance(error, HydraException | OmegaConfBaseException):
+                raise  # an error of ours
+            fail(ConfigError(said or str(error)))
 
     return with_readable_file
 

@@ -6,6 +6,10 @@ python pipelines/configure.py model=small --save          a lasting choice, kept
 python pipelines/configure.py --keep | --drop             keep, or drop, what an experiment set
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
+import json
 import os
 import sys
 from pathlib import Path
@@ -28,6 +32,7 @@ from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_regis
 from bertline.orchestration.fingerprints import code_fingerprint
 from bertline.orchestration.stages import CODE, STAGES
 from bertline.orchestration.status import open_folders
+from bertline.orchestration.stopping import in_one_line
 from bertline.orchestration.user_data import link_user_data
 from composition import CONF, loaded, plain, unreadable_yaml
 
@@ -68,8 +73,11 @@ def composed(overrides: list[str]) -> dict[str, Any]:
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             mapping = plain(compose("config", overrides=overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(mistyped(error, overrides, "config") or f"conf/ does not compose: {error}") from error
+    except (HydraException, OmegaConfBaseException, ValueError) as error:
+        said = mistyped(error, overrides, "config")
+        if said is None and not isinstance(error, HydraException | OmegaConfBaseException):
+            raise
+        raise ConfigError(said or f"conf/ does not compose: {error}") from error
     except yaml.YAMLError as error:
         raise ConfigError(unreadable_yaml(error, str(CONF))) from error
     return {key: mapping[key] for key in mapping if key != "task_name"}
@@ -109,7 +117,7 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
         mapping = composed([])
         refuse_to_undo(mapping, just_saved={*values})
         write_line(mapping)
-    except BertlineError:
+    except (BertlineError, KeyboardInterrupt):
         if before is None:
             LOCAL.unlink()
         else:
@@ -155,15 +163,30 @@ def parsed(overrides: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
             raise ConfigError(f"{override.input_line} cannot be a lasting choice; edit conf/ instead.")
         key, value = override.key_or_group, override.value()
         if not (CONF / key).is_dir() and key.split(".")[0] not in SECTIONS:
+            composed(overrides)  # a mistyped key is answered with the one that was meant
             raise ConfigError(
                 f"{override.input_line} is not a section of the configuration; sections: {', '.join(SECTIONS)}."
             )
         if (CONF / key).is_dir() or override.package is not None:
             groups[override.get_key_element().lstrip("+")] = str(value)
+        elif (number := next((part for part in key.split(".") if part.isdigit()), None)) is not None:
+            whole = key.partition(f".{number}")[0]
+            raise ConfigError(
+                f"{override.input_line} changes an entry of a list. A lasting choice gives the whole list: "
+                f"'{whole}={_as_override(whole, composed(overrides))}'"
+            )
         else:
             values[key] = value
     composed(overrides)  # unknown groups and keys fail here, before anything is written
     return groups, values
+
+
+def _as_override(key: str, mapping: dict[str, Any]) -> str:
+    """Return the value of a key as Hydra reads it on the command line."""
+    value: Any = mapping
+    for part in key.split("."):
+        value = value[part]
+    return json.dumps(value).replace('"', "")
 
 
 def _check_tasks(config: PipelineConfig) -> None:
@@ -188,8 +211,4 @@ def _at_stake(mapping: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except BertlineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    in_one_line(lambda: main(sys.argv[1:]))

@@ -3,6 +3,9 @@
 python pipelines/corpus.py corpus=text corpus.path=data/text corpus.document=line
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from typing import Any
 
 from bertline.corpus.build import build_corpus

@@ -3,6 +3,9 @@
 DVC repeats a sweep if its encoder has changed. Only DVC needs this stage: a sweep run by hand finds its encoder itself.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from pathlib import Path
 from typing import Any
 

@@ -3,6 +3,9 @@
 python pipelines/evaluate.py evaluate.title="my encoder"
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -3,6 +3,9 @@
 python pipelines/examples.py examples.lengths=[64,128]
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from typing import Any
 
 from bertline.examples.build import build_examples

@@ -3,6 +3,9 @@
 python pipelines/export.py export.model_name=my-encoder
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

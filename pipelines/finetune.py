@@ -9,6 +9,9 @@ Nothing is pretrained, and artifacts/ is not changed. After a kill, the same com
 `metric`, `test` (the mean over seeds), `test_std`, `dev`, `seeds`, `baselines`, `export`, `report`, `minutes`.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import importlib.util
 import json
 import os
@@ -27,7 +30,6 @@ from pretrain import pretrained
 from sweep import swept
 from task_data import rows_made
 
-from bertline.evaluation.facts import spread_of
 from bertline.foundation.errors import BertlineError, ConfigError
 from bertline.foundation.files import read_json
 from bertline.foundation.progress import say
@@ -188,7 +190,7 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
         "task": result["task"],
         "metric": result["metric"],
         "test": arm["test_mean"],
-        "test_std": spread_of(arm, "test"),
+        "test_std": arm["test_std"],
         "dev": arm["dev_mean"],
         "seeds": len(arm["seeds"]),
         "baselines": {name: one["test"] for name, one in result["baselines"].items()},

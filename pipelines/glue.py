@@ -7,6 +7,9 @@
 After a kill, the same command resumes. A set that fails is reported, and the others still run.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import hashlib
 import json
 from pathlib import Path
@@ -21,8 +24,7 @@ from bertline.foundation.progress import say
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import read_status
-from bertline.sweep.glue_sets import FoundSet, found_sets, task_of
-from bertline.sweep.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
+from bertline.sweep.glue import FoundSet, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
 from bertline.sweep.job import resolved_encoder
 from bertline.tasks.build import build_task
 from composition import recipe

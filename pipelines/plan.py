@@ -7,6 +7,9 @@
 Nothing is trained, and only runs/plan is written. The tables are printed; plan.json contains all figures.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import hashlib
 import json
 import shlex
@@ -128,7 +131,8 @@ def plan_of_hours(
     given = [one for one in HydraConfig.get().overrides.task if not one.startswith("plan.")]
     replaced = {one.partition("=")[0] for one in overrides}
     overrides = [*(one for one in given if one.partition("=")[0].lstrip("+") not in replaced), *overrides]
-    pipeline_config({key: plain(compose("config", overrides=overrides))[key] for key in SECTIONS})
+    advised = plain(compose("config", overrides=overrides))
+    pipeline_config({key: advised[key] for key in SECTIONS})
     command = ["python pipelines/configure.py " + " ".join(map(shlex.quote, overrides)) + " --save", "dvc repro"]
     content = {
         "candidates": [candidate_as_data(one) for one in use.candidates],

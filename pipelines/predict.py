@@ -6,6 +6,9 @@ python pipelines/predict.py task_name=embed input=passages.csv text_column=body 
 python pipelines/predict.py task_name=cola input=dev.tsv header=false quoting=false text_column=3 output=found.jsonl
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import codecs
 from pathlib import Path
 from typing import Any

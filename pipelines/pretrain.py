@@ -8,6 +8,9 @@ runs in a worker process in runs/pretrain/FINGERPRINT. After a kill, the same co
 experiment=finetune nothing is trained: the checkpoint of pretrain.start_from is read, checked and written as it is.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,14 +28,8 @@ def pretrained(composed: Mapping[str, Any]) -> Path:
         if not stage.config.pretrains:
             stage.finish(checkpoint_taken(stage))
             return stage.output
-        # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
-        stage.record.follow_artifact(stage.folder / "mask_predictions.txt", contains_text=True)
-        stage.record.follow_artifact(stage.folder / "health.jsonl", contains_text=False)
-        operations = stage.folder / "profile/top_operations.txt"
-        stage.record.follow_artifact(operations, contains_text=False)
         metrics = stage.work(WORK)
-        stage.record.log_artifact(stage.folder / "mask_predictions.jsonl", contains_text=True)
-        if stage.config.runtime.profile and not operations.exists():
+        if stage.config.runtime.profile and not (stage.folder / "profile/top_operations.txt").exists():
             warn("runtime.profile: nothing was trained, so there is no profile; give another pretrain.seed for one")
         stage.finish(metrics)
         return stage.output

@@ -4,6 +4,9 @@ python pipelines/promote.py task_name=docs_library version=3 reason="better on r
 python pipelines/promote.py task_name=encoder version=2 reason="the first one trained on the whole corpus"
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from typing import Any
 
 from bertline.foundation.errors import ConfigError

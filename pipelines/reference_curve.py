@@ -3,6 +3,9 @@
 python pipelines/reference_curve.py run=runs/pretrain/FINGERPRINT name=docs_tiny device="2 CPU cores"
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from pathlib import Path
 from typing import Any
 

@@ -6,6 +6,9 @@
 worker process in runs/sweep@TASK/FINGERPRINT. After a kill, the same command resumes.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,14 +27,7 @@ def swept(composed: Mapping[str, Any], places: Mapping[str, Path] | None = None)
         places: Input folders; see `open_stage`.
     """
     with open_stage("sweep", composed, places=places) as stage:
-        metrics = stage.work(WORK)
-        result = stage.folder / "result"
-        stage.record.log_artifact(result / "trials.csv", contains_text=False)
-        for name in ("result.json", "predictions.parquet", "errors.html"):
-            stage.record.log_artifact(result / name, contains_text=True)
-        for table, wrong_only in (("predictions", False), ("errors", True)):
-            stage.record.log_table(result / "predictions.parquet", table, wrong_only=wrong_only, contains_text=True)
-        stage.finish(metrics)
+        stage.finish(stage.work(WORK))
         return stage.output
 
 

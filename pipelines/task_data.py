@@ -3,6 +3,9 @@
 python pipelines/task_data.py task_name=docs_library
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -3,6 +3,9 @@
 python pipelines/tokenizer.py tokenizer.vocab_size=4096
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 from typing import Any
 
 from bertline.orchestration.stage_run import open_stage

@@ -5,9 +5,12 @@ python pipelines/try_blanks.py "The function returns a ___ of integers."
 python pipelines/try_blanks.py --model artifacts/export/encoder
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import argparse
-import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import bertline
@@ -15,6 +18,7 @@ from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.progress import say
 from bertline.inference.blanks import filled
 from bertline.orchestration.status import is_locked
+from bertline.orchestration.stopping import in_one_line
 
 
 def main() -> None:
@@ -27,11 +31,12 @@ def main() -> None:
     folder = arguments.model or newest_model()
     model = bertline.load(str(folder))
     say(f"model: {folder}")
-    for sentence in arguments.sentences or typed():
-        try:
-            say(filled(model, sentence, num_guesses=arguments.guesses))
-        except BertlineError as error:
-            say(str(error))
+    with suppress(EOFError):  # Ctrl-D
+        for sentence in arguments.sentences or typed():
+            try:
+                say(filled(model, sentence, num_guesses=arguments.guesses))
+            except BertlineError as error:
+                say(str(error))
 
 
 def newest_model() -> Path:
@@ -53,10 +58,4 @@ def typed() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (EOFError, KeyboardInterrupt):
-        print()
-    except BertlineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    in_one_line(main)

@@ -1,27 +1,31 @@
 """ui: the MLflow UI of the pipeline's runs, on this machine's loopback address only, and addresses of prepared views.
 
-make ui                         prints addresses: pipelines compared, pretraining curves, trials of a sweep, models
+make ui                         prints addresses: the report, pretraining curves, best models, failed trials
 make ui ARGS="--open"           opens them in a browser
 make ui ARGS="--port 5001"
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
 import webbrowser
+from contextlib import suppress
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
 from hydra import compose, initialize_config_dir
 
-from bertline.foundation.errors import BertlineError
 from bertline.foundation.progress import say
-from bertline.orchestration.config import SECTIONS, pipeline_config
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.views import View, prepared_views
+from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
+from bertline.orchestration.stopping import in_one_line
+from bertline.tracking.views import ModelNames, View, prepared_views
 from composition import CONF, plain
 
 _START_S = 60.0
@@ -33,28 +37,32 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--open", action="store_true", help="open the views in a browser")
     parser.add_argument("--port", type=int, default=5000, help="port on the loopback address")
     parsed, others = parser.parse_known_args(arguments)  # what is left is for `mlflow ui`
-    tracking = _tracking()
+    config = _config()
+    tracking = config.tracking
+    names = ModelNames(prefix=f"{config.export.model_name}-", champion=config.export.champion_alias)
     if tracking.uri.startswith(("http://", "https://")):
         say(f"runs are recorded by the server at {tracking.uri}")
-        _show(prepared_views(tracking, tracking.uri.rstrip("/")), opened=parsed.open)
+        _show(prepared_views(tracking, tracking.uri.rstrip("/"), names), opened=parsed.open)
         return 0
-    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}")
+    views = prepared_views(tracking, f"http://127.0.0.1:{parsed.port}", names)
     command = ["mlflow", "ui", "--backend-store-uri", tracking.uri, "--host", "127.0.0.1", "--port", str(parsed.port)]
     command += ["--uvicorn-opts", "--log-level warning"]  # a line for every request would bury the addresses
     quiet = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    with subprocess.Popen([sys.executable, "-m", *command, *others], env=quiet) as server:
+    # `mlflow ui` starts processes of its own: a signal is for all of them.
+    with subprocess.Popen([sys.executable, "-m", *command, *others], env=quiet, start_new_session=True) as server:
         try:
             _wait(server, views[0].address)
             _show(views, opened=parsed.open)
             return server.wait()
-        except KeyboardInterrupt:
-            return server.wait()  # Ctrl-C reached it too
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(server.pid, signal.SIGTERM)
 
 
-def _tracking() -> TrackingConfig:
+def _config() -> PipelineConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         composed: dict[str, Any] = plain(compose("config"))
-    return pipeline_config({key: composed[key] for key in SECTIONS}).tracking
+    return pipeline_config({key: composed[key] for key in SECTIONS})
 
 
 def _show(views: list[View], *, opened: bool) -> None:
@@ -80,8 +88,4 @@ def _wait(server: "subprocess.Popen[bytes]", address: str) -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except BertlineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    in_one_line(lambda: main(sys.argv[1:]))

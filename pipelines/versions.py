@@ -4,15 +4,17 @@ DVC sees files, not installed packages, so this stage runs at every `dvc repro`;
 changed, the stages that depend on it run again.
 """
 
+import on_ctrl_c  # noqa: F401
+
+# isort: split
 import os
-import sys
 from pathlib import Path
 
 import yaml
 
-from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import write_json
 from bertline.orchestration.stages import VERSIONS
+from bertline.orchestration.stopping import in_one_line
 from bertline.orchestration.versions import versions_by_stage
 
 
@@ -25,8 +27,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BertlineError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+    in_one_line(main)

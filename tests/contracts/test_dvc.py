@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -266,3 +267,16 @@ def test_metrics_that_are_no_output_may_be_a_folder_and_their_change_runs_nothin
         assert names_run(project) == []
         shown = project.metrics.show()[""]["data"]
         assert {key: value["data"] for key, value in shown.items()} == {"headline/one.json": {"seconds": seconds}}
+
+
+def test_a_folder_of_plots_draws_each_file_with_all_its_columns_and_nothing_else(project: Any) -> None:
+    stages({}, plots=[{"curves": {"x": "step", "y": ["train", "validation"]}}])
+    Path("curves").mkdir()
+    Path("curves/one.csv").write_text("step,train,validation\n1,0.5,\n2,,0.6\n")
+    command = [sys.executable, "-m", "dvc", "plots", "show", "--json"]
+    shown = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert list(shown["data"]) == ["curves/one.csv"] and "errors" not in shown
+    rows = shown["data"]["curves/one.csv"][0]["content"]["data"]["values"]
+    assert {(row["field"], row["step"]) for row in rows} == {
+        (field, step) for field in ("train", "validation") for step in "12"
+    }

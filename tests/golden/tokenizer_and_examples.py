@@ -13,10 +13,9 @@ from typing import Any
 
 from bertline.corpus.document import Document
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter
-from bertline.examples.batching import masked_batch
 from bertline.examples.build import build_examples
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
-from bertline.examples.masking import masking_policy
+from bertline.examples.masking import masked_batch, masking_policy
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest

@@ -5,12 +5,12 @@ import torch
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
+from bertline.pretraining.profiling import TABLE_NAME, StepProfiler
 from bertline.training.matmul_rate import matmul_rate
 from bertline.training.optimizers.adamw import AdamWConfig
 from bertline.training.optimizers.lamb import LambConfig
 from bertline.training.optimizers.muon import MuonConfig
 from bertline.training.optimizers.weights import set_learning_rate
-from bertline.training.profiling import TABLE_NAME, StepProfiler
 
 pytestmark = [
     pytest.mark.gpu,

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("smoke", Path(__file__).resolve().parents[1] / "smoke.py")
-assert _spec is not None and _spec.loader is not None
-smoke: ModuleType = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(smoke)
+import smoke
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

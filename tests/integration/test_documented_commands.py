@@ -74,6 +74,9 @@ def without_comments(page: Path) -> str:
 
 
 SECTIONS = dict(sections())
+# Whole pipelines, from text to export. They have one of the tasks: with all of them it is the pipeline that is copied.
+WHOLE = ("README.md: Your own text", "README.md: Continue a checkpoint")
+ONE_TASK = "docs_library"
 # What these print is looked at too, at the width that the page promises.
 TERMINAL = SECTIONS.pop("docs/howto/settings.md: Figures in the terminal")
 TERMINAL_WIDTH = 160
@@ -94,6 +97,8 @@ def test_all_blocks_are_marked_so_that_they_are_run() -> None:
 @pytest.mark.parametrize("section", SECTIONS)
 def test_the_commands_of_a_section_run(section: str, pipeline: Path, run: Run, tmp_path: Path) -> None:
     prepare(pipeline, tmp_path)
+    if section in WHOLE:
+        leave_out_all_tasks_but_one(pipeline)
     for language, block in SECTIONS[section]:
         if FILE.match(block):
             for name, content in files_of(block).items():
@@ -161,6 +166,19 @@ def prepare(pipeline: Path, tmp_path: Path) -> None:
     shutil.copytree(pipeline / "artifacts/pretrain", tmp_path / "checkpoint")
 
 
+def leave_out_all_tasks_but_one(pipeline: Path) -> None:
+    """Of configuration and artifacts, as a person would who does not want the others."""
+    (pipeline / "conf/tasks.yaml").write_text(f"task_names: [{ONE_TASK}]\n")
+    config, preset = pipeline / "conf/config.yaml", pipeline / "conf/experiment/smoke.yaml"
+    others = rf"(?!{ONE_TASK}\b)docs_\w+:"
+    config.write_text(re.sub(rf"^  - task@tasks\.{others}.*\n", "", config.read_text(), flags=re.MULTILINE))
+    preset.write_text(re.sub(rf"^  {others}\n(    .*\n)+", "", preset.read_text(), flags=re.MULTILINE))
+    assert re.findall(r"\bdocs_\w+(?=:)", config.read_text() + preset.read_text()) == [ONE_TASK] * 2
+    for made in (*pipeline.glob("artifacts/*/docs_*"), *pipeline.glob("artifacts/*/*@docs_*")):
+        if ONE_TASK not in made.name:
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+
+
 def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
     """The command with the reader's own paths filled in, and sizes that suit the smoke preset."""
     if command.startswith("make "):
@@ -180,7 +198,7 @@ def for_smoke(command: str, pipeline: Path, tmp_path: Path) -> str:
         "model=base": "model=tiny",
         "FINGERPRINT": finished.name,
         DOCUMENTED_PHASES: LONGER_PHASES,
-        "--model mini": f"--model tiny --vocab-size 64 --seq-len 16 --rounds 1 {SMALL} --steps 1",
+        "--model mini": f"--model tiny --arms bertline plain --vocab-size 64 --seq-len 16 --rounds 1 {SMALL} --steps 1",
         "--length 64 --steps 2000": f"--length 64 --seeds 1 {SMALL} {ONE_CELL} --work {tmp_path}/learning --steps 2",
     }.items():
         command = command.replace(readers, smoke)

@@ -80,15 +80,15 @@ def test_each_training_of_the_learning_table_has_its_own_time_and_loss(monkeypat
         "| C | 4,000 | 13 s | 1.300 nats |",
         "| C | 1,900 | 14 s | 1.400 nats |",
     ]
-    assert "-0.100 nats (standard error 0.011)" in table.replace("\n", " ")
-    assert "-0.300 (0.022)" in table
+    assert "−0.100 nats (standard error 0.011)" in table.replace("\n", " ")
+    assert "−0.300 (0.022)" in table
 
 
 @pytest.mark.parametrize(
     ("difference", "wins", "loses", "said"),
     [
         (0.031, 1, 0, "the encoder wins against tuned 0.600, with accuracy 0.631 ± 0.004 (difference +0.031)"),
-        (-0.02, 0, 1, "the encoder loses to tuned 0.600, with accuracy 0.580 ± 0.004 (difference -0.020)"),
+        (-0.02, 0, 1, "the encoder loses to tuned 0.600, with accuracy 0.580 ± 0.004 (difference −0.020)"),
         (-0.02, 0, 0, "the sweep cannot tell the encoder from tuned 0.600, with accuracy 0.580 ± 0.004"),
     ],
     ids=["win", "loss", "undecided"],

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
+import smoke
 from tiny import WORDS, write_encoder
-
-_spec = importlib.util.spec_from_file_location("smoke", Path(__file__).resolve().parents[1] / "smoke.py")
-assert _spec is not None and _spec.loader is not None
-smoke: ModuleType = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(smoke)
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.slow

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bertline.foundation.manifests import write_manifest
+from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/howto/gpu.md"
@@ -33,9 +34,12 @@ def run(repository: Path, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
 
 
-def plan(repository: Path, *overrides: str) -> tuple[str, dict[str, Any]]:
-    """What is printed, and the content of the file that it names at the end."""
-    done = run(repository, sys.executable, "pipelines/plan.py", *overrides)
+def plan(repository: Path, *overrides: str, by_itself: bool = False) -> tuple[str, dict[str, Any]]:
+    """What is printed, and the content of the file that it names at the end; `by_itself`, as people start it."""
+    if by_itself:
+        done = run(repository, sys.executable, "pipelines/plan.py", *overrides)
+    else:
+        done = run_recipe(repository, "pipelines/plan.py", *overrides)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((repository / done.stdout.splitlines()[-1]).read_text())
 
@@ -43,7 +47,7 @@ def plan(repository: Path, *overrides: str) -> tuple[str, dict[str, Any]]:
 def test_the_present_configuration_is_forecast_and_nothing_is_touched(repository: Path) -> None:
     before = sorted(path for path in repository.rglob("*") if path.is_file())
     arguments = ("experiment=bert_base", "plan.device=a100", "plan.price_per_hour=2", "plan.corpus_tokens=3.3e9")
-    text, content = plan(repository, *arguments)
+    text, content = plan(repository, *arguments, by_itself=True)
     assert content["parameters"] == 110_106_428
     assert content["hours"] == pytest.approx(83.31, abs=0.01)
     assert content["money"] == pytest.approx(166.61, abs=0.02)
@@ -77,7 +81,7 @@ def test_what_is_advised_is_valid_as_printed_and_takes_the_hours(repository: Pat
     assert re.search(rf"^> {content['chosen']} ", text, flags=re.MULTILINE)
     overrides = shlex.split(command)[2:-1]
     assert overrides == content["overrides"]
-    checked = run(repository, sys.executable, "pipelines/configure.py", *overrides)
+    checked = run_recipe(repository, "pipelines/configure.py", *overrides)
     assert checked.returncode == 0, checked.stderr
     assert "valid" in checked.stdout
     place = [one for one in asked if one.startswith(("plan.device", "plan.num_devices", "plan.corpus_tokens"))]
@@ -145,7 +149,7 @@ def test_a_checkpoint_to_go_on_from_keeps_its_size_and_rate(repository: Path) ->
     ],
 )
 def test_nonsense_is_refused_in_a_sentence(repository: Path, asked: tuple[str, ...], said: str) -> None:
-    done = run(repository, sys.executable, "pipelines/plan.py", *asked)
+    done = run_recipe(repository, "pipelines/plan.py", *asked)
     assert done.returncode == 1
     assert said in done.stderr
     assert "Traceback" not in done.stderr

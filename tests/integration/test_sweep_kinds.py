@@ -14,7 +14,7 @@ from bertline.finetuning.task_file import read_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.manifests import write_manifest
 from bertline.sweep.run import run_sweep
-from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 
@@ -21,16 +17,22 @@ from bertline.sweep.run import run_sweep
 from bertline.sweep.space import planned_points
 from bertline.sweep.store import StudyStore
 from bertline.sweep.study import open_study, plan_trials
+from fork_server import forking
 
 PATIENCE_S = 300.0
 
 
 def start(folder, num_workers):
-    return subprocess.Popen(
-        [sys.executable, inputs.__file__, str(folder), str(num_workers)],
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    """Start the sweep of `write_inputs(folder)` as a process that can be killed."""
+    process = forking().Process(target=run_sweep, args=(job_in(folder, "run", sweep_workers=num_workers),))
+    process.start()
+    return process
+
+
+def job_in(folder, run, **runtime):
+    # Two passes: what is killed is to last a while, and need not learn.
+    sweep = inputs.sweep(fine_tuning=inputs.fine_tuning(num_epochs=2))
+    return inputs.sweep_job(folder, folder / run, sweep=sweep, runtime=inputs.runtime(**runtime))
 
 
 def events_of(folder):
@@ -44,12 +46,12 @@ def kill_after(folder, num_events, num_workers):
     try:
         deadline = time.monotonic() + PATIENCE_S
         while len(events_of(folder)) < num_events:
-            assert process.poll() is None, "the sweep ended before it could be killed"
+            assert process.is_alive(), "the sweep ended before it could be killed"
             assert time.monotonic() < deadline
             time.sleep(0.02)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
 
 
 def without_times(seeds):
@@ -61,8 +63,8 @@ def test_a_killed_sweep_resumes_and_loses_and_repeats_nothing(tmp_path):
     inputs.write_inputs(tmp_path)
     kill_after(tmp_path, 3, num_workers=1)  # among the trials
     kill_after(tmp_path, 14, num_workers=2)  # among the repetitions
-    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "run"), in_process=True)
-    run_sweep(inputs.sweep_job(tmp_path, tmp_path / "undisturbed"), in_process=True)
+    run_sweep(job_in(tmp_path, "run"), in_process=True)
+    run_sweep(job_in(tmp_path, "undisturbed"), in_process=True)
 
     killed, undisturbed = (
         json.loads((tmp_path / name / "result" / "result.json").read_text()) for name in ("run", "undisturbed")
@@ -105,12 +107,12 @@ def test_no_worker_outlives_a_killed_sweep(tmp_path):
     process = start(tmp_path, 2)
     try:
         while len(events_of(tmp_path)) < 1:
-            assert process.poll() is None
+            assert process.is_alive()
             time.sleep(0.02)
         workers = psutil.Process(process.pid).children(recursive=True)
     finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
     assert len(workers) >= 2
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive

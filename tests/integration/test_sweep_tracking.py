@@ -14,6 +14,7 @@ from bertline.tasks.config import ChoiceSpace
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker
 from bertline.tracking.trials import TRIAL_TAG
+from bertline.tracking.values import NOTE_TAG
 
 STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 
@@ -84,11 +85,14 @@ def test_the_runs_of_mlflow_have_optunas_states_points_and_curves(swept, tmp_pat
     }
     study = optuna.load_study(study_name="halves/run/encoder", storage=job.studies_url)
     assert len(runs) == len(study.trials) + 2  # and the two seeds
+    words_of = {"FAIL": "training has diverged. Lower", "PRUNED": "Stopped early, after", "COMPLETE": ""}
     for trial in study.trials:
         run = runs[f"encoder/trial/{trial.number}"]
         assert run.info.status == STATUS[trial.state.name]
         assert float(run.data.params["learning_rate"]) == trial.params["learning_rate"]
         steps = [point.step for point in client.get_metric_history(run.info.run_id, "dev/score_by_percent")]
+        note = run.data.tags.get(NOTE_TAG, "")
+        assert words_of[trial.state.name] in note and bool(note) == (trial.state.name != "COMPLETE")
         assert steps == [round(100 * share) for share, _ in trial.user_attrs.get("curve", [])]
     seeds = [run for name, run in runs.items() if "/seed/" in name]
     assert all("test/accuracy" in run.data.metrics and run.info.status == "FINISHED" for run in seeds)

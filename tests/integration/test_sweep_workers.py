@@ -20,6 +20,7 @@ import finetuning_inputs as inputs
 from bertline.sweep.config import RandomSamplerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace, LogUniformSpace
+from fork_server import forked_workers
 
 GRID = {
     "learning_rate": ChoiceSpace(kind="choice", values=(1e-3, 3e-3, 1e-2)),
@@ -83,7 +84,8 @@ class Killer(threading.Thread):
 
 
 @pytest.mark.slow
-def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(tmp_path):
+def test_a_grid_whose_workers_are_killed_five_times_ends_as_the_undisturbed_one(tmp_path, monkeypatch):
+    forked_workers(monkeypatch)
     inputs.write_inputs(tmp_path)
     undisturbed = sweep_job(tmp_path, "undisturbed", workers=1)
     run_sweep(undisturbed)

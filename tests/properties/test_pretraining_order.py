@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bertline.pretraining.config import PhaseConfig
-from bertline.pretraining.order import shuffled
-from bertline.pretraining.plan import Plan, share_of
+from bertline.pretraining.plan import Plan, share_of, shuffled
 from bertline.training.devices import Ranks
 
 SEEDS = st.integers(min_value=0, max_value=2**63)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
-from bertline.tasks.storage import COLLECTION, write_rows
 from bertline.tasks.stored_rows import (
+    COLLECTION,
     CandidateRows,
     Documents,
     MultiLabelRows,
@@ -25,6 +25,7 @@ from bertline.tasks.stored_rows import (
     SummaryRows,
     TaggedRows,
     TextRows,
+    write_rows,
 )
 
 HOSTILE = '<script>alert("x")</script> & <b>bold'

@@ -1,11 +1,7 @@
-"""A tiny encoder, a task that it can learn, and a sweep of it: for tests, and as a script that a test can kill.
-
-python tests/support/finetuning_inputs.py FOLDER NUM_WORKERS    # runs the sweep of `write_inputs(FOLDER)`
-"""
+"""A tiny encoder, a task that it can learn, and a sweep of it."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +14,7 @@ from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.sweep.config import GridSamplerConfig, NoPrunerConfig, SweepConfig
 from bertline.tasks.config import ChoiceSpace
 from bertline.tasks.source_config import TableSourceConfig
-from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
-from bertline.tasks.stored_rows import TextRows
+from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, TextRows, write_rows
 from tiny import WORDS, runtime
 
 NUM_ROWS = {"train": 128, "dev": 64, "test": 96}
@@ -179,10 +174,3 @@ def sweep_job(folder: Path, run_folder: Path, **changes: Any) -> Any:
         "studies_url": f"sqlite:///{run_folder.resolve()}/studies.db",
     }
     return SweepJob(**{**fields, **changes})
-
-
-if __name__ == "__main__":
-    from bertline.sweep.run import run_sweep
-
-    inputs = Path(sys.argv[1])
-    run_sweep(sweep_job(inputs, inputs / "run", runtime=runtime(sweep_workers=int(sys.argv[2]))))

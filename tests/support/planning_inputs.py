@@ -21,7 +21,7 @@ from bertline.training.optimizers.registry import OptimizerConfig
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
-UNKNOWN_TEXT = TextSize(tokens=None, basis="unknown", counted=False)
+UNKNOWN_TEXT = TextSize(tokens=None, basis="unknown")
 
 
 def model(size: str, **changes: Any) -> ModelConfig:

@@ -1,7 +1,7 @@
 """Pretrainings as real processes, to be killed or to train together, without the seconds that a start-up takes.
 
-One server process imports everything; each training is a fork of it (multiprocessing's forkserver). What is handed to a
-process must be importable, so it lives here and not in the tests.
+Each training is a fork of a server (`fork_server.py`). What is handed to a process must be importable, so it lives here
+and not in the tests.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ import multiprocessing
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -28,8 +26,7 @@ from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.run import run_pretraining
 from bertline.pretraining.validation import ValidationProbe
-
-_CONTEXT = multiprocessing.get_context("forkserver")
+from fork_server import forking
 
 
 def start(
@@ -41,8 +38,7 @@ def start(
     environment: Mapping[str, str] | None = None,
 ) -> ForkServerProcess:
     """Start a pretraining on `inputs`; `before` is called in the process first. `output_of` says what it prints."""
-    _serve()
-    process = _CONTEXT.Process(target=_train, args=(inputs, run_folder, changes, before, environment or {}))
+    process = forking().Process(target=_train, args=(inputs, run_folder, changes, before, environment or {}))
     process.start()
     return process
 
@@ -134,20 +130,6 @@ def _slow_down(seconds: float) -> None:
     PretrainingModule._clip = slow
 
 
-def _serve() -> None:
-    """Start the server once. It takes its import path from the environment only."""
-    _CONTEXT.set_forkserver_preload([__name__])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    try:
-        forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
-
-
 def _train(
     inputs: Path,
     run_folder: Path,
@@ -161,8 +143,8 @@ def _train(
     os.environ.update(environment)
     # Its own workers start as they do everywhere: a server of their own would first import everything.
     multiprocessing.set_start_method(None, force=True)
-    # What utilisation is held against takes a second to measure, which a process does once: too much for twenty starts.
-    callbacks.matmul_rate_of_process = lambda *_: 1e11
+    # What utilisation is a fraction of takes seconds to measure.
+    callbacks.peak_rate = lambda *_: 1e11
     if before is not None:
         before()
     run_pretraining(pretraining_inputs.pretrain_job(inputs, run_folder, **changes))

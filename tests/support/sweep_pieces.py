@@ -29,13 +29,6 @@ def wait_for(bench: Any, path: Path) -> str:
     return "done"
 
 
-def wait_for_and_sleep(bench: Any, argument: tuple[Path, float]) -> str:
-    """Wait until a file is there, and then so many seconds."""
-    wait_for(bench, argument[0])
-    time.sleep(argument[1])
-    return "done"
-
-
 def begin_and_wait_for(bench: Any, paths: tuple[Path, Path]) -> str:
     """Leave the first file, and wait until the second one is there."""
     paths[0].touch()

@@ -46,7 +46,7 @@ def train(mapping: dict[str, Any], *, stop_at: int | None = None) -> Path:
 
     with open_stage("pretrain", mapping) as stage, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ValidationProbe, "probe", stopping)
-        patch.setattr("bertline.pretraining.callbacks.matmul_rate_of_process", lambda *_: 1e11)
+        patch.setattr("bertline.pretraining.callbacks.peak_rate", lambda *_: 1e11)
         ended = worker.main(stage.folder, WORK)
     assert (ended == 0) == (stop_at is None), read_status(stage.folder)
     return stage.folder

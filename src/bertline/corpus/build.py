@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bertline.corpus.document import Document, SourceDocument, Split
-from bertline.corpus.preparation import prepare_documents
+from bertline.corpus.preparation import PreparedDocument, PreparedParagraph, prepare_documents
 from bertline.corpus.registry import CorpusConfig
-from bertline.corpus.selection import select_documents, split_of, split_position
 from bertline.corpus.storage import FORMAT_VERSION, KIND, ShardWriter, read_shard
 from bertline.demo.config import PythonDocsConfig
 from bertline.demo.docstrings import package_versions
@@ -18,8 +18,59 @@ from bertline.demo.reader import PythonDocsCorpusConfig, all_on_one_side, module
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import folder_written_atomically, size_of_path
 from bertline.foundation.manifests import versions_of, write_manifest
-from bertline.foundation.parallel import ordered_map
+from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.progress import progress, warn
+from bertline.foundation.seeds import unit_interval
+
+
+def select_documents(
+    documents: Iterable[PreparedDocument], config: CorpusConfig, dropped: Counter[str]
+) -> Iterator[PreparedDocument]:
+    """Drop empty, duplicate and short documents, counted by reason; the first duplicate in reading order is kept.
+
+    With `deduplicate: paragraph`, paragraphs that occurred before are removed, regardless of the split, so that no
+    validation paragraph occurs in train.
+    """
+    seen: set[bytes] = set()
+    for document in documents:
+        if not document.paragraphs:
+            dropped["documents/empty"] += 1
+            continue
+        if config.deduplicate == "document":
+            paragraphs = () if document.key in seen else document.paragraphs
+            seen.add(document.key)
+        elif config.deduplicate == "paragraph":
+            paragraphs = tuple(_first_seen(document.paragraphs, seen))
+            dropped["paragraphs/duplicate"] += len(document.paragraphs) - len(paragraphs)
+        else:
+            paragraphs = document.paragraphs
+        if not paragraphs:
+            dropped["documents/duplicate"] += 1
+        elif sum(paragraph.characters for paragraph in paragraphs) < config.min_document_characters:
+            dropped["documents/too_short"] += 1
+        else:
+            yield dataclasses.replace(document, paragraphs=paragraphs)
+
+
+def split_position(group: str, seed: int) -> float:
+    """Return the hash of a group as a number in [0, 1); groups below `validation_fraction` are for validation."""
+    return unit_interval(seed, "validation", group)
+
+
+def split_of(document: PreparedDocument, config: CorpusConfig) -> Split:
+    """Return the split of a document: that of the source if given, else by a hash of its group."""
+    if document.split is not None:
+        return document.split
+    position = split_position(document.group, config.split_seed)
+    return "validation" if position < config.validation_fraction else "train"
+
+
+def _first_seen(paragraphs: Iterable[PreparedParagraph], seen: set[bytes]) -> Iterator[PreparedParagraph]:
+    for paragraph in paragraphs:
+        if paragraph.key not in seen:
+            seen.add(paragraph.key)
+            yield paragraph
+
 
 _BATCH_CHARACTERS = 500_000
 _BATCH_DOCUMENTS = 1_000
@@ -47,8 +98,9 @@ def build_corpus(
             source = module_documents(config, python_docs, dropped, num_workers=num_workers)
         else:
             source = config.read(dropped)
-        batches = ordered_map(prepare_documents, _batches(source), num_workers=num_workers)
-        documents = progress((item for batch in batches for item in batch), description="corpus documents")
+        in_batches = batches(source, size=_characters, most=_BATCH_CHARACTERS, most_items=_BATCH_DOCUMENTS)
+        prepared = ordered_map(prepare_documents, in_batches, num_workers=num_workers)
+        documents = progress((item for batch in prepared for item in batch), description="corpus documents")
         written = _Written(folder, config)
         for document in select_documents(documents, config, dropped):
             written.add(
@@ -95,18 +147,8 @@ class _Written:
         self.shards = {split: self._writers[split].close() for split in _SPLITS}
 
 
-def _batches(documents: Iterable[SourceDocument]) -> Iterator[list[SourceDocument]]:
-    """Yield batches of limited size; the boundaries depend on the input only, not on the number of workers."""
-    batch: list[SourceDocument] = []
-    characters = 0
-    for document in documents:
-        batch.append(document)
-        characters += sum(map(len, document.paragraphs))
-        if characters >= _BATCH_CHARACTERS or len(batch) >= _BATCH_DOCUMENTS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
+def _characters(document: SourceDocument) -> int:
+    return sum(map(len, document.paragraphs))
 
 
 def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> _Written:

@@ -38,63 +38,48 @@ class PythonDocsConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsLibrarySourceConfig:
+class DocsSourceConfig:
+    """What the tasks made from docstrings have in common."""
+
+    min_words: int
+    """Minimum number of words of a text; shorter ones are dropped and counted."""
+    num_dev_rows: int
+    """Number of dev rows."""
+    num_test_rows: int
+    """Number of test rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocsLibrarySourceConfig(DocsSourceConfig):
     """Predict which library a passage documents. Built from the packages in `python_docs`, with names removed."""
 
     kind: Literal["docs_library"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
     max_words: int
     """Maximum number of words of a text; longer texts are truncated."""
-    num_dev_rows: int
-    """Number of dev rows."""
-    num_test_rows: int
-    """Number of test rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsMatchSourceConfig:
+class DocsMatchSourceConfig(DocsSourceConfig):
     """Predict whether a summary belongs to a function. Negatives are summaries from the same module."""
 
     kind: Literal["docs_match"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
-    num_dev_rows: int
-    """Number of dev rows."""
-    num_test_rows: int
-    """Number of test rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsParametersSourceConfig:
+class DocsParametersSourceConfig(DocsSourceConfig):
     """Tag the words of a description that name the function's parameters. Labels come from the signature."""
 
     kind: Literal["docs_parameters"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
     max_words: int
     """Maximum number of words of a text; longer texts are truncated."""
-    num_dev_rows: int
-    """Number of dev rows."""
-    num_test_rows: int
-    """Number of test rows."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DocsSearchSourceConfig:
+class DocsSearchSourceConfig(DocsSourceConfig):
     """Find the function for a sentence: the query is its summary, the document the rest of its docstring."""
 
     kind: Literal["docs_search"]
-    min_words: int
-    """Minimum number of words of a text; shorter ones are dropped and counted."""
     max_words: int
     """Maximum number of words of a document; longer documents are truncated."""
     num_documents: int
     """Number of documents of the collection."""
-    num_dev_rows: int
-    """Number of dev queries."""
-    num_test_rows: int
-    """Number of test queries."""
-
-
-DocsSourceConfig = DocsLibrarySourceConfig | DocsMatchSourceConfig | DocsParametersSourceConfig | DocsSearchSourceConfig

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.pretrained_text import without_pretrained
-from bertline.demo.rows import balanced_order, held_out_sides
+from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
 from bertline.foundation.seeds import generator
 from bertline.tasks.rows import LabelledRow, SourceRows
 

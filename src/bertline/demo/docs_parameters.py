@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.pretrained_text import without_pretrained
-from bertline.demo.rows import balanced_order, held_out_sides
+from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
 from bertline.tasks.conll import TaggedSentence
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.tags import OUTSIDE
@@ -22,45 +21,11 @@ _MARKED = re.compile(rf"(?<!\w)[{_MARKS}]+(?=\w)|(?<=\w)[{_MARKS}]+(?!\w)")
 # "x-axis", "don't" and "x.shape" are single words, so they do not match the parameters x and t.
 _WORD = re.compile(r"\w+(?:[-'’.]\w+)*|[^\w\s]")
 # "a" before any word that is not listed here is the article, even if the function has a parameter `a`.
-_AFTER_A_NAME = frozenset(
-    {
-        *(
-            "along",
-            "and",
-            "are",
-            "as",
-            "at",
-            "be",
-            "by",
-            "can",
-            "cannot",
-            "contains",
-            "does",
-            "for",
-            "from",
-            "given",
-            "has",
-        ),
-        *(
-            "if",
-            "in",
-            "into",
-            "is",
-            "may",
-            "modulo",
-            "must",
-            "of",
-            "on",
-            "or",
-            "over",
-            "should",
-            "such",
-            "that",
-            "times",
-        ),
-        *("to", "using", "was", "when", "where", "which", "will", "with"),
-    }
-)
+_AFTER_A_NAME = {
+    "along", "and", "are", "as", "at", "be", "by", "can", "cannot", "contains", "does", "for", "from", "given", "has",
+    "if", "in", "into", "is", "may", "modulo", "must", "of", "on", "or", "over", "should", "such", "that", "times",
+    "to", "using", "was", "when", "where", "which", "will", "with",
+}  # fmt: skip
 
 
 def docs_parameters_sentences(

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.pretrained_text import without_pretrained
-from bertline.demo.rows import balanced_order, held_out_sides
+from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
 from bertline.foundation.errors import DataError
-from bertline.tasks.built import SearchSplits
 from bertline.tasks.rows import LabelledRow
-from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tasks.stored_rows import Documents, QueryRows, SearchSplits
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _MIN_QUERY_WORDS = 4

@@ -2,32 +2,100 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from bertline.evaluation.config import EvaluateConfig
 from bertline.evaluation.data_section import data_charts, data_section
-from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, read_facts, spread_of
-from bertline.evaluation.formatting import escape
-from bertline.evaluation.html import contents, figure, folded, section, table
+from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, provenance_line, read_facts
+from bertline.evaluation.html import contents, escape, figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import pipeline_picture, summary
 from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
-from bertline.evaluation.provenance import provenance_line
 from bertline.evaluation.svg import chart_css, standalone
-from bertline.evaluation.tables import row_correctness, write_tables
 from bertline.evaluation.task_charts import task_charts
 from bertline.evaluation.task_section import task_section
 from bertline.evaluation.vector_space import VectorSpace, vector_space
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.registry import kind_part
+from bertline.pretraining.objectives import mlm
+from bertline.pretraining.objectives.base import ShownTable
 from bertline.tasks.build import DataPart
-from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import StoredRows
+from bertline.tasks.stored_rows import SplitName, StoredRows
+
+_OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
+
+
+def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
+    """Write `curves/` and `confusion/TASK.csv`.
+
+    `dvc.yaml` plots every file of a folder, so an accuracy that the objective does not have has no file. The other
+    files have only a header where there is nothing to plot.
+    """
+    curves = folder / "curves"
+    for shown in mlm.TABLES if facts.taken_from else facts.pretrained_by.showing.tables:
+        head = ["step", "train", "validation", *([] if shown.baseline is None else [shown.baseline])]
+        where = curves if shown.baseline is not None else curves / "accuracy"
+        _write(where / f"{shown.name}.csv", head, _curves(facts, shown))
+    optimization = _joined(*(facts.curve(metric) for metric in _OPTIMIZATION.values()))
+    _write(curves / "optimization.csv", ["step", *_OPTIMIZATION], optimization)
+    efficiency = (
+        [task.name, row["arm"], row["rows"], row["test_mean"], row["test_std"]]
+        for task in facts.tasks
+        for row in task.result["label_efficiency"]
+    )
+    head = ["task", "arm", "rows", "test_mean", "test_std"]
+    _write(curves / "label_efficiency.csv", head, efficiency)
+    (folder / "confusion").mkdir()
+    for task in facts.tasks:
+        if not task.result.get("confusion_matrix"):
+            continue
+        table = pq.read_table(line.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
+        pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
+        _write(folder / "confusion" / f"{task.name}.csv", ["actual", "predicted"], pairs)
+
+
+def row_correctness(sweep: Path, task: TaskFacts) -> dict[str, list[float]]:
+    """Return, by test split, the correctness (0 to 1) of the best model on each row; splits without it are omitted."""
+    found = {}
+    for split in task.result["test_splits"]:
+        path = sweep / ("predictions.parquet" if split == "test" else f"predictions_{split}.parquet")
+        if not path.exists() or "correct" not in pq.read_schema(path).names:
+            continue
+        values = pq.read_table(path, columns=["correct"])["correct"].to_pylist()
+        if all(value is not None and 0 <= value <= 1 for value in values):
+            found[split] = [float(value) for value in values]
+    return found
+
+
+def _curves(facts: Facts, shown: ShownTable) -> Iterable[Sequence[Any]]:
+    curves = _joined(facts.curve(f"train/{shown.metric}"), facts.curve(f"val/{shown.metric}"))
+    baseline = [] if shown.baseline is None else [facts.baselines.get(shown.metric, "")]
+    return ([*row, *baseline] for row in curves)
+
+
+def _joined(*curves: list[tuple[float, float]]) -> list[list[Any]]:
+    """Join curves by step; a cell is empty where a curve has no value."""
+    columns = [dict(curve) for curve in curves]
+    steps = sorted(set().union(*columns))
+    return [[step, *(column.get(step, "") for column in columns)] for step in steps]
+
+
+def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(head)
+        writer.writerows(rows)
+
 
 FORMAT_VERSION = 1
 _METRIC_NAMES = {"reference_encoder": "reference"}
@@ -115,8 +183,8 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     for arm, content in task.arms().items():
         name = _METRIC_NAMES.get(arm, arm)
         figures[f"{name}/{metric}_mean"] = content["test_mean"]
-        spread = spread_of(content, "test")
-        figures |= {} if spread is None else {f"{name}/{metric}_std": spread}
+        if content["test_std"] is not None:
+            figures[f"{name}/{metric}_std"] = content["test_std"]
         for split in task.result["test_splits"][1:]:
             figures[f"{name}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():

@@ -8,8 +8,7 @@ from bertline.corpus.document import Document
 from bertline.corpus.storage import read_documents
 from bertline.evaluation.charts import bar_chart
 from bertline.evaluation.facts import Facts, PipelineFolders
-from bertline.evaluation.formatting import escape
-from bertline.evaluation.html import figure, paragraph, section, shown_tokens, side_by_side, table
+from bertline.evaluation.html import escape, figure, paragraph, section, shown_tokens, side_by_side, table
 from bertline.foundation.formats import count, percent
 from bertline.foundation.seeds import unit_interval
 from bertline.tokenization.tokenizer import Tokenizer

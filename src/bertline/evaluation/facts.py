@@ -1,20 +1,101 @@
-"""Content of the report, read from the artifacts once."""
+"""Content of the report, read from the artifacts once, and its first line: when, from what and on what it was made.
+
+The provenance is in `provenance.json`, which the workers of `pretrain` and of each sweep write next to their result.
+Those artifacts contain measured times, so they differ between runs anyway. The report writes no date or commit of its
+own: the same artifacts give the same bytes.
+"""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.provenance import Provenance, read_provenance
+from bertline.evaluation.html import escape, listing
 from bertline.foundation.errors import ArtifactError
-from bertline.foundation.files import read_json
+from bertline.foundation.files import read_json, read_json_lines
+from bertline.foundation.formats import duration
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import MetricsRow, read_metrics
 from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.registry import objective_from
-from bertline.tasks.storage import read_task_manifest
+from bertline.tasks.stored_rows import read_task_manifest
+
+PROVENANCE_NAME = "provenance.json"
+"""Name of the file in the artifacts of `pretrain` and of each sweep."""
+_SHORT = 12
+_SEEDS = {"examples": "examples", "pretrain": "pretraining", "sweep": "sweeps"}
+_NAMED = ("python", "torch", "pytorch-lightning", "tokenizers", "numpy", "optuna")
+"""Versions that the line names; provenance.json has all of them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Provenance:
+    """Where the result of one stage comes from; what is not known is empty."""
+
+    stage: str
+    """Name of the stage in DVC, such as `sweep@docs_library`."""
+    ended: str
+    """When the work ended, as `2026-11-23 18:20 UTC`."""
+    commit: str
+    fingerprint: str
+    machine: str
+    """Processor or GPUs; no host name."""
+    versions: Mapping[str, str]
+    mlflow_run: str = ""
+
+
+def read_provenance(folder: Path) -> Provenance | None:
+    """Read the provenance of an artifact; None if it was written by an earlier version or taken from a checkpoint."""
+    path = folder / PROVENANCE_NAME
+    return Provenance(**read_json(path)) if path.exists() else None
+
+
+def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], train_time_s: float | None) -> str:
+    """Return the line as HTML, a list of named facts; facts that are not known are left out.
+
+    Args:
+        found: Provenance of pretraining, if there was one, then of each sweep.
+        params: The configuration.
+        train_time_s: Seconds of pretraining; None if nothing was pretrained.
+    """
+    seeds = [f"{title} {params[name]['seed']}" for name, title in _SEEDS.items() if "seed" in params.get(name, {})]
+    facts = {
+        "finished": max((one.ended for one in found), default=""),
+        "commit": _by_stage(found, {one.stage: one.commit[:_SHORT] + _changes(one.commit) for one in found}),
+        "preset": str(params.get("evaluate", {}).get("preset", "")),
+        "seeds": ", ".join(seeds),
+        "machine": _by_stage(found, {one.stage: one.machine for one in found}),
+        "versions": _versions(found),
+        "fingerprint": f"{found[0].stage} {found[0].fingerprint}" if found else "",
+        "MLflow run": f"{found[0].stage} {found[0].mlflow_run}" if found and found[0].mlflow_run else "",
+        "training time": "" if train_time_s is None else duration(train_time_s),
+    }
+    items = (f"<div><dt>{escape(name)}</dt><dd>{escape(fact)}</dd></div>" for name, fact in facts.items() if fact)
+    return f'<dl class="provenance">{"".join(items)}</dl>'
+
+
+def _changes(commit: str) -> str:
+    return " with changes" if commit.endswith("+changes") else ""
+
+
+def _versions(found: Sequence[Provenance]) -> str:
+    """Return each version once, or with the stages that had it; stages record only what they compute with."""
+    said = (_by_stage(found, {one.stage: one.versions.get(name, "") for one in found}) for name in _NAMED)
+    return ", ".join(f"{name} {version}" for name, version in zip(_NAMED, said, strict=True) if version)
+
+
+def _by_stage(found: Sequence[Provenance], facts: Mapping[str, str]) -> str:
+    """Return a fact once if all stages agree, else with the stages that it belongs to."""
+    stages_of: dict[str, list[str]] = {}
+    for one in found:
+        if facts[one.stage]:
+            stages_of.setdefault(facts[one.stage], []).append(one.stage)
+    if len(stages_of) < 2:
+        return "".join(stages_of)
+    return "; ".join(f"{fact} ({listing(stages)})" for fact, stages in stages_of.items())
+
 
 RESULT_FORMAT = 3
 """Supported format version of the sweep's result.json."""
@@ -34,8 +115,6 @@ class PipelineFolders:
     pretrain: Path
     tasks: dict[str, Path]
     sweeps: dict[str, Path]
-    metrics: Path
-    """Folder of the `STAGE.json` files."""
     params: dict[str, Any]
     """Complete configuration, as plain data."""
 
@@ -105,8 +184,6 @@ class Facts:
     alarms: list[dict[str, Any]]
     """Alarms of pretraining."""
     tasks: list[TaskFacts]
-    metrics: dict[str, dict[str, float]]
-    """Headline figures by stage."""
     provenance: list[Provenance]
     """Provenance of pretraining and of each sweep; those that are not recorded are left out."""
 
@@ -143,8 +220,8 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
         objective=None if "taken_from" in pretrain else objective_from(pretrain["training"]["objective"]),
         training=pretrain["metrics"],
         rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
-        mask_predictions=_read_rows(line.pretrain / "mask_predictions.jsonl"),
-        alarms=_read_rows(line.pretrain / "health.jsonl"),
+        mask_predictions=read_json_lines(line.pretrain / "mask_predictions.jsonl"),
+        alarms=read_json_lines(line.pretrain / "health.jsonl"),
         tasks=[
             TaskFacts(
                 name=name,
@@ -157,7 +234,6 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
             )
             for name, folder in line.sweeps.items()
         ],
-        metrics={path.stem: read_json(path) for path in sorted(line.metrics.glob("*.json"))},
         provenance=[
             found for folder in (line.pretrain, *line.sweeps.values()) if (found := read_provenance(folder)) is not None
         ],
@@ -201,16 +277,5 @@ def short_title(title: str) -> str:
     return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
 
 
-def spread_of(arm: dict[str, Any], split: str) -> float | None:
-    """Return the standard deviation of an arm's score over its seeds; None for a single seed."""
-    return arm[f"{split}_std"] if len(arm["seeds"]) > 1 else None
-
-
 def _calibration(path: Path) -> dict[str, float]:
     return dict(read_json(path)["calibration"]) if path.exists() else {}
-
-
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

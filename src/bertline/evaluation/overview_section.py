@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
-from bertline.evaluation.formatting import escape, in_unit, listing, metric_name, number_of, score
-from bertline.evaluation.html import Strong, paragraph, section, table, tiles
+from bertline.evaluation.html import (
+    Strong,
+    escape,
+    in_unit,
+    listing,
+    metric_name,
+    number_of,
+    paragraph,
+    score,
+    section,
+    table,
+    tiles,
+)
 from bertline.evaluation.overlap import Overlap, Overlaps
 from bertline.evaluation.task_scores import conclusion, scores_sentence, test_score
 from bertline.foundation.formats import count, duration, percent

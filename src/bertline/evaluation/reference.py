@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.formatting import setting
+from bertline.evaluation.html import setting
 from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.manifests import MANIFEST_NAME, read_manifest

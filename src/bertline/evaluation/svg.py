@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
-from bertline.evaluation.formatting import escape
+from bertline.evaluation.html import escape
 
 WIDTH = 440
 _FILE_SCALE = 1.6

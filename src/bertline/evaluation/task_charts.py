@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.evaluation.charts import Row, Series, dot_chart, line_chart, scatter_chart
-from bertline.evaluation.facts import TaskFacts, spread_of
-from bertline.evaluation.formatting import metric_name
+from bertline.evaluation.facts import TaskFacts
+from bertline.evaluation.html import metric_name
 
 _ARM_COLOURS = {"encoder": "c0", "combined": "c5", "random_weights": "c1", "reference_encoder": "c4"}
 _BASELINE_COLOURS = ("c2", "c6", "c7", "c8", "c9", "c5")
@@ -51,14 +51,14 @@ def _scores(task: TaskFacts) -> str:
             titles[name],
             arm["test_mean"],
             colour[name],
-            spread_of(arm, "test"),
+            arm["test_std"],
             [seed["test"] for seed in arm["seeds"]],
-            arm.get("test_interval"),
+            arm["test_interval"],
         )
         for name, arm in task.arms().items()
     ]
     rows += [
-        Row(titles[name], baseline["test"], colour[name], interval=baseline.get("test_interval"))
+        Row(titles[name], baseline["test"], colour[name], interval=baseline["test_interval"])
         for name, baseline in task.baselines().items()
     ]
     return dot_chart(rows, x_name=f"test {metric_name(task.metric)}")

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.formatting import escape, metric_name, score, signed
-from bertline.evaluation.html import paragraph, table
-from bertline.foundation.formats import count
+from bertline.evaluation.html import escape, metric_name, paragraph, score, table
+from bertline.foundation.formats import count, signed
 
 _NAMES = {"oracle": "the best choice of sentences"}
 _MOST_LABELS = 40
@@ -25,8 +24,8 @@ _THRESHOLDS = {
 
 def details_section(task: TaskFacts) -> str:
     """Return the task-specific details of the best model on test."""
-    details: dict[str, Any] = task.result.get("details") or {}
-    matrix = task.result.get("confusion_matrix") or details.get("confusion_matrix")
+    details: dict[str, Any] = task.result["details"]
+    matrix = task.result.get("confusion_matrix")
     labels = details.get("labels") or task.result["labels"]
     blocks = [
         *(_decided(name, value) for name, value in task.calibration.items()),

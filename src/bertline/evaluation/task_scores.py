@@ -5,11 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from bertline.evaluation.facts import TaskFacts, spread_of
-from bertline.evaluation.formatting import escape, listing, metric_name, number_of, score, signed, with_diverged
-from bertline.evaluation.html import folded, paragraph, table
+from bertline.evaluation.facts import TaskFacts
+from bertline.evaluation.html import (
+    escape,
+    folded,
+    listing,
+    metric_name,
+    number_of,
+    paragraph,
+    score,
+    table,
+    with_diverged,
+)
 from bertline.evaluation.overlap import Overlap
-from bertline.foundation.formats import count, percent
+from bertline.foundation.formats import count, percent, signed
 from bertline.foundation.verdicts import NOISE_UNKNOWN
 from bertline.kinds.registry import kind_part
 
@@ -38,7 +47,7 @@ def scores_sentence(task: TaskFacts) -> str:
 
 def test_score(arm: dict[str, Any]) -> str:
     """Return an arm's mean on test with its spread; a single seed has no spread."""
-    return score(arm["test_mean"], spread_of(arm, "test"))
+    return score(arm["test_mean"], arm["test_std"])
 
 
 def verdicts(task: TaskFacts) -> str:
@@ -102,9 +111,8 @@ def _smallest(found: dict[str, Any]) -> str:
 
 def _comparisons(task: TaskFacts) -> str:
     """Return a table of comparisons per test split; the table of `test` has no heading."""
-    by_split = task.result.get("comparisons_by_split") or {"test": task.result["comparisons"]}
     blocks = []
-    for split, comparisons in by_split.items():
+    for split, comparisons in task.result["comparisons_by_split"].items():
         titles = {name: title for name, title in task.titles().items() if name in comparisons}
         rows = [_comparison_row(title, comparisons[name]) for name, title in titles.items()]
         if not rows:
@@ -216,7 +224,7 @@ def score_tables(task: TaskFacts) -> str:
         size = task.result["rows"].get(split)
         heading = split.replace("_", " ") + (f", {number_of(size, 'row')}" if size else "")
         blocks.append(f"<h4>{escape(heading)}</h4>{table(head, rows)}")
-    return folded("All scores as a table", ("".join(blocks) or _plain_scores(task)) + _chosen_on_dev(task))
+    return folded("All scores as a table", "".join(blocks) + _chosen_on_dev(task))
 
 
 def _chosen_on_dev(task: TaskFacts) -> str:
@@ -235,30 +243,18 @@ def _words(value: object) -> str:
     return str(value).replace("_", " ")
 
 
-def _plain_scores(task: TaskFacts) -> str:
-    titles = task.titles()
-    rows = [
-        [titles[name], score(arm["dev_mean"], spread_of(arm, "dev")), test_score(arm), _seeds(arm)]
-        for name, arm in task.arms().items()
-    ]
-    rows += [[titles[name], score(one["dev"]), score(one["test"]), "–"] for name, one in task.baselines().items()]
-    return table(["", "dev", "test", "seeds"], rows)
-
-
 def _cell(content: dict[str, Any], split: str, metric: str) -> str:
     value = content["scores"].get(split, {}).get(metric)
     if value is None:
         return "–"
-    if not isinstance(value, dict):
-        return score(value)
-    return score(value["mean"], value["std"] if len(content["seeds"]) > 1 else None)
+    return score(value["mean"], value["std"]) if isinstance(value, dict) else score(value)
 
 
 def _interval_cell(content: dict[str, Any], split: str) -> list[str]:
     """Return the interval over the rows of a test split; dev has none, because it was used for selection."""
     if split == "dev":
         return []
-    bounds = content.get("intervals", {}).get(split)
+    bounds = content["intervals"][split]
     return [f"{score(bounds[0])} to {score(bounds[1])}" if bounds else "–"]
 
 

@@ -1,23 +1,182 @@
-"""Task section of the report: scores and baselines, label efficiency, sweep trials, details and errors."""
+"""Task section of the report: an example row, scores and baselines, what the sweep tried and has to admit, errors."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import pyarrow.parquet as pq
+
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.formatting import listing, metric_name, number_of, score, setting, with_diverged
-from bertline.evaluation.html import figure, folded, paragraph, section, side_by_side, table
+from bertline.evaluation.html import (
+    CHARACTERS,
+    escape,
+    figure,
+    folded,
+    listing,
+    metric_name,
+    number_of,
+    paragraph,
+    score,
+    section,
+    setting,
+    shortened,
+    side_by_side,
+    table,
+    with_diverged,
+)
 from bertline.evaluation.overlap import Overlap
-from bertline.evaluation.sweep_notes import sweep_notes
 from bertline.evaluation.task_charts import varied
 from bertline.evaluation.task_details import details_section
-from bertline.evaluation.task_intro import introduction
 from bertline.evaluation.task_scores import conclusion, overlap_notes, score_tables, scores_sentence, verdicts
 from bertline.foundation.formats import count
 from bertline.kinds.registry import kind_part
+from bertline.tasks.stored_rows import COLLECTION
+
+_FEWEST_CHOICES = 3
+"""Of two values, the best one is always at an edge."""
+_NEAR = 0.1
+"""Fraction of a continuous range, on its logarithmic scale, that counts as its edge."""
+
+
+def sweep_notes(task: TaskFacts) -> list[str]:
+    """Return sentences on the trials of each arm; none if there is nothing to admit."""
+    titles = task.titles()
+    notes = []
+    for name, arm in task.arms().items():
+        who = "" if name == "encoder" else f" of {titles[name]}"
+        notes += _repeated(arm["trials"], who)
+        notes += _edges(arm, task.space, who)
+    return notes
+
+
+def _repeated(trials: list[dict[str, Any]], who: str) -> list[str]:
+    """Return a sentence if several trials had the same hyperparameters."""
+    of_point: dict[str, list[int]] = {}
+    for trial in trials:
+        of_point.setdefault(repr(sorted(trial["params"].items())), []).append(trial["number"])
+    groups = [listing([str(number) for number in numbers]) for numbers in of_point.values() if len(numbers) > 1]
+    if not groups:
+        return []
+    same = "; ".join(f"trials {group} are the same point" for group in groups)
+    return [
+        f"The {number_of(len(trials), 'trial')}{who} tried only {number_of(len(of_point), 'different point')}: {same}."
+    ]
+
+
+def _edges(arm: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who: str) -> Iterator[str]:
+    """Yield a sentence for each best value at an edge of the space: a better one may lie beyond it."""
+    for name, value in sorted(arm["best_params"].items()):
+        found = _edge(value, space.get(name)) if arm["trials"] else None
+        if found is not None:
+            side, low, high = found
+            yield (
+                f"The best {name.replace('_', ' ')}{who}, {setting(value)}, is at the {side} edge of the space "
+                f"({setting(low)} to {setting(high)}); a better one may lie beyond it."
+            )
+
+
+def _edge(value: Any, space: Mapping[str, Any] | None) -> tuple[str, float, float] | None:
+    """Return the side of the edge and the ends of the space; None inside, or if the space is not known."""
+    if space is None or not isinstance(value, int | float):
+        return None
+    if space["kind"] == "log_uniform":
+        low, high = space["low"], space["high"]
+        place = math.log(value / low) / (math.log(high / low) or 1.0)
+        return _side(place <= _NEAR, place >= 1 - _NEAR, low, high)
+    choices = sorted(space.get("values", ()))
+    if len(choices) < _FEWEST_CHOICES:
+        return None
+    return _side(value <= choices[0], value >= choices[-1], choices[0], choices[-1])
+
+
+def _side(is_low: bool, is_high: bool, low: float, high: float) -> tuple[str, float, float] | None:
+    return ("lower", low, high) if is_low else ("upper", low, high) if is_high else None
+
+
+_SPLIT = "train"
+_SOURCES = {
+    "docs_library": "Which library does a passage of documentation describe? The names of the libraries are removed.",
+    "docs_match": "Does a summary belong to the function that a text describes, or to another one of its module?",
+    "docs_parameters": "Which words of a description name parameters of the function?",
+    "docs_search": "Find the documentation of a function, given the summary of it.",
+}
+"""Sentences on the default tasks, which ask for something more special than their kind does."""
+_COLUMNS = {
+    "texts": "text",
+    "text_pairs": "second text",
+    "labels": "label",
+    "numbers": "number",
+    "words": "words",
+    "questions": "question",
+    "contexts": "passage",
+    "answers": "answers",
+    "queries": "query",
+    "document_ids": "right document",
+    "candidates": "candidates",
+    "sentences": "sentences",
+    "summaries": "summary",
+}
+"""Columns of stored rows that an example shows, with their names for people."""
+
+
+def introduction(task: TaskFacts) -> str:
+    """Return the sentence and the example as HTML; no example if the rows are not there."""
+    about = _SOURCES.get(task.source) or kind_part(task.result["task_kind"], "report").about(task.result["labels"])
+    return paragraph(about) + _example(task)
+
+
+def _example(task: TaskFacts) -> str:
+    path = task.folder / f"{_SPLIT}.parquet"
+    first = next(pq.ParquetFile(path).iter_batches(batch_size=1), None) if path.exists() else None
+    if first is None or first.num_rows == 0:
+        return ""
+    row: dict[str, Any] = first.to_pylist()[0]
+    lines = [
+        f"<p><small>{name}</small> {_value(task, key, row)}</p>"
+        for key, name in _COLUMNS.items()
+        if row.get(key) is not None
+    ]
+    return f"<blockquote>{''.join(lines)}<footer class='soft'>An example, the first row of train</footer></blockquote>"
+
+
+def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
+    value = row[key]
+    if key == "words":
+        pairs = zip(value, row["tags"], strict=True)
+        return " ".join(_tagged(word, tag) for word, tag in pairs)
+    if key == "labels":
+        return escape(shortened(_label(task, row), CHARACTERS))
+    if key == "document_ids":
+        return escape(shortened(_document(task, value), CHARACTERS))
+    if key == "answers" and not value:
+        return "none"
+    if isinstance(value, list):
+        more = f" … ({number_of(len(value), key.removesuffix('s'))})" if len(value) > 1 else ""
+        return escape(shortened(str(value[0]) if value else "none", CHARACTERS)) + more
+    return escape(shortened(str(value), CHARACTERS))
+
+
+def _tagged(word: str, tag: str) -> str:
+    return f'<mark class="right">{escape(word)}<small>{escape(tag)}</small></mark>' if tag != "O" else escape(word)
+
+
+def _label(task: TaskFacts, row: dict[str, Any]) -> str:
+    """Return the label of a row by name; several if it has several, or one for each of its sentences."""
+    names, value = task.result["labels"], row["labels"]
+    if isinstance(value, int):
+        return str(names[value])
+    if "sentences" in row:
+        return ", ".join(names[number] for number in value)
+    return ", ".join(name for name, given in zip(names, value, strict=True) if given) or "none"
+
+
+def _document(task: TaskFacts, ids: list[str]) -> str:
+    """Return the text of the first right document of a query."""
+    path = task.folder / f"{COLLECTION}.parquet"
+    found = pq.read_table(path, filters=[("ids", "in", ids[:1])]).to_pylist() if path.exists() else []
+    return " ".join(filter(None, (found[0]["titles"], found[0]["texts"]))) if found else ", ".join(ids)
 
 
 def task_section(
@@ -85,13 +244,13 @@ def _admitted(task: TaskFacts) -> str:
 def _candidates(task: TaskFacts) -> str:
     """Return the configurations that were repeated over seeds: fewest diverged seeds first, then best dev mean."""
     arm = task.arms()["encoder"]
-    candidates = sorted(arm.get("candidates") or [], key=_rank)
+    candidates = sorted(arm["candidates"], key=_rank)
     if len(candidates) < 2:
         return ""
     rows = [
         [
             _settings(one["params"]),
-            score(one["dev_mean"], one["dev_std"] if len(one["dev"]) > 1 else None) if one["dev"] else "–",
+            score(one["dev_mean"], one["dev_std"]) if one["dev"] else "–",
             with_diverged(len(one["dev"]), one.get("num_diverged", 0)),
             "chosen" if one["params"] == arm["best_params"] else "",
         ]
@@ -117,13 +276,8 @@ _ERRORS = 8
 class ReportPart(Protocol):
     """Contract of `kinds/NAME/report.py`."""
 
-    def error_blocks(self, errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-        """Return the HTML of errors.
-
-        Args:
-            errors: Rows of `TaskKind.table` without `correct`.
-            task_folder: Artifact of the task's rows.
-        """
+    def error_block(self, error: dict[str, Any]) -> str:
+        """Return the HTML of an error: a row of `TaskKind.table` without `correct`."""
 
     def about(self, labels: Sequence[str]) -> str:
         """Return a sentence on what a task with these labels asks for."""
@@ -138,4 +292,4 @@ def errors_section(task: TaskFacts) -> str:
     if not errors:
         return ""
     report: ReportPart = kind_part(task.result["task_kind"], "report")
-    return "<h3>Where it is sure and wrong</h3>" + "".join(report.error_blocks(errors, task.folder))
+    return "<h3>Where it is sure and wrong</h3>" + "".join(map(report.error_block, errors))

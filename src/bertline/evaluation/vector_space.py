@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bertline.evaluation.charts import small_multiples
 from bertline.evaluation.facts import PipelineFolders, TaskFacts
-from bertline.evaluation.small_multiples import small_multiples
 from bertline.foundation.formats import percent
 from bertline.modeling.huggingface import load_encoder
-from bertline.tasks.storage import read_rows
-from bertline.tasks.stored_rows import TextRows
+from bertline.tasks.stored_rows import TextRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_SIZE = 32

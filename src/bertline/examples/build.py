@@ -1,30 +1,131 @@
-"""The examples stage: sequences of every configured length, a manifest, and a few examples as readable text."""
+"""The examples stage: sequences of every configured length, a manifest, and a few examples as readable text.
+
+The manifest has the unigram entropy: the loss of a baseline that knows only token frequencies.
+"""
 
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from bertline.corpus.document import Split
 from bertline.corpus.storage import read_documents
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import Generation, blocks_of_documents, generate_block
-from bertline.examples.masking import masking_policy
-from bertline.examples.readable import write_readable
-from bertline.examples.statistics import target_counts, token_counts, unigram_entropy
-from bertline.examples.store import FORMAT_VERSION, KIND, ExampleStore, ExampleWriter, num_segments, split_folder
+from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
+from bertline.examples.store import FORMAT_VERSION, KIND, Array, ExampleStore, ExampleWriter, num_segments, split_folder
 from bertline.foundation.errors import DataError
-from bertline.foundation.files import folder_written_atomically, size_of_path
+from bertline.foundation.files import folder_written_atomically, size_of_path, write_atomically
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.parallel import ordered_map
 from bertline.foundation.progress import progress, warn
+from bertline.foundation.seeds import generator
 from bertline.foundation.validation import to_mapping
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS
+
+_BATCH_EXAMPLES = 1024
+_BATCH_TOKENS = 1 << 22
+
+
+def unigram_entropy(train_counts: npt.ArrayLike, target_counts: npt.ArrayLike, special_ids: Sequence[int]) -> float:
+    """Return the cross-entropy, in nats, of the train split's token frequencies on the validation targets.
+
+    Args:
+        train_counts: [vocab_size] count of each token in the train examples. One is added to each count, so that
+            tokens unseen in training do not have infinite loss.
+        target_counts: [vocab_size] count of each token among the validation targets.
+        special_ids: Ids of tokens that are never targets; they get probability 0.
+
+    Example:
+        >>> round(unigram_entropy([0, 3, 1], [0, 2, 0], special_ids=[0]), 4)  # -log(4 / 6)
+        0.4055
+    """
+    smoothed = np.asarray(train_counts, dtype=np.float64) + 1
+    smoothed[list(special_ids)] = 0
+    targets = np.asarray(target_counts, dtype=np.float64)
+    seen = targets > 0
+    surprise = -np.log(smoothed[seen] / smoothed.sum())
+    return float((targets[seen] * surprise).sum() / targets.sum())
+
+
+def token_counts(store: ExampleStore, vocab_size: int) -> Array:
+    """Return [vocab_size] the count of each token in the examples, including special tokens."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for ids in store.id_shards():
+        for start in range(0, len(ids), _BATCH_TOKENS):  # in batches, as bincount makes a copy four times as large
+            counts += np.bincount(ids[start : start + _BATCH_TOKENS], minlength=vocab_size)
+    return counts
+
+
+def target_counts(store: ExampleStore, *, seed: int, policy: MaskingPolicy) -> Array:
+    """Return [vocab_size] the count of each token among the targets of epoch 0, whose masks validation always uses."""
+    counts = np.zeros(policy.vocab_size, dtype=np.int64)
+    for start in range(0, len(store), _BATCH_EXAMPLES):
+        indices = np.arange(start, min(start + _BATCH_EXAMPLES, len(store)))
+        labels = masked_batch(store, indices, epoch=0, seed=seed, policy=policy)["masked_labels"]
+        counts += np.bincount(labels[labels != IGNORED_LABEL], minlength=policy.vocab_size)
+    return counts
+
+
+NUM_READABLE = 20
+
+_LEGEND = """\
+{count} of {total:,} training examples of at most {length} tokens, drawn at random, with their masks of epoch 0.
+  <word=[MASK]>   a target: the model sees [MASK] and must say word
+  <word=other>    a target: the model sees another, random token and must say word
+  <word=>         a target: the model sees word itself and must say word
+  ##s             continues a word
+"""
+
+
+def write_readable(path: Path, store: ExampleStore, tokenizer: Tokenizer, *, seed: int, policy: MaskingPolicy) -> None:
+    """Write `NUM_READABLE` examples, chosen by the seed, to a text file."""
+    count = min(NUM_READABLE, len(store))
+    chosen = sorted(generator(seed, "readable", store.max_length).choice(len(store), count, replace=False).tolist())
+    parts = [_LEGEND.format(count=count, total=len(store), length=store.max_length)]
+    parts += [describe_example(store, index, tokenizer, seed=seed, policy=policy) for index in chosen]
+    write_atomically(path, "\n".join(parts))
+
+
+def describe_example(store: ExampleStore, index: int, tokenizer: Tokenizer, *, seed: int, policy: MaskingPolicy) -> str:
+    """Return the text of one example: a heading, then segment A and segment B, each starting on a new line."""
+    example = store[index]
+    masked = mask_example(example, seed=seed, epoch=0, example_id=index, policy=policy)
+    tokens = tokenizer.tokens(masked.input_ids.tolist())
+    true_tokens = tokenizer.tokens(example.input_ids.tolist())
+    for position in masked.masked_positions.tolist():
+        shown, true = tokens[position], true_tokens[position]
+        tokens[position] = f"<{true}={'' if shown == true else shown}>"
+    figures = f"{len(tokens)} tokens, {len(masked.masked_positions)} targets"
+    if store.num_segments == 1:
+        return "\n".join([f"example {index}: {figures}", _segment("A", tokens), ""])
+    first = int((example.token_type_ids == 0).sum())
+    kind = "a random segment of another document" if example.next_sentence_label else "what follows A"
+    heading = f"example {index}: B is {kind} (label {example.next_sentence_label}); {figures}"
+    return "\n".join([heading, _segment("A", tokens[:first]), _segment("B", tokens[first:]), ""])
+
+
+def _segment(name: str, tokens: list[str]) -> str:
+    return textwrap.fill(
+        " ".join(tokens),
+        width=118,
+        initial_indent=f"  {name}: ",
+        subsequent_indent="     ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
 
 _SPLITS: tuple[Split, ...] = ("train", "validation")
 _MUCH_TRUNCATED = 0.5

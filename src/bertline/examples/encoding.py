@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 from bertline.corpus.document import Document
 from bertline.examples.store import Array, token_id_dtype
-from bertline.foundation.parallel import ordered_map
+from bertline.foundation.parallel import batches, ordered_map
 from bertline.tokenization.tokenizer import Tokenizer
 
 _BATCH_CHARACTERS = 1_000_000
@@ -85,6 +85,8 @@ def encode_corpus(
     (folder / "dtype").write_text(dtype.name)
     counts: Counter[str] = Counter()
     num_tokens = num_sentences = 0
+    sentences = (document.sentences for document in documents)
+    in_batches = batches(sentences, size=lambda texts: sum(map(len, texts)), most=_BATCH_CHARACTERS)
     work = partial(_encode_batch, tokenizer_folder=tokenizer_folder)
     with (
         (folder / "tokens").open("wb") as tokens,
@@ -93,7 +95,7 @@ def encode_corpus(
     ):
         _append(sentence_starts, np.zeros(1, dtype=np.int64))
         _append(document_starts, np.zeros(1, dtype=np.int64))
-        for part, left_out in ordered_map(work, _batches(documents), num_workers=num_workers):
+        for part, left_out in ordered_map(work, in_batches, num_workers=num_workers):
             _append(tokens, part.tokens.astype(dtype))
             _append(sentence_starts, part.sentence_starts[1:] + num_tokens)
             _append(document_starts, part.document_starts[1:] + num_sentences)
@@ -103,19 +105,6 @@ def encode_corpus(
             counts["documents"] += part.num_documents
     counts.update({"sentences": num_sentences, "tokens": num_tokens})
     return counts
-
-
-def _batches(documents: Iterable[Document]) -> Iterator[list[tuple[str, ...]]]:
-    batch: list[tuple[str, ...]] = []
-    characters = 0
-    for document in documents:
-        batch.append(document.sentences)
-        characters += sum(map(len, document.sentences))
-        if characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
 
 
 def _encode_batch(documents: list[tuple[str, ...]], tokenizer_folder: Path) -> tuple[EncodedCorpus, dict[str, int]]:

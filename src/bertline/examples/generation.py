@@ -14,8 +14,7 @@ import numpy as np
 from bertline.corpus.document import Split
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
-from bertline.examples.full_sentences import SPECIAL_TOKENS_OF_SEGMENT, Segment, document_segments
-from bertline.examples.pairs import NUM_SPECIAL_TOKENS, Pair, document_pairs
+from bertline.examples.pairs import NUM_SPECIAL_TOKENS, Pair, document_pairs, document_segments
 from bertline.examples.store import Array, ExampleBlock
 from bertline.foundation.seeds import seed_for
 
@@ -60,14 +59,16 @@ def generate_block(block: BlockOfDocuments, generation: Generation) -> tuple[Exa
 
     This is a pure function of the corpus, the configuration and the block.
     """
-    if generation.config.random_next_prob is None:
-        return _segments_of_block(block, generation)
-    corpus = _opened(generation.corpus_folder)
+    corpus, config, length = _opened(generation.corpus_folder), generation.config, generation.length
+    kind = "segments" if config.random_next_prob is None else "pairs"
     pairs: list[Pair] = []
     for document in block.documents:
-        seed = seed_for(generation.config.seed, "pairs", generation.split, generation.length, block.copy, document)
-        rng = random.Random(seed)
-        pairs.extend(document_pairs(corpus, document, rng, length=generation.length, config=generation.config))
+        rng = random.Random(seed_for(config.seed, kind, generation.split, length, block.copy, document))
+        if config.random_next_prob is None:
+            short_prob = config.short_sequence_prob
+            pairs.extend(document_segments(corpus, document, rng, length=length, short_sequence_prob=short_prob))
+        else:
+            pairs.extend(document_pairs(corpus, document, rng, length=length, config=config))
     examples = assemble(corpus.tokens, pairs, cls_id=generation.cls_id, sep_id=generation.sep_id)
     counts = Counter(
         examples=len(pairs),
@@ -79,55 +80,8 @@ def generate_block(block: BlockOfDocuments, generation: Generation) -> tuple[Exa
     return examples, counts
 
 
-def _segments_of_block(block: BlockOfDocuments, generation: Generation) -> tuple[ExampleBlock, Counter[str]]:
-    corpus, config = _opened(generation.corpus_folder), generation.config
-    segments: list[Segment] = []
-    for document in block.documents:
-        rng = random.Random(
-            seed_for(config.seed, "segments", generation.split, generation.length, block.copy, document)
-        )
-        segments.extend(
-            document_segments(
-                corpus,
-                document,
-                rng,
-                length=generation.length,
-                short_sequence_prob=config.short_sequence_prob,
-            )
-        )
-    examples = assemble_segments(corpus.tokens, segments, cls_id=generation.cls_id, sep_id=generation.sep_id)
-    counts = Counter(
-        examples=len(segments),
-        tokens=len(examples.input_ids),
-        random_next=0,
-        short=sum(segment.is_short for segment in segments),
-        truncated_tokens=0,
-    )
-    return examples, counts
-
-
-def assemble_segments(tokens: Array, segments: list[Segment], *, cls_id: int, sep_id: int) -> ExampleBlock:
-    """Concatenate `[CLS] A [SEP]` of all segments into one block.
-
-    Example:
-        >>> from bertline.examples.pairs import Span
-        >>> segments = [Segment(Span(0, 2), False), Segment(Span(2, 3), False)]
-        >>> assemble_segments(np.array([10, 11, 12]), segments, cls_id=2, sep_id=3).input_ids.tolist()
-        [2, 10, 11, 3, 2, 12, 3]
-    """
-    bounds = np.array([segment.span for segment in segments], dtype=np.int64).reshape(len(segments), 2)
-    text_starts, text_stops = bounds.T
-    text_lengths = text_stops - text_starts
-    lengths = text_lengths + SPECIAL_TOKENS_OF_SEGMENT
-    starts = np.cumsum(lengths) - lengths
-    input_ids = np.full(lengths.sum(), sep_id, dtype=tokens.dtype)
-    input_ids[starts] = cls_id
-    input_ids[_indices(starts + 1, text_lengths)] = tokens[_indices(text_starts, text_lengths)]
-    return ExampleBlock(input_ids, lengths, lengths, np.zeros(len(segments), dtype=np.int64))
-
-
 def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> ExampleBlock:
-    """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs into one block.
+    """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs, or `[CLS] A [SEP]` without B, into one block.
 
     Example:
         >>> from bertline.examples.pairs import Span
@@ -135,10 +89,11 @@ def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> E
         >>> assemble(np.array([10, 11, 12]), [pair], cls_id=2, sep_id=3).input_ids.tolist()
         [2, 10, 11, 3, 12, 3]
     """
-    bounds = np.array([(*pair.a, *pair.b) for pair in pairs], dtype=np.int64).reshape(len(pairs), 4)
+    # Without B, the span of B is empty and its [SEP] is left out.
+    bounds = np.array([(*pair.a, *(pair.b or (0, 0))) for pair in pairs], dtype=np.int64).reshape(len(pairs), 4)
     a_starts, a_stops, b_starts, b_stops = bounds.T
     a_lengths, b_lengths = a_stops - a_starts, b_stops - b_starts
-    lengths = a_lengths + b_lengths + NUM_SPECIAL_TOKENS
+    lengths = a_lengths + b_lengths + NUM_SPECIAL_TOKENS - np.array([pair.b is None for pair in pairs], dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
     input_ids = np.full(lengths.sum(), sep_id, dtype=tokens.dtype)
     input_ids[starts] = cls_id

@@ -1,4 +1,4 @@
-"""Masking for masked language modelling: choosing the targets and replacing them in the input.
+"""Masking for masked language modelling: choosing the targets, replacing them in the input, and padded batches.
 
 Every choice is a pure function of (seed, epoch, example id, position): there is no generator state for workers, ranks
 or a resumed run to share. The random numbers are those of SplitMix64. Each example has a stream that starts at a key
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bertline.examples.store import Array, Example
+from bertline.examples.store import Array, Example, ExampleStore
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
 
@@ -228,3 +228,41 @@ def _output(keys: npt.NDArray[np.uint64], counters: npt.NDArray[np.uint64]) -> n
 def _unit_interval(outputs: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
     """Map outputs to [0, 1) by their 53 high bits, the precision of a double."""
     return (outputs >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def masked_batch(
+    store: ExampleStore, indices: npt.ArrayLike, *, epoch: int, seed: int, policy: MaskingPolicy
+) -> dict[str, Array]:
+    """Read, mask and pad the examples at `indices` as one vectorised batch.
+
+    Equal to `mask_example` for each example, then padding, in about a twentieth of the time. Rows are padded to
+    `store.max_length`, so the batch shape depends only on the number of examples.
+
+    Args:
+        store: The examples.
+        indices: [B] example ids.
+        epoch: Epoch number, from 0.
+        seed: Root seed of the masks (`examples.seed`).
+        policy: `masking_policy(store.manifest)`.
+
+    Returns:
+        Arrays for B examples, S = `store.max_length`, P = `max_targets`, all int64: `input_ids` [B, S];
+        `token_type_ids` [B, S], 0 in padding; `attention_mask` [B, S], 1 for real tokens; `masked_positions` [B, P], 0
+        where unused; `masked_labels` [B, P], -100 where unused; `next_sentence_labels` [B], 1 = random next.
+    """
+    example_ids = np.asarray(indices, dtype=np.int64)
+    examples = store.padded(example_ids)
+    num_columns = max_targets(store.max_length, policy.mask_prob, num_segments=store.num_segments)
+    rows = mask_rows(examples.input_ids, example_ids, seed=seed, epoch=epoch, policy=policy, num_columns=num_columns)
+    columns = np.arange(store.max_length)
+    attention_mask = columns < examples.lengths[:, None]
+    return {
+        "input_ids": rows.input_ids,
+        "token_type_ids": ((columns >= examples.first_segment_lengths[:, None]) & attention_mask).astype(np.int64),
+        "attention_mask": attention_mask.astype(np.int64),
+        "masked_positions": rows.masked_positions,
+        "masked_labels": rows.masked_labels,
+        # The labels are a strided column of the store's records. A step at the end of an epoch concatenates two
+        # batches, which makes them contiguous; without a copy here, the different strides would cause recompilation.
+        "next_sentence_labels": np.ascontiguousarray(examples.next_sentence_labels),
+    }

@@ -1,6 +1,6 @@
-"""Sentence pairs for next-sentence prediction, as spans of the encoded corpus.
+"""Sentence pairs, and full sentences in one segment, as spans of the encoded corpus.
 
-The algorithm is that of google-research/bert, create_pretraining_data.py: sentences are collected into a chunk of the
+The pairs are those of google-research/bert, create_pretraining_data.py: sentences are collected into a chunk of the
 target length, which is split into A and B at a random sentence boundary; half of the time B is instead a random segment
 of another document, and the sentences that A did not use start the next chunk. Differences, with reasons:
 
@@ -11,11 +11,15 @@ of another document, and the sentences that A did not use start the next chunk. 
 - Short sequences are drawn per sequence, not per document, because documents may be books.
 - The other document is drawn from all documents except the current one. The reference code tries a limited number of
   times and may end up with the same document.
+
+Full sentences are for objectives without pairs: the sentences of a document are taken in order, as many as fit; a
+sequence never contains text of two documents, and only a sentence longer than a whole sequence is split.
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -23,7 +27,7 @@ from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
 
 NUM_SPECIAL_TOKENS = 3
-"""Special tokens per sequence: [CLS], and [SEP] after each segment."""
+"""Special tokens of a pair: [CLS], and [SEP] after each segment. One segment has one fewer."""
 
 
 class Span(NamedTuple):
@@ -39,10 +43,11 @@ class Span(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two segments, truncated to the maximum length."""
+    """The text of a sequence: two segments, truncated to the maximum length, or one."""
 
     a: Span
-    b: Span
+    b: Span | None
+    """None for a sequence of one segment."""
     next_sentence_label: int
     """1 = B is a random segment of another document."""
     is_short: bool
@@ -137,3 +142,38 @@ def _below(rng: random.Random, stop: int) -> int:
     Python guarantees identical results in all versions only for `random()`.
     """
     return int(rng.random() * stop)
+
+
+def document_segments(
+    corpus: EncodedCorpus, document: int, rng: random.Random, *, length: int, short_sequence_prob: float
+) -> Iterator[Pair]:
+    """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
+
+    Args:
+        corpus: Encoded corpus.
+        document: Index of the document.
+        rng: Generator for this document only.
+        length: Maximum sequence length in tokens, including special tokens.
+        short_sequence_prob: Fraction of segments with a random, shorter target length.
+
+    Example:
+        >>> corpus = EncodedCorpus.from_lists([[[5, 6, 7], [8, 9], [10] * 9]])
+        >>> found = document_segments(corpus, 0, random.Random(0), length=8, short_sequence_prob=0.0)
+        >>> [(one.a.start, one.a.stop) for one in found]
+        [(0, 5), (5, 11), (11, 14)]
+
+    References:
+        Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
+    """
+    first, last = (int(index) for index in corpus.document_starts[document : document + 2])
+    bounds = corpus.sentence_starts[first : last + 1].tolist()
+    max_tokens = length - (NUM_SPECIAL_TOKENS - 1)
+    start = bounds[0]
+    while start < bounds[-1]:
+        is_short = rng.random() < short_sequence_prob
+        target = 2 + int(rng.random() * (max_tokens - 1)) if is_short else max_tokens
+        stop = bounds[bisect_right(bounds, start + target) - 1]
+        if stop <= start:  # not even one sentence, or what is left of one, fits the target
+            stop = min(bounds[bisect_right(bounds, start)], start + max_tokens)
+        yield Pair(Span(start, stop), None, 0, is_short, 0)
+        start = stop

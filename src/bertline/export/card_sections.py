@@ -17,6 +17,7 @@ from bertline.export.card_tables import (
     table,
 )
 from bertline.export.facts import CardFacts
+from bertline.foundation.formats import signed
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
 
@@ -152,10 +153,10 @@ def _comparisons(result: Mapping[str, Any]) -> str:
 
 def _comparison(title: str, found: Mapping[str, Any]) -> str:
     if "p_value" not in found:
-        return f"{title}: {found['difference']:+.3f}; its noise was not measured"
+        return f"{title}: {signed(found['difference'])}; its noise was not measured"
     words = {"better": "beaten", "worse": "better than this model", "not shown": "no clear difference"}
     return (
-        f"{title}: {found['difference']:+.3f} ({interval(found['interval'])}, p = {found['p_value']:.3g}): "
+        f"{title}: {signed(found['difference'])} ({interval(found['interval'])}, p = {found['p_value']:.3g}): "
         f"{words[found['verdict']]}. The smallest difference that could have been seen is "
         f"{found['smallest_visible']:.3f}."
     )

@@ -84,8 +84,10 @@ def interval(bounds: Sequence[float] | None) -> str:
 
     >>> interval([0.8123, 0.9])
     '0.812 to 0.900'
+    >>> interval([-0.2, 0.1])
+    '−0.200 to 0.100'
     """
-    return f"{bounds[0]:.3f} to {bounds[1]:.3f}" if bounds else ""
+    return f"{bounds[0]:.3f} to {bounds[1]:.3f}".replace("-", "\u2212") if bounds else ""
 
 
 def _spread(score: Mapping[str, Any] | None) -> str:

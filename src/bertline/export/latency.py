@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ import torch
 
 from bertline.export.onnx_files import open_session
 from bertline.export.views import INPUT_NAMES, ModelView
+from bertline.foundation.processor import processor_name
 
 BATCH_SIZES = (1, 32)
 _RUNS = 7
@@ -49,13 +49,8 @@ def measure_latency(view: ModelView, files: dict[str, Path], *, max_length: int)
 
 def machine_name() -> str:
     """Return the processor and the number of threads used, without which a latency is meaningless."""
-    cpuinfo = Path("/proc/cpuinfo")
-    model = platform.processor() or platform.machine()
-    if cpuinfo.exists():
-        names = [line.split(":", 1)[1].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = names[0] if names else model
     threads = torch.get_num_threads()
-    return f"{model}, {threads} {'thread' if threads == 1 else 'threads'}"
+    return f"{processor_name()}, {threads} {'thread' if threads == 1 else 'threads'}"
 
 
 def view_vocabulary(view: ModelView) -> int:

@@ -5,6 +5,7 @@ Shapes: B sequences, S positions, L labels, H hidden size, V vocabulary size.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -99,22 +100,8 @@ def load_view(folder: Path, architecture: Architecture, *, attention: AttentionK
             model = load_classifier(folder, attention=attention)
         case "BertForTokenClassification":
             num_labels = len(read_json(folder / CONFIG_NAME)["id2label"])
-            model = load_with_head(
-                folder,
-                lambda config, vocab_size, pad_token_id: BertForTokenClassification(
-                    config,
-                    vocab_size=vocab_size,
-                    pad_token_id=pad_token_id,
-                    num_labels=num_labels,
-                    classifier_dropout=0.0,
-                    attention=attention,
-                ),
-            )
+            make = partial(BertForTokenClassification, num_labels=num_labels, attention=attention)
+            model = load_with_head(folder, make)
         case "BertForQuestionAnswering":
-            model = load_with_head(
-                folder,
-                lambda config, vocab_size, pad_token_id: BertForQuestionAnswering(
-                    config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention
-                ),
-            )
+            model = load_with_head(folder, partial(BertForQuestionAnswering, attention=attention))
     return ModelView(model.eval(), architecture).eval()

@@ -9,14 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertline.foundation.seeds import generator
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+from bertline.training.evaluating import evaluating
 
 # Number of batches within which sequences are sorted by length: enough for little padding, few enough to stay random.
 _BATCHES_SORTED_TOGETHER = 16
 SCORING_BATCH_SIZE = 64
+INPUT_NAMES = ("input_ids", "token_type_ids", "attention_mask")
+"""Inputs of a model, in the order of its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +276,26 @@ def scoring_batches(
     """Yield batches of all sequences, longest first, each with the indices of its sequences; see `scoring_indices`."""
     for indices in scoring_indices(sequences.lengths, batch_size=batch_size, max_tokens=max_tokens):
         yield indices, sequences.batch(indices)
+
+
+def outputs_in_batches(
+    model: nn.Module, sequences: Sequences, machine: Machine, read: Callable[[Tensor], Tensor] = torch.Tensor.float
+) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
+    """Compute the outputs of a model in evaluation mode.
+
+    Args:
+        model: A model that returns one tensor from the inputs of `INPUT_NAMES`.
+        sequences: What it reads.
+        machine: Device, precision and size of the batches.
+        read: Applied to the output of a batch in fp32, on the device; for example a softmax.
+
+    Yields:
+        The places of a batch's sequences, and what `read` makes of their outputs.
+    """
+    with evaluating(model, machine) as forward:
+        for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
+            output = forward(*(batch[name].to(machine.device) for name in INPUT_NAMES))
+            yield indices, read(output.float()).cpu().numpy()
 
 
 def scoring_indices(

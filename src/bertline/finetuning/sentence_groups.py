@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import Sequences, scoring_batches
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.config import ModelConfig
-from bertline.modeling.heads import BertForTokenClassification
+from bertline.finetuning.encoding import Sequences, outputs_in_batches
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 NO_LABEL = -1
 
@@ -110,24 +105,6 @@ def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return np.cumsum([0, *(len(sentence) for sentence in group[:-1])])
 
 
-def sentence_head(
-    attention: AttentionKind, dropout_prob: float, *, num_labels: int
-) -> Callable[[ModelConfig, int, int], Any]:
-    """Return the function that makes a model with outputs for each sentence, as `load_with_head` wants it."""
-
-    def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertForTokenClassification:
-        return BertForTokenClassification(
-            config,
-            vocab_size=vocab_size,
-            pad_token_id=pad_token_id,
-            num_labels=num_labels,
-            classifier_dropout=dropout_prob,
-            attention=attention,
-        )
-
-    return make
-
-
 def sentence_probabilities(
     model: nn.Module,
     encoded: EncodedSentences,
@@ -139,7 +116,7 @@ def sentence_probabilities(
     """Return the probabilities at the sentences of each document, [sentences, L].
 
     Args:
-        model: A model of `sentence_head`.
+        model: A `BertForTokenClassification`.
         encoded: The documents.
         machine: Device and precision to run on.
         probabilities_of: Turns logits [..., L] into probabilities.
@@ -147,10 +124,7 @@ def sentence_probabilities(
     """
     at_cls = encoded.labels != NO_LABEL
     found = np.zeros((*at_cls.shape, num_labels), dtype=np.float64)
-    with evaluating(model, machine) as forward:
-        for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
-            inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-            probabilities = probabilities_of(forward(*inputs).float()).cpu().numpy()
-            found[indices, : probabilities.shape[1]] = probabilities
+    for indices, probabilities in outputs_in_batches(model, encoded.sequences, machine, probabilities_of):
+        found[indices, : probabilities.shape[1]] = probabilities
     # Boolean indexing is row-major, so the sentences come in document order.
     return np.split(found[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ class FinishedTask:
     calibration: Calibration
 
 
-def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Mapping[str, float]) -> None:
+def write_task_file(folder: Path, kind: TaskKind[Any, Any, Any], calibration: Calibration) -> None:
     """Write task.json, without the local paths of the source and of the checkpoint that fine-tuning started from."""
     task = to_mapping(kind.config)
     # Prompts and separators may look like paths, but the model's output depends on them.

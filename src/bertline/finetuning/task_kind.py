@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,17 +16,18 @@ from torch import Tensor, nn
 
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import StoredRows
+from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.tasks.stored_rows import SplitName, StoredRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
 Rows = TypeVar("Rows", bound=StoredRows)
 Encoded = TypeVar("Encoded")
 Predictions = TypeVar("Predictions")
+Model = TypeVar("Model", bound=nn.Module)
 
 Batch = dict[str, Tensor]
-Calibration = dict[str, float]
+Calibration = Mapping[str, float]
 """Values chosen on dev that become part of the model, such as the no-answer threshold."""
 
 
@@ -97,9 +99,9 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """Load a fine-tuned model from a folder that `save_model` wrote."""
 
-    @abstractmethod
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
+        save_model(model, folder, id2label=dict(enumerate(self.labels)))
 
     def has_new_head(self, model: nn.Module) -> bool:
         """Return whether `new_model` drew random weights, which are meaningless before training."""
@@ -111,9 +113,10 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     def encode(self, rows: Rows, tokenizer: Tokenizer) -> Encoded:
         """Encode rows as token ids; long texts are truncated or split into windows here."""
 
-    @abstractmethod
     def lengths(self, encoded: Encoded) -> NDArray[np.int64]:
         """Return the number of tokens of each sequence, for choosing the attention kernel and counting tokens."""
+        lengths: NDArray[np.int64] = encoded.sequences.lengths  # type: ignore[attr-defined]
+        return lengths
 
     @abstractmethod
     def num_cut(self, encoded: Encoded) -> int:
@@ -134,10 +137,11 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     @property
     def unused_options(self) -> dict[str, str]:
         """Loss options that do not apply to this kind of task, with the reasons; setting one is an error."""
-        return {"class_weights": "it has no classes to weigh"}
+        counts_labels = type(self).label_counts is not TaskKind.label_counts
+        return {} if counts_labels else {"class_weights": "it has no classes to weigh"}
 
     def label_counts(self, rows: Rows) -> NDArray[np.int64]:
-        """Count the occurrences of each label, for `class_weights`. Not called if that is among `unused_options`."""
+        """Count the occurrences of each label, for `class_weights`; a kind of task without this has no such option."""
         raise NotImplementedError
 
     def prepared(self, model: nn.Module, encoded: Encoded, rows: Rows, machine: Machine) -> Encoded:
@@ -155,7 +159,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return {}
 
     @abstractmethod
-    def statistics(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> NDArray[np.float64]:
+    def statistics(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> NDArray[np.float64]:
         """Return the contribution of each row to the scores, [N, K]."""
 
     @abstractmethod
@@ -164,7 +168,7 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         `config.metric`."""
 
     @abstractmethod
-    def table(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> pa.Table:
         """Return a table of the predictions, one line per row, for reading and analysis.
 
         Returns:
@@ -172,14 +176,32 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
             graded correctness, a float up to 1).
         """
 
-    def details(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> dict[str, Any]:
+    def details(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> dict[str, Any]:
         """Return details for the report, as JSON: for example `confusion_matrix`, `by_type` scores, or scores `before`
         re-ranking."""
         return {}
 
-    def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Mapping[str, float]) -> bool:
+    def is_degenerate(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> bool:
         """Return whether the model predicts the same for every row, which marks a failed run (arXiv 2006.04884)."""
         return False
+
+
+def with_new_head(folder: Path, make: Callable[..., Model], head: HeadSettings, *weights: str) -> Model:
+    """Load the encoder of any BERT folder into a model whose head is new.
+
+    Args:
+        folder: Any BERT folder.
+        make: As in `load_with_head`; it also takes `attention`.
+        head: Settings of the head.
+        weights: Prefixes of the head's weights, which are initialized randomly even if the folder has them.
+    """
+    return load_with_head(
+        folder,
+        partial(make, attention=head.attention),
+        new_head=weights,
+        dropout_prob=head.dropout_prob,
+        seed=head.seed,
+    )
 
 
 def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,21 @@ from torch import Tensor, nn
 
 from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    TaskKind,
+    with_new_head,
+)
 from bertline.finetuning.token_marks import add_marked_types
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.modeling.huggingface import load_with_head
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -45,12 +54,6 @@ class TagPredictions:
     word_log_probabilities: list[NDArray[np.float64]] = field(default_factory=list)
     """For each row, label log probabilities [words, L]; empty if labels are not decided word by word."""
 
-    def with_outside_margin(self, margin: float) -> TagPredictions:
-        """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag."""
-        if margin == 0 or not self.word_log_probabilities:
-            return self
-        return _decided(self.word_log_probabilities, margin)
-
 
 class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     """Base class of the kinds that predict a label for each word, decided word by word from a softmax."""
@@ -59,39 +62,19 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
     right_from = 1.0
 
-    @property
-    def unused_options(self) -> dict[str, str]:
-        """See `TaskKind.unused_options`: none."""
-        return {}
-
     # ---- the model
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        tagger = self._tagger(folder, head.attention, head)
+        tagger = with_new_head(folder, self._tagger(), head, "classifier.")
         if self.config.word_case == "marked":
             add_marked_types(tagger.bert, word_case.NUM_MARKS)
         return tagger
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
-        return self._tagger(folder, attention, None)
+        return load_with_head(folder, self._tagger(attention=attention))
 
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        save_model(model, folder, id2label=dict(enumerate(self.labels)))
-
-    def _tagger(self, folder: Path, attention: AttentionKind, head: HeadSettings | None) -> BertForTokenClassification:
-        def make(config: Any, vocab_size: int, pad_token_id: int) -> BertForTokenClassification:
-            return BertForTokenClassification(
-                config,
-                vocab_size=vocab_size,
-                pad_token_id=pad_token_id,
-                num_labels=len(self.labels),
-                classifier_dropout=config.hidden_dropout_prob,
-                attention=attention,
-            )
-
-        if head is None:
-            return load_with_head(folder, make)
-        return load_with_head(folder, make, new_head=("classifier.",), dropout_prob=head.dropout_prob, seed=head.seed)
+    def _tagger(self, **settings: Any) -> Callable[..., BertForTokenClassification]:
+        return partial(BertForTokenClassification, num_labels=len(self.labels), **settings)
 
     # ---- training
 
@@ -104,9 +87,6 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             overlap=self.config.window_overlap,
             mark=word_case.case_of if self.config.word_case == "marked" else None,
         )
-
-    def lengths(self, encoded: EncodedWords) -> NDArray[np.int64]:
-        return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedWords) -> int:
         return 0  # windows contain every word
@@ -155,7 +135,7 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
                 logits[torch.from_numpy(words[taken])] = of_words[torch.from_numpy(taken)]
         return logits
 
-    def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are space-separated tags, `correct` the share that is right."""
         predictions = decided(predictions, calibration)
         predicted = self.tags(predictions, {})
@@ -175,12 +155,12 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             }
         )
 
-    def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]) -> bool:
+    def is_degenerate(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> bool:
         """Return whether all words have the same label."""
         labels = decided(predictions, calibration).labels
         return len(np.unique(np.concatenate([*labels, np.zeros(0, dtype=np.int64)]))) <= 1
 
-    def tags(self, predictions: TagPredictions, calibration: Mapping[str, float]) -> list[list[str]]:
+    def tags(self, predictions: TagPredictions, calibration: Calibration) -> list[list[str]]:
         """Return the labels of each row's words."""
         return [[self.labels[number] for number in numbers] for numbers in decided(predictions, calibration).labels]
 
@@ -192,9 +172,15 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
         return word_means(logits, batch)
 
 
-def decided(predictions: TagPredictions, calibration: Mapping[str, float]) -> TagPredictions:
-    """Return the predictions with the margin of the calibration applied."""
-    return predictions.with_outside_margin(calibration.get(OUTSIDE_MARGIN, 0.0))
+def decided(predictions: TagPredictions, calibration: Calibration) -> TagPredictions:
+    """Return predictions in which O, the first label, must be exp(margin) times as likely as the best other tag.
+
+    The margin is that of the calibration; without one, and where labels are not decided word by word, nothing changes.
+    """
+    margin = calibration.get(OUTSIDE_MARGIN, 0.0)
+    if margin == 0 or not predictions.word_log_probabilities:
+        return predictions
+    return _decided(predictions.word_log_probabilities, margin)
 
 
 def _softmax_labels(logits: Tensor, encoded: EncodedWords) -> TagPredictions:

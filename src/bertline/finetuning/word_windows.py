@@ -12,7 +12,6 @@ from torch import Tensor
 
 from bertline.finetuning.encoding import Sequences, assemble
 from bertline.finetuning.token_marks import with_marks
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -81,18 +80,10 @@ def encode_words(
         labels: All tags, in the order of the head.
         tokenizer: Tokenizer of the model.
         max_length: Maximum number of tokens of a window, including [CLS] and [SEP].
-        overlap: Number of tokens that neighbouring windows share.
+        overlap: Number of tokens that neighbouring windows share; less than a window holds.
         mark: Mark of a word (`token_marks`), given to its tokens in each window that it starts in; None: no marks.
-
-    Raises:
-        ConfigError: `overlap` is not smaller than the room for subwords in a window.
     """
     room = max_length - 2
-    if overlap >= room:
-        raise ConfigError(
-            f"window_overlap is {overlap}, but a window of max_length {max_length} holds {room} tokens besides "
-            "[CLS] and [SEP]. Make window_overlap smaller than that."
-        )
     ids_of = token_ids_of_words(rows, tokenizer)
     numbers = {label: number for number, label in enumerate(labels)}
     row_starts = np.cumsum([0, *(len(words) for words in rows.words)]).astype(np.int64)

@@ -49,6 +49,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise MachineError(cannot_write(path, error)) from error
 
 
+def read_json_lines(path: Path) -> list[Any]:
+    """Return the rows of a JSON Lines file, without an incomplete last line (of a killed writer); empty if missing."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
 def append_lines(path: Path, lines: Sequence[str]) -> None:
     """Append lines to a file, adding a line end to each.
 

@@ -49,6 +49,16 @@ def with_spread(mean: float, std: float | None, *, digits: int = 3) -> str:
     return f"{mean:.{digits}f}" if std is None else f"{mean:.{digits}f} ± {std:.{digits}f}"
 
 
+def signed(value: float, *, digits: int = 3) -> str:
+    """Format a difference with its sign; the minus is the typographic one.
+
+    Example:
+        >>> signed(0.0213), signed(-0.1), signed(-0.00125, digits=4)
+        ('+0.021', '−0.100', '−0.0013')
+    """
+    return f"{value:+.{digits}f}".replace("-", "\u2212")
+
+
 def duration(seconds: float) -> str:
     """Format a duration that was measured, to the second.
 

@@ -18,6 +18,28 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def batches(
+    items: Iterable[Item], *, size: Callable[[Item], int], most: int, most_items: int | None = None
+) -> Iterator[list[Item]]:
+    """Yield items in lists, each of which ends when the sizes of its items add up to `most` or with `most_items` items.
+
+    The boundaries depend on the items only, so that work on the lists does not depend on the number of workers.
+
+    >>> list(batches(["ab", "c", "d", "e"], size=len, most=3, most_items=2))
+    [['ab', 'c'], ['d', 'e']]
+    """
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= most or len(batch) == most_items:
+            yield batch
+            batch, total = [], 0
+    if batch:
+        yield batch
+
+
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], *, num_workers: int, in_flight_per_worker: int = 3
 ) -> Iterator[Result]:

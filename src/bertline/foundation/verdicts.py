@@ -26,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 Verdict = Literal["better", "worse", "not shown"]
 
@@ -190,6 +189,8 @@ def compared(first: Measured, second: Measured | None = None, *, same_seeds: boo
 
 
 def _tested(difference: float, of_rows: float, beyond_rows: float, degrees: float) -> Difference:
+    from scipy.special import stdtr, stdtrit  # takes a third of a second, and every command imports this module
+
     error = math.sqrt(of_rows + beyond_rows)
     # Rounding errors must not make two equal systems different.
     if error <= 1e-12:

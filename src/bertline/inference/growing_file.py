@@ -39,21 +39,23 @@ _ROW_GROUP = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Progress:
+class Progress:
     """Content of `NAME.progress`."""
 
     format_version: int
     file: str
     """Name of the growing file or folder, in the same folder as `NAME.progress`."""
     made_from: dict[str, str]
-    num_rows: int
-    num_truncated: int
-    num_blocks: int
-    num_bytes: int
+    num_rows: int = 0
+    """Number of rows written so far."""
+    num_truncated: int = 0
+    """Number of rows written so far whose input was truncated."""
+    num_blocks: int = 0
+    num_bytes: int = 0
     """Size of the complete blocks; 0 for Parquet, whose blocks are files."""
-    rows_digest: str
-    """Digest of the input rows so far."""
-    columns: tuple[str, ...]
+    rows_digest: str = ""
+    """Digest of the input rows so far; empty if there are none."""
+    columns: tuple[str, ...] = ()
 
 
 class GrowingFile:
@@ -89,7 +91,7 @@ class GrowingFile:
             self._lock = _locked(target)
         try:
             with self._writing():
-                self._progress = self._found(dict(made_from)) or self._new(dict(made_from))
+                self.progress = self._found(dict(made_from)) or self._new(dict(made_from))
         except BaseException:
             self.__exit__()
             raise
@@ -103,26 +105,11 @@ class GrowingFile:
             _lock_file(self._target).unlink()
         self._lock.close()
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows written so far."""
-        return self._progress.num_rows
-
-    @property
-    def num_truncated(self) -> int:
-        """Number of rows written so far whose input was truncated."""
-        return self._progress.num_truncated
-
-    @property
-    def rows_digest(self) -> str:
-        """Digest of the input rows of the rows written so far; empty if there are none."""
-        return self._progress.rows_digest
-
     def cannot_resume(self, why: str) -> DataError:
         """Return the error for an unfinished output that cannot be resumed."""
         return DataError(
-            f"{self._target} is unfinished ({self.num_rows:,} rows are in place), and {why}. Give what it was started "
-            f"with, or remove {self._growing} and {self._progress_file} to start from the first row."
+            f"{self._target} is unfinished ({self.progress.num_rows:,} rows are in place), and {why}. Give what it was "
+            f"started with, or remove {self._growing} and {self._progress_file} to start from the first row."
         )
 
     def append(self, rows: list[Row], *, num_truncated: int, rows_digest: str) -> None:
@@ -137,11 +124,11 @@ class GrowingFile:
             DataError: The columns or their types differ from those of the first rows, and the format cannot hold both.
             MachineError: The output cannot be written, for example because the disk is full.
         """
-        before = self._progress
+        before = self.progress
         columns = before.columns or tuple(rows[0])
         with self._writing():
             num_bytes = self._append_part(rows) if self._kind == "parquet" else self._append_lines(rows, columns)
-            self._progress = replace(
+            self.progress = replace(
                 before,
                 num_rows=before.num_rows + len(rows),
                 num_truncated=before.num_truncated + num_truncated,
@@ -150,7 +137,7 @@ class GrowingFile:
                 rows_digest=rows_digest,
                 columns=columns,
             )
-            write_json(self._progress_file, asdict(self._progress))
+            write_json(self._progress_file, asdict(self.progress))
 
     def finish(self) -> None:
         """Complete the output and move it to its final name.
@@ -161,7 +148,7 @@ class GrowingFile:
         with self._writing():
             if self._kind == "parquet":
                 joined = self._target.with_name(f".{self._target.name}.joined")
-                _join([self._part(number) for number in range(self._progress.num_blocks)], joined)
+                _join([self._part(number) for number in range(self.progress.num_blocks)], joined)
                 joined.replace(self._target)
                 self._progress_file.unlink()
                 shutil.rmtree(self._growing)
@@ -174,27 +161,21 @@ class GrowingFile:
 
     @property
     def _growing(self) -> Path:
-        return self._target.with_name(self._progress.file)
+        return self._target.with_name(self.progress.file)
 
-    def _new(self, made_from: dict[str, str]) -> _Progress:
+    def _new(self, made_from: dict[str, str]) -> Progress:
         aside = self._kind == "parquet" or self._target.exists()
-        return _Progress(
+        return Progress(
             format_version=_FORMAT_VERSION,
             file=f"{self._target.name}.unfinished" if aside else self._target.name,
             made_from=made_from,
-            num_rows=0,
-            num_truncated=0,
-            num_blocks=0,
-            num_bytes=0,
-            rows_digest="",
-            columns=(),
         )
 
-    def _found(self, made_from: dict[str, str]) -> _Progress | None:
+    def _found(self, made_from: dict[str, str]) -> Progress | None:
         """Return the progress of an earlier run to resume; None if there is none."""
         if not self._progress_file.exists():
             return None
-        self._progress = found = validate(_Progress, read_json(self._progress_file), where=str(self._progress_file))
+        self.progress = found = validate(Progress, read_json(self._progress_file), where=str(self._progress_file))
         if not self._growing.exists():
             # The earlier run was killed between the last two steps of `finish`: the output is complete.
             return None
@@ -218,7 +199,7 @@ class GrowingFile:
             text.writelines(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
         else:
             writer = csv.DictWriter(text, columns, delimiter="," if self._kind == "csv" else "\t")
-            if not self._progress.num_rows:
+            if not self.progress.num_rows:
                 writer.writeheader()
             for row in rows:
                 _require_columns(row, columns, self._target)
@@ -226,8 +207,8 @@ class GrowingFile:
         data = text.getvalue().encode()
         if self._target.suffix.lower() == ".gz":
             data = gzip.compress(data, mtime=0)
-        with self._growing.open("r+b" if self._progress.num_rows else "wb") as handle:
-            handle.truncate(self._progress.num_bytes)
+        with self._growing.open("r+b" if self.progress.num_rows else "wb") as handle:
+            handle.truncate(self.progress.num_bytes)
             handle.seek(0, os.SEEK_END)
             handle.write(data)
             handle.flush()
@@ -249,10 +230,10 @@ class GrowingFile:
             raise DataError(
                 f"{self._target}: {error}. Columns of mixed types fit into .jsonl only; choose that ending."
             ) from error
-        if not self._progress.num_rows:
+        if not self.progress.num_rows:
             shutil.rmtree(self._growing, ignore_errors=True)
             self._growing.mkdir()
-        pq.write_table(table, self._part(self._progress.num_blocks), compression="zstd")
+        pq.write_table(table, self._part(self.progress.num_blocks), compression="zstd")
         return 0
 
     def _require_types(self, inferred: pa.Schema, expected: pa.Schema) -> None:
@@ -261,7 +242,7 @@ class GrowingFile:
             first = expected.field(field.name).type if field.name in expected.names else field.type
             is_wider = pa.types.is_floating(first) and pa.types.is_integer(field.type)
             if field.type != first and not pa.types.is_null(field.type) and not is_wider:
-                now = f"rows {self.num_rows + 1:,} and on have {field.type}"
+                now = f"rows {self.progress.num_rows + 1:,} and on have {field.type}"
                 was = "have nothing but empty values" if pa.types.is_null(first) else f"have {first}"
                 raise DataError(
                     f"{self._target}: in the column {field.name!r}, {now}, the rows before {was}. Columns of mixed "

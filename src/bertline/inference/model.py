@@ -17,10 +17,9 @@ from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.inference.filling import Guess, fill_blanks, sequence_of
-from bertline.inference.hits import Hit, best_hits
 from bertline.inference.predictor import TaskPredictor, require_texts, row_ids
 from bertline.kinds.classification.serving import ClassificationPredictor, Prediction
-from bertline.kinds.retrieval.serving import RetrievalPredictor
+from bertline.kinds.retrieval.serving import Hit, RetrievalPredictor, best_hits
 from bertline.modeling.bert import BertModel, EncodedInDetail, MaskedLanguageModel
 from bertline.modeling.heads import pooled
 from bertline.tokenization.tokenizer import Tokenizer

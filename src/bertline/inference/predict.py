@@ -145,11 +145,11 @@ def predict_file(
 
 def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Filling, name: str) -> PredictedFile:
     records, digest = read_rows(source, layout), RowsDigest()
-    num_resumed = growing.num_rows
+    num_resumed = growing.progress.num_rows
     if num_resumed:
         for _, record in zip(range(num_resumed), records, strict=False):
             digest.add(record)
-        if digest.hexdigest() != growing.rows_digest:
+        if digest.hexdigest() != growing.progress.rows_digest:
             raise growing.cannot_resume(f"the first {num_resumed:,} rows of {source} are not those it was made from")
         say(f"{name}: {num_resumed:,} rows are in place from an earlier start")
 
@@ -165,12 +165,12 @@ def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Fi
 
     for _ in progress(written(), description=f"{name}: rows"):
         pass
-    if not growing.num_rows:
+    if not growing.progress.num_rows:
         raise DataError(f"{source} has no rows. Give a file with at least one text.")
     growing.finish()
     return PredictedFile(
-        num_rows=growing.num_rows,
-        num_truncated=growing.num_truncated,
+        num_rows=growing.progress.num_rows,
+        num_truncated=growing.progress.num_truncated,
         num_documents_truncated=filling.num_documents_truncated,
         num_resumed=num_resumed,
     )

@@ -25,8 +25,7 @@ from bertline.inference.predict import VECTOR_COLUMN
 from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor
 from bertline.inference.row_files import cell
 from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
-from bertline.tasks.bad_rows import BadRow
-from bertline.tasks.json_lines import require_whole_characters
+from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_files import Record
 from bertline.tracking.serving import Serving
 

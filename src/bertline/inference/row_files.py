@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 from bertline.foundation.errors import DataError
 from bertline.inference.predictor import InputColumn
-from bertline.tasks.bad_rows import BadRow
+from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.decoded_files import OptionNames
-from bertline.tasks.json_lines import require_whole_characters
 from bertline.tasks.table_files import Record, TableLayout, read_lines, read_records
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertline.corpus.sentences import split_sentences
+from bertline.finetuning.word_tagging import decided
 from bertline.foundation.errors import DataError
 from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
 from bertline.tasks.stored_rows import TaggedRows
@@ -82,15 +83,12 @@ class WordsPredictor(TaskPredictor):
         if not any(words):
             return [[] for _ in read]
         unknown = [[self.kind.labels[0]] * len(of_text) for of_text in words]
-        found = self.decided(self.predictions(TaggedRows(row_ids(len(read)), [""] * len(read), words, unknown)))
+        rows = TaggedRows(row_ids(len(read)), [""] * len(read), words, unknown)
+        found = decided(self.predictions(rows), self.calibration)
         return [
             self.of_tags(text, places, [self.kind.labels[number] for number in numbers], scores.tolist())
             for (text, places), numbers, scores in zip(read, found.labels, found.word_confidences, strict=True)
         ]
-
-    def decided(self, predictions: Any) -> Any:
-        """Apply the values that were chosen on dev; by default there are none."""
-        return predictions
 
     @abstractmethod
     def of_tags(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Any]:

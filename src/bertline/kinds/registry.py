@@ -41,7 +41,7 @@ _CONTRACT: dict[Part, tuple[str, ...]] = {
     "model": ("task_kind",),
     "baselines": ("baselines",),
     "serving": ("predictor",),
-    "report": ("error_blocks", "about", "row_measure"),
+    "report": ("error_block", "about", "row_measure"),
     "export": ("usage",),
 }
 """Functions that each part has; the packages that call them document them."""

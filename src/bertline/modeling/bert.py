@@ -313,12 +313,12 @@ class BertWithClassifier(nn.Module):
         vocab_size: int,
         pad_token_id: int,
         num_labels: int,
-        classifier_dropout: float,
+        classifier_dropout: float | None = None,
         attention: AttentionKind = "plain",
     ) -> None:
         super().__init__()
         self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.dropout = Dropout(classifier_dropout)
+        self.dropout = Dropout(config.hidden_dropout_prob if classifier_dropout is None else classifier_dropout)
         self.classifier = nn.Linear(config.hidden_size, num_labels)
         number_sites(self)
 

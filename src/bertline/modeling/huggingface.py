@@ -238,7 +238,7 @@ def load_classifier(
 
 def load_with_head(
     folder: Path,
-    make: Callable[[ModelConfig, int, int], Model],
+    make: Callable[..., Model],
     *,
     new_head: tuple[str, ...] = (),
     dropout_prob: float | None = None,
@@ -248,7 +248,7 @@ def load_with_head(
 
     Args:
         folder: Any BERT folder.
-        make: Builds the model, with the encoder as `bert`, from its config, the vocabulary size and the id of `[PAD]`.
+        make: Class of the model, with the encoder as `bert`; called with the config, `vocab_size` and `pad_token_id`.
         new_head: Prefixes, in on-disk names, of weights to initialise randomly even if the folder has them
             (`("classifier.",)`). Empty for a fine-tuned model, whose head comes from the folder.
         dropout_prob: Dropout rate of attention and hidden states; None keeps the folder's.
@@ -258,7 +258,7 @@ def load_with_head(
     if dropout_prob is not None:
         config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
     with Undrawn():
-        model = make(config, vocab_size, pad_token_id)
+        model = make(config, vocab_size=vocab_size, pad_token_id=pad_token_id)
     # No warning about a missing pooler if the head does not use it.
     unread = () if getattr(model, "uses_pooler", True) else (_POOLER,)
     return _filled(model, folder, seed=seed, expected_fresh=(*new_head, *unread))
@@ -276,9 +276,8 @@ def load_text_encoder(
     `pooling` as in `BertTextEncoder`, `attention` as in `BertModel`, other arguments as in `load_with_head`.
     """
 
-    def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertTextEncoder:
-        bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        return BertTextEncoder(bert, pooling=pooling)
+    def make(config: ModelConfig, **sizes: Any) -> BertTextEncoder:
+        return BertTextEncoder(BertModel(config, **sizes, attention=attention), pooling=pooling)
 
     return load_with_head(folder, make, dropout_prob=dropout_prob)
 

@@ -99,7 +99,7 @@ def _other_sections(stage: Stage, task: str | None, config: PipelineConfig, lock
         return []
     changes = differences(made_under, tracked_sections(stage, task, config))
     if stage.name == "pretrain" and changes:
-        from bertline.pretraining.identity import changes_no_weights  # imported here, because it loads torch
+        from bertline.pretraining.job import changes_no_weights  # imported here, because it loads torch
 
         changes = {key: values for key, values in changes.items() if not changes_no_weights(key)}
     return [f"{key} ({old!r} there, {new!r} here)" for key, (old, new) in changes.items()]

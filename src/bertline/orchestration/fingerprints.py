@@ -40,6 +40,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.versions",
         "bertline.training.progress",
         "mistyped",
+        "on_ctrl_c",
     }
 )
 _RECORDS = "bertline.tracking."

@@ -12,7 +12,7 @@ from typing import Literal, cast, get_args
 
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.tasks.sniffing import beginning_of, guesses
-from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import SplitName
 
 FileFormat = Literal["csv", "tsv", "jsonl", "parquet", "conll", "squad", "questions"]
 """`questions` is the format of TREC, `CLASS:sub question`, one row per line."""

@@ -24,7 +24,7 @@ from bertline.foundation.progress import say, warn
 from bertline.orchestration.last_words import COULD_NOT_WRITE, listening
 from bertline.orchestration.log_view import LogView
 from bertline.orchestration.status import Status, is_locked, problem_with_result, read_status, time_of_status
-from bertline.orchestration.stopping import WORK_STOPPED, Stopped, named
+from bertline.orchestration.stopping import WORK_STOPPED, Detached, Stopped, named
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.nodes import Node, outside_step, this_node
@@ -167,7 +167,7 @@ def _attach(folder: Path) -> None:
                 time.sleep(_POLL_S)
     except KeyboardInterrupt as error:
         number = error.number if isinstance(error, Stopped) else signal.SIGINT
-        raise Stopped(
+        raise Detached(
             f"by {named(number)}; training continues in process {pid} at {folder}. Run the same command again to see "
             f"it, or `kill {pid}` to stop it",
             number,

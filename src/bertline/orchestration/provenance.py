@@ -12,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.provenance import PROVENANCE_NAME
+from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.processor import processor_name
 from bertline.training.config import RuntimeConfig
 
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
@@ -77,12 +78,9 @@ def _machine(runtime: RuntimeConfig) -> str:
     torch = sys.modules.get("torch")
     if torch is not None and runtime.device in ("auto", "cuda") and torch.cuda.is_available():
         return f"{runtime.num_devices * runtime.num_nodes} × {torch.cuda.get_device_name()}"
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     cores = f"{num_cores} CPU {'core' if num_cores == 1 else 'cores'}"
-    return f"{cores} ({names[0] if names else platform.machine()})"
+    return f"{cores} ({processor_name()})"
 
 
 def _dvc_digests() -> dict[str, str]:

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.facts import read_result
-from bertline.evaluation.formatting import metric_name
+from bertline.evaluation.html import metric_name
 from bertline.foundation.formats import count
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.provenance import git_commit, running_under_dvc
 from bertline.orchestration.stages import Stage
+from bertline.tracking.values import NOTE_TAG
 
 NAME = "mlflow.runName"
-NOTE = "mlflow.note.content"
 # What a person compares pipelines by; `config.yaml` among the artifacts has the rest.
 _HEADLINE_PARAMS = (
     "corpus.kind",
@@ -94,7 +94,12 @@ def stage_page(
             title = ": ".join([name, *_loss(config, metrics)])
         shown = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
         blocks.append(_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
-    return {NAME: title, NOTE: "\n\n".join(blocks)}
+    return {NAME: title, NOTE_TAG: "\n\n".join(blocks)}
+
+
+def pipeline_name(config: PipelineConfig) -> str:
+    """Return what a pipeline is called: its preset, or the title of its report."""
+    return config.evaluate.title if config.evaluate.preset == "none" else config.evaluate.preset
 
 
 def pipeline_page(
@@ -128,8 +133,7 @@ def pipeline_page(
     ]
     if rows:
         note += ["\n".join(sentences), _table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
-    preset, title = config.evaluate.preset, config.evaluate.title
-    return headline, {NAME: ": ".join([title if preset == "none" else preset, *scores[:1]]), NOTE: "\n\n".join(note)}
+    return headline, {NAME: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
 
 
 def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:

@@ -32,7 +32,6 @@ from bertline.foundation.files import (
     write_atomically,
     write_json,
 )
-from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import can_draw, say
 from bertline.foundation.validation import to_mapping
@@ -51,14 +50,15 @@ from bertline.orchestration.provenance import (
     git_commit,
     running_under_dvc,
 )
-from bertline.orchestration.run_pages import charted, headline_params, source_tags, stage_page
+from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, leave_opening, opened
+from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags
 from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused
 from bertline.orchestration.user_data import holds_nothing
 from bertline.orchestration.versions import stage_versions
-from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
+from bertline.tracking.tracker import TrackedRun, Tracker
 from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 
@@ -98,8 +98,7 @@ class StageRun:
         Args:
             function: Function of a `Work` that does it, as an import path: `bertline.pretraining.run:run`.
         """
-        self.record.follow(self.folder / "metrics.jsonl")
-        self.record.follow_events(self.folder / "events.jsonl")
+        follow_work(self.record, self.stage, self.folder)
         metrics = run_in_worker(
             self.folder, function, self.config.runtime, several_devices=self.stage.on_several_devices
         )
@@ -108,6 +107,7 @@ class StageRun:
             with folder_written_atomically(self.output) as temporary:
                 shutil.copytree(self.folder / RESULT_NAME, temporary, dirs_exist_ok=True)
                 add_tracked_run(temporary, self.record.run_id)
+        attach_work(self.record, self.stage, self.folder)
         return metrics
 
     def finish(self, metrics: Mapping[str, float]) -> None:
@@ -123,13 +123,8 @@ class StageRun:
         shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
         seconds = time.monotonic() - self.opened_s
         write_headline(shown_by_dvc, self.stage.name, metrics, seconds=seconds, kept=kept)
-        self.record.log_metrics(charted(metrics))
         self.record.log_artifact(target, contains_text=False)
-        if (self.output / MANIFEST_NAME).exists():
-            # Names of labels are the user's own words.
-            self.record.log_artifact(self.output / MANIFEST_NAME, contains_text=self.stage.per_task)
-        page = stage_page(self.config, self.stage, self.name, metrics, self.output)
-        self.record.set_tags({**page, "bertline.output_sha256": sha256_of_path(self.output)})
+        describe(self.record, self.config, self.stage, self.name, metrics, self.output)
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))
         shown = ", ".join(f"{key} {_short(metrics[key])}" for key in scores_first[:8])
         say(f"{self.name}: {self.output} ({shown})")
@@ -188,14 +183,7 @@ def open_stage(
     with (
         mark_open(folder),
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-        _tracker_of(config, stage) as tracker,
-        tracker.stage(
-            full_name(stage, task),
-            key=fingerprint,
-            params=made_of["sections"],
-            tags={**_stage_tags(fingerprint, digests), **source_tags(f"pipelines/{stage.name}.py")},
-            inputs={key: (path, artifact_digest(path)) for key, path in inputs.items()},
-        ) as record,
+        _records(folder, stage, task, config, inputs, made_of) as (tracker, record),
     ):
         yield StageRun(
             stage=stage,
@@ -243,18 +231,35 @@ def pipeline_key(config: PipelineConfig) -> str:
     return _digest({"config": without_untracked(to_mapping(config)), "commit": git_commit()})
 
 
-def _tracker_of(config: PipelineConfig, stage: Stage) -> Tracker:
-    """Open the tracker; every node opens the stage, but only the first one records it."""
+@contextmanager
+def _records(
+    folder: Path,
+    stage: Stage,
+    task: str | None,
+    config: PipelineConfig,
+    inputs: Mapping[str, Path],
+    made_of: Mapping[str, Any],
+) -> Iterator[tuple[Tracker, TrackedRun]]:
+    """Open the records in MLflow; every node opens the stage, but only the first one records it."""
     node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
-    mapping = without_untracked(to_mapping(config))
-    tracker = open_tracker(
-        dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first),
+    tracking = dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first)
+    mapping, source = without_untracked(to_mapping(config)), source_tags(f"pipelines/{stage.name}.py")
+    opening = Opening(
+        name=full_name(stage, task),
+        key=_digest(made_of),
+        params=made_of["sections"],
+        tags={**_stage_tags(_digest(made_of), made_of["inputs"]), **source},
+        inputs={key: (str(path), artifact_digest(path)) for key, path in inputs.items()},
         pipeline_key=pipeline_key(config),
-        tags={**_pipeline_tags(), **source_tags(f"pipelines/{stage.name}.py")},
-        params=headline_params(mapping),
+        pipeline_name=pipeline_name(config),
+        pipeline_tags={**_pipeline_tags(), **source},
+        pipeline_params=headline_params(mapping),
+        pipeline_config=mapping,
     )
-    tracker.log_config(mapping)
-    return tracker
+    if stage.in_worker and node.is_first:
+        leave_opening(folder, opening)
+    with opened(opening, tracking) as (tracker, record):
+        yield tracker, record
 
 
 def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | None:

@@ -51,6 +51,26 @@ _SEARCHES = ("retrieval", "reranking")
 _DOCS_SOURCES = ("docs_library", "docs_match", "docs_parameters", "docs_search")
 
 
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file of a run folder that is attached to the stage's run in MLflow."""
+
+    path: str
+    contains_text: bool
+    while_working: bool = False
+    """Whether it is attached as soon as it is written, and again whenever it is rewritten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A Parquet file of a run folder, with the user's text, whose rows MLflow shows as a table."""
+
+    path: str
+    name: str
+    wrong_only: bool = False
+    """Whether the table has only the rows that were predicted wrongly."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
     """One stage of the pipeline. In paths and sections, `{task}` stands for the task's name."""
@@ -74,6 +94,8 @@ class Stage:
     on_several_devices: bool = False
     """Whether the worker may run on `runtime.num_devices` devices of each of `runtime.num_nodes` machines, as one
     process per device."""
+    attachments: tuple[Attachment, ...] = ()
+    tables: tuple[Table, ...] = ()
 
     @property
     def per_task(self) -> bool:
@@ -130,6 +152,13 @@ STAGES = (
         in_worker=True,
         compiles=True,
         on_several_devices=True,
+        attachments=(
+            # Mask predictions contain sentences of the configuration: the user's own text (see tracking.log_text).
+            Attachment("mask_predictions.txt", contains_text=True, while_working=True),
+            Attachment("mask_predictions.jsonl", contains_text=True),
+            Attachment("health.jsonl", contains_text=False, while_working=True),
+            Attachment("profile/top_operations.txt", contains_text=False, while_working=True),
+        ),
     ),
     Stage(
         name="task_data",
@@ -163,6 +192,16 @@ STAGES = (
         versions=("torch", "pytorch-lightning", "numpy", "scipy", "scikit-learn", "optuna", "tokenizers"),
         versions_where=(VersionsWhere("tasks.{task}.kind", _SEARCHES, ("bm25s", "faiss-cpu")),),
         in_worker=True,
+        attachments=(
+            Attachment("result/trials.csv", contains_text=False),
+            Attachment("result/result.json", contains_text=True),
+            Attachment("result/predictions.parquet", contains_text=True),
+            Attachment("result/errors.html", contains_text=True),
+        ),
+        tables=(
+            Table("result/predictions.parquet", "predictions"),
+            Table("result/predictions.parquet", "errors", wrong_only=True),
+        ),
     ),
     Stage(
         name="evaluate",

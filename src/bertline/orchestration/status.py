@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,6 +96,23 @@ def mark_open(folder: Path) -> Iterator[None]:
     with (folder / _OPEN).open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield
+
+
+@contextmanager
+def hold_unopened(folder: Path) -> Iterator[bool]:
+    """Yield whether no recipe has a run folder open; if none has, one that comes waits until the block ends."""
+    with (folder / _OPEN).open("a") as handle:
+        for attempts_left in (2, 1, 0):  # `_is_open` holds the mark for a moment, too
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not attempts_left:
+                    yield False
+                    return
+                time.sleep(0.1)
+            else:
+                break
+        yield True
 
 
 def open_folders(runs: Path) -> list[Path]:

@@ -7,7 +7,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
+
+from bertline.foundation.errors import BertlineError, WorkContinues
 
 WORK_STOPPED = "the work was stopped by"
 """A worker's message where it has nothing to say but the signal's name, which follows."""
@@ -25,6 +28,10 @@ class Stopped(KeyboardInterrupt):
     def __init__(self, message: str, number: int) -> None:
         super().__init__(message)
         self.number = number
+
+
+class Detached(Stopped, WorkContinues):
+    """A signal stopped this command, which watched work that another process continues."""
 
 
 def named(number: int) -> str:
@@ -67,6 +74,18 @@ def stop_on_signals() -> None:
 def silence_other_loggers() -> None:
     """Print no more messages of other libraries: SQLAlchemy logs a traceback for a statement that is given up."""
     logging.getLogger().handlers[:] = [logging.NullHandler()]
+
+
+def in_one_line(run: Callable[[], int | None]) -> NoReturn:
+    """Run a command and exit with its status; errors of the user and signals end it with one line."""
+    stop_on_signals()
+    try:
+        sys.exit(run())
+    except KeyboardInterrupt as error:
+        end_as_stopped(error)
+    except BertlineError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        sys.exit(1)
 
 
 def end_as_stopped(error: KeyboardInterrupt) -> NoReturn:

@@ -42,7 +42,6 @@ def pipeline_folders(config: PipelineConfig, inputs: Mapping[str, Path] | None =
         pretrain=ARTIFACTS / "pretrain" if inputs is None else inputs["pretrain"],
         tasks=tasks,
         sweeps=sweeps,
-        metrics=METRICS,
         params=used_params(config),
     )
 

@@ -132,7 +132,7 @@ def _told_of(found: Unfinished, folder: Path) -> str:
 def _compared(folder: Path, made_of: Mapping[str, Any]) -> Unfinished | None:
     """Compare the run in a folder with a new run; None if the folder has no unfinished run."""
     # Imported here, because they load torch, which a recipe needs only if there is something to compare.
-    from bertline.pretraining.identity import changes_no_weights
+    from bertline.pretraining.job import changes_no_weights
     from bertline.training.checkpoints import CheckpointFolder
 
     frozen, steps = _frozen(folder), CheckpointFolder(folder / "checkpoints", keep=1).steps

@@ -7,9 +7,14 @@ other content than the frozen one, before the work or after it, are an error.
 
 from __future__ import annotations
 
+import signal
+
+if __name__ == "__main__":
+    # While the imports run, a Ctrl-C that the recipe passes on ends the process; Python would print a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import importlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -19,13 +24,14 @@ from typing import Any
 
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.files import sha256_of_path
-from bertline.foundation.progress import say
+from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
 from bertline.orchestration.changed import shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.frozen_inputs import changed_inputs, missing_inputs
 from bertline.orchestration.last_words import COULD_NOT_WRITE, give_up_streams, say_last
 from bertline.orchestration.provenance import write_provenance
+from bertline.orchestration.recording import end_without_recipe
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import (
     ALREADY_RUNNING,
@@ -40,8 +46,10 @@ from bertline.orchestration.status import (
     write_status,
 )
 from bertline.orchestration.stopping import WORK_STOPPED, silence_other_loggers
-from bertline.training.compiler_start import start_compiler
+from bertline.training.environment import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(folder: Path, function: str) -> int:
@@ -77,7 +85,9 @@ def main(folder: Path, function: str) -> int:
                 )
         except BertlineError as error:
             return _end(folder, FAILED, Status(state="failed", message=str(error)))
-        return _end_of_work(function, frozen, config, folder)
+        exit_status = _end_of_work(function, frozen, config, folder)
+        _end_records(folder, frozen, config)
+        return exit_status
 
 
 def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
@@ -116,6 +126,19 @@ def _end(folder: Path, ending: Ending, status: Status) -> int:
         say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
         return COULD_NOT_WRITE
     return ending.exit_status
+
+
+def _end_records(folder: Path, frozen: dict[str, Any], config: PipelineConfig) -> None:
+    """End the run in MLflow if the recipe is gone. The work is done: no error, and no signal, changes how it ended."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    try:
+        end_without_recipe(folder, frozen["stage"], config)
+    except Exception as error:
+        with suppress(OSError):
+            warn(f"the record in MLflow could not be completed ({type(error).__name__}: {error})")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _of_nothing(missing: list[str]) -> str:
@@ -162,7 +185,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 if __name__ == "__main__":
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in _SIGNALS:
         signal.signal(number, _stop)
     with suppress(OSError):  # a full disk; main reports it
         say(f"worker {os.getpid()} at {sys.argv[1]}")

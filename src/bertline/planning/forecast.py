@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bertline.examples.masking import max_targets
 from bertline.foundation.errors import ConfigError
@@ -174,9 +174,7 @@ def phases_reached(phases: Sequence[PhaseConfig], num_steps: int) -> tuple[Phase
     for phase in phases:
         steps = min(phase.steps, num_steps - sum(one.steps for one in reached))
         if steps > 0:
-            reached.append(
-                PhaseConfig(steps=steps, max_length=phase.max_length, global_batch_size=phase.global_batch_size)
-            )
+            reached.append(replace(phase, steps=steps))
     return tuple(reached)
 
 
@@ -215,7 +213,8 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
     tokens = sequences * resources.text.tokens_per_sequence(length)
     one_pass = resources.text.examples(length)
     shape = _shape(phase, training, resources)
-    rate = _rate(length, training, resources)
+    fraction = training.target_fraction(length)
+    rate = resources.rates.of(training.model, vocab_size=training.vocab_size, seq_len=length, target_fraction=fraction)
     positions = sequences * length * _computed_share(length, training, resources)
     computing_s = positions * _flops_per_token(length, training) / rate.flops_per_s
     launching_s = phase.steps * _launches_s(phase, shape, training, resources)
@@ -287,13 +286,4 @@ def _flops_per_token(length: int, training: Training) -> float:
         seq_len=length,
         target_fraction=training.target_fraction(length),
         with_pooler=training.objective.with_pooler,
-    )
-
-
-def _rate(length: int, training: Training, resources: Resources) -> Rate:
-    return resources.rates.of(
-        training.model,
-        vocab_size=training.vocab_size,
-        seq_len=length,
-        target_fraction=training.target_fraction(length),
     )

@@ -17,7 +17,7 @@ and 1.6 M parameters, vocabulary of 8,192, 64 sequences of 128 tokens unless sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import num_encoder_parameters, num_parameters
@@ -104,23 +104,10 @@ def optimizer_bytes(model: ModelConfig, optimizer: OptimizerSettings, *, num_wei
 
 def largest_fitting(model: ModelConfig, shape: StepShape, usable_bytes: int, *, vocab_size: int) -> int | None:
     """Return the largest power of two of sequences per micro-batch that fits; None if not even one does."""
-    fixed = memory_of(model, _with_sequences(shape, 0), vocab_size=vocab_size).total
-    each = memory_of(model, _with_sequences(shape, 1), vocab_size=vocab_size).total - fixed
+    fixed = memory_of(model, replace(shape, sequences=0), vocab_size=vocab_size).total
+    each = memory_of(model, replace(shape, sequences=1), vocab_size=vocab_size).total - fixed
     most = (usable_bytes - fixed) // each
     return 1 << (most.bit_length() - 1) if most >= 1 else None
-
-
-def _with_sequences(shape: StepShape, sequences: int) -> StepShape:
-    return StepShape(
-        sequences=sequences,
-        length=shape.length,
-        targets=shape.targets,
-        precision=shape.precision,
-        optimizer=shape.optimizer,
-        compiled=shape.compiled,
-        fused_attention=shape.fused_attention,
-        with_pooler=shape.with_pooler,
-    )
 
 
 def _layer_bytes(model: ModelConfig, shape: StepShape) -> int:

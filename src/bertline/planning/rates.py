@@ -6,11 +6,12 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
+from bertline.foundation.processor import processor_name
 from bertline.foundation.progress import warn
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.flops import flops_per_token
@@ -177,19 +178,8 @@ def read_records(folder: Path) -> list[SpeedRecord]:
             content = json.loads(path.read_text(encoding="utf-8"))
             if content["tokens_per_s"] is None:  # that side was not measured
                 continue
-            records.append(
-                SpeedRecord(
-                    file=path.name,
-                    device=content["device"],
-                    precision=content["precision"],
-                    model=content["model"],
-                    seq_len=content["seq_len"],
-                    dropout=content["dropout"],
-                    threads=content["threads"],
-                    tokens_per_s=content["tokens_per_s"],
-                    flops_per_token=content["flops_per_token"],
-                )
-            )
+            of_content = {field.name: content[field.name] for field in fields(SpeedRecord) if field.name != "file"}
+            records.append(SpeedRecord(file=path.name, **of_content))
         except (ValueError, KeyError, TypeError) as error:
             warn(f"{path} is not a record of pretraining_step.py ({type(error).__name__}: {error}); it is not used")
     return records
@@ -198,9 +188,7 @@ def read_records(folder: Path) -> list[SpeedRecord]:
 def _is_of(record: SpeedRecord, hardware: Hardware) -> bool:
     if hardware.is_gpu:
         return re.search(hardware.pattern, record.device) is not None
-    known = Path("/proc/cpuinfo")
-    same = known.exists() and f": {record.device}\n" in known.read_text(encoding="utf-8")
-    return same and record.threads == hardware.num_threads
+    return (record.device, record.threads) == (processor_name(), hardware.num_threads)
 
 
 def _around(near: list[SpeedRecord], needed: float) -> list[str]:

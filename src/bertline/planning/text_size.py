@@ -47,8 +47,6 @@ class TextSize:
     """Number of tokens of the text, excluding special tokens; None if unknown."""
     basis: str
     """Source of the figures, as text."""
-    counted: bool
-    """Whether the tokens were counted rather than estimated."""
     lengths: Mapping[int, ExamplesOfLength] = field(default_factory=dict)
     """Counted examples by sequence length, for the lengths that have been built."""
 
@@ -69,7 +67,7 @@ class TextSize:
 
 def stated_size(tokens: float) -> TextSize:
     """Return the size given in `plan.corpus_tokens`."""
-    return TextSize(tokens=tokens, basis="plan.corpus_tokens", counted=False)
+    return TextSize(tokens=tokens, basis="plan.corpus_tokens")
 
 
 def text_size(
@@ -107,7 +105,6 @@ def _of_examples(folder: Path) -> TextSize:
     return TextSize(
         tokens=manifest["corpus"]["train"]["tokens"],
         basis=f"counted in {folder}",
-        counted=True,
         lengths={
             int(length): ExamplesOfLength(
                 sequences=facts["train"]["examples"] / copies, tokens=facts["train"]["tokens"] / copies
@@ -129,13 +126,11 @@ def _of_files(place: str) -> TextSize:
 
 
 def _estimated(characters: float, basis: str) -> TextSize:
-    return TextSize(
-        tokens=characters / _BYTES_A_TOKEN, basis=f"{basis}, {_BYTES_A_TOKEN:g} a token: an estimate", counted=False
-    )
+    return TextSize(tokens=characters / _BYTES_A_TOKEN, basis=f"{basis}, {_BYTES_A_TOKEN:g} a token: an estimate")
 
 
 def _unknown(reason: str) -> TextSize:
-    return TextSize(tokens=None, basis=f"unknown: {reason}; say it with plan.corpus_tokens=", counted=False)
+    return TextSize(tokens=None, basis=f"unknown: {reason}; say it with plan.corpus_tokens=")
 
 
 def vocab_size(tokenizer: TokenizerConfig, *, artifacts: Path, made_so: Mapping[str, bool]) -> int:

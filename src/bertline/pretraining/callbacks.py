@@ -16,16 +16,16 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import MaskedLanguageModel, set_attention
 from bertline.modeling.flops import flops_per_token
-from bertline.pretraining.best import BestStep
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.divergence import DivergenceGuard
 from bertline.pretraining.interval import LOG_EVERY_STEPS, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.time_left import TimeLeft
+from bertline.pretraining.validation import BestStep
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.distributed import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
-from bertline.training.matmul_rate import matmul_rate_of_process
+from bertline.training.peak_rate import peak_rate
 from bertline.training.probe import Probe, is_due
 from bertline.training.progress import TrainingProgress
 
@@ -74,8 +74,8 @@ class RecordMetrics(pl.Callback):
     Ends training without writing the row if the health guard rejects it.
 
     These metrics cover the steps since the previous row, also across a restart: `perf/tokens_per_s` (real tokens per
-    second of training), `perf/mfu` (FLOP/s of the model for real tokens, as a fraction of those of large matrix
-    products on all devices), `perf/data_wait_fraction` (fraction of training time) and `perf/paused_fraction`
+    second of training), `perf/mfu` (FLOP/s of the model for real tokens, as a fraction of the peak of all
+    devices, see `training.peak_rate`), `perf/data_wait_fraction` (fraction of training time) and `perf/paused_fraction`
     (fraction of wall time spent on probes, validation and saving). In addition, each row has `perf/memory_bytes` (peak
     of this process so far) and `perf/time_left_s` (see `TimeLeft`).
     """
@@ -102,11 +102,11 @@ class RecordMetrics(pl.Callback):
         self._matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
-        """Measure the matrix-product rate for `perf/mfu`, then start timing the first row."""
+        """Find the peak for `perf/mfu`, then start timing the first row."""
         machine = module.machine
         if machine.ranks.is_first:
             with self._clock.paused():
-                rate = matmul_rate_of_process(machine.device, machine.precision)
+                rate = peak_rate(machine.device, machine.precision)
             self._matmul_rate = machine.ranks.world_size * rate
         self._totals.row.resume()
 

@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from bertline.examples.batching import masked_batch
-from bertline.examples.masking import masking_policy, max_targets
+from bertline.examples.masking import masked_batch, masking_policy, max_targets
 from bertline.examples.packing import packed_batches
 from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import read_manifest
-from bertline.pretraining.order import shuffled
-from bertline.pretraining.plan import Plan, share_of
+from bertline.pretraining.plan import Plan, share_of, shuffled
 from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
@@ -67,7 +65,7 @@ class MaskedExamples:
         return len(self.store)
 
     def batch(self, indices: np.ndarray, *, epoch: int) -> dict[str, np.ndarray]:
-        """Return these examples masked and padded; keys and shapes as in `examples.batching.collate`."""
+        """Return these examples masked and padded; keys and shapes as in `examples.masking.collate`."""
         return masked_batch(self.store, indices, epoch=epoch, seed=self.seed, policy=self._policy)
 
     def micro_batches(self, batch: Mapping[str, np.ndarray], layout: RowLayout) -> Iterator[dict[str, np.ndarray]]:

@@ -104,7 +104,7 @@ def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
     """Return the number of query-key token pairs of a micro-batch: the sum of the squared sequence lengths.
 
     Args:
-        micro_batch: Arrays of `examples.batching` or `examples.packing`, as tensors.
+        micro_batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
 
     Returns:
         [] int64, on the device of the micro-batch.

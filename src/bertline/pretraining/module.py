@@ -162,7 +162,7 @@ class PreTrainingLosses(nn.Module):
         self.objective = objective
 
     def forward(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Run on the arrays of `examples.batching`, or on packed rows of `examples.packing`, as tensors.
+        """Run on the arrays of `examples.masking`, or on packed rows of `examples.packing`, as tensors.
 
         Without `attention_mask`, no row has padding.
 

@@ -1,16 +1,140 @@
-"""Profile of a few steps on request (`runtime.profile=true`)."""
+"""Profile of a few steps on request (`runtime.profile=true`): a trace, and a table of the ten costliest operations."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
+import torch._inductor.config
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile, schedule
 
+from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.progress import say, warn
 from bertline.pretraining.module import PretrainingModule
 from bertline.training.clock import TrainingClock
-from bertline.training.profiling import TABLE_NAME, TRACE_NAME, StepProfiler, name_compiled_kernels
+
+TRACE_NAME = "trace.json.gz"
+TABLE_NAME = "top_operations.txt"
+_NUM_OPERATIONS = 10
+_WARMUP_STEPS = 1  # the profiler's own first step is slow
+_NAME_WIDTH = 100
+
+
+class StepProfiler:
+    """Records `num_steps` steps, after one that warms up the profiler, and writes the profile.
+
+    Args:
+        folder: Folder for `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole.
+        device: Device that the steps run on.
+        num_steps: Number of steps to record.
+    """
+
+    def __init__(self, folder: Path, device: torch.device, *, num_steps: int) -> None:
+        self.folder = folder
+        self.device = device
+        self.num_steps = num_steps
+        self.is_written = False
+        self._profile: profile | None = None
+        self._recorded = 0
+        self._begun = 0.0
+
+    def start(self) -> None:
+        """Start the profiler. Call before the first step."""
+        activities = [ProfilerActivity.CPU]
+        if self.device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        plan = schedule(wait=0, warmup=_WARMUP_STEPS, active=self.num_steps + 1, repeat=1)
+        self._profile = profile(activities=activities, schedule=plan)
+        self._profile.start()
+        self._recorded = -_WARMUP_STEPS
+
+    def step(self) -> None:
+        """Advance the profiler. Call after each step; does nothing before `start` and after the profile is written."""
+        if self._profile is None:
+            return
+        self._recorded += 1
+        if self._recorded == self.num_steps:
+            self._write()
+            return
+        self._profile.step()
+        if self._recorded == 0:
+            self._wait_for_device()
+            self._begun = time.perf_counter()
+
+    def stop(self) -> None:
+        """Stop the profiler and discard an incomplete profile."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+
+    def _write(self) -> None:
+        self._wait_for_device()
+        seconds_a_step = (time.perf_counter() - self._begun) / self.num_steps
+        recorded = self._profile
+        assert recorded is not None  # only `step` calls this, while recording
+        self.stop()
+        with folder_written_atomically(self.folder) as folder:
+            recorded.export_chrome_trace(str(folder / TRACE_NAME))
+            table = operations_table(
+                recorded.key_averages(), self.device, num_steps=self.num_steps, seconds_a_step=seconds_a_step
+            )
+            write_atomically(folder / TABLE_NAME, table)
+        self.is_written = True
+
+    def _wait_for_device(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def name_compiled_kernels() -> None:
+    """Make the CPU's compiled kernels appear by name; without this, a whole compiled graph is one line.
+
+    Call before anything is compiled. It adds markers to the kernels and does not change their arithmetic.
+    """
+    torch._inductor.config.cpp.enable_kernel_profile = True
+
+
+def operations_table(events: Iterable[Any], device: torch.device, *, num_steps: int, seconds_a_step: float) -> str:
+    """Format the costliest operations as text, one per line, by self time (without the operations they call).
+
+    Args:
+        events: `key_averages()` of a profile.
+        device: Device of the run: on a GPU its kernels are listed, on the CPU the operations that ran there.
+        num_steps: Number of recorded steps.
+        seconds_a_step: Wall-clock seconds per step.
+    """
+    on_gpu = device.type == "cuda"
+    rows = []
+    for event in events:
+        is_kernel = event.device_type == DeviceType.CUDA
+        # The profiler's markers around whole steps are not operations.
+        if is_kernel != on_gpu or event.key.startswith("ProfilerStep") or getattr(event, "is_user_annotation", False):
+            continue
+        microseconds = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        rows.append((microseconds / 1e3 / num_steps, event.count / num_steps, event.key))
+    rows.sort(reverse=True)
+    step_ms = 1e3 * seconds_a_step
+    busy = sum(milliseconds for milliseconds, _, _ in rows) / step_ms
+    worker = "the GPU computes" if on_gpu else "the main process computes"
+    lines = [
+        f"{num_steps} steps of {step_ms:,.2f} ms each; {worker} for {100 * busy:.0f} % of that time",
+        "",
+        f"{'share':>7} {'ms per step':>10} {'calls per step':>13}  operation",
+    ]
+    for milliseconds, calls, name in rows[:_NUM_OPERATIONS]:
+        lines.append(
+            f"{100 * milliseconds / step_ms:>6.1f}% {milliseconds:>10.3f} {calls:>13,.1f}  {name[:_NAME_WIDTH]}"
+        )
+    rest = sum(milliseconds for milliseconds, _, _ in rows[_NUM_OPERATIONS:])
+    if rest:
+        lines.append(f"{100 * rest / step_ms:>6.1f}% {rest:>10.3f} {'':>13}  {len(rows) - _NUM_OPERATIONS} others")
+    return "\n".join(lines) + "\n"
+
 
 _FIRST_STEPS = 10
 """Number of steps of this start before the profile: they compile and fill caches."""

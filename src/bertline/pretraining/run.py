@@ -17,12 +17,10 @@ from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import AttentionChoice
-from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import AttentionByLength, RecordMetrics, RunProbes, SaveAndStop, Totals
 from bertline.pretraining.data import MaskedExamples, PretrainingData
 from bertline.pretraining.divergence import DivergenceGuard, roll_back, skipped_in
-from bertline.pretraining.identity import identity_of
-from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.job import PretrainJob, identity_of
 from bertline.pretraining.linear_probe import linear_probes
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
@@ -33,7 +31,7 @@ from bertline.pretraining.row_layout import layouts_in_words, pretraining_attent
 from bertline.pretraining.start import build_model, find_checkpoint
 from bertline.pretraining.state import TrainingState
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.validation import BestStep, ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock

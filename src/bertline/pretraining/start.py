@@ -16,8 +16,7 @@ from bertline.modeling.huggingface import read_config
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import read_examples_manifest
-from bertline.pretraining.identity import require_same
-from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.job import PretrainJob, require_same
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer

@@ -10,15 +10,14 @@ import torch
 
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.pretraining.best import BestStep
 from bertline.pretraining.callbacks import Totals
 from bertline.pretraining.divergence import keep_health
-from bertline.pretraining.identity import same_measure
-from bertline.pretraining.job import PretrainJob
+from bertline.pretraining.job import PretrainJob, same_measure
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.result import write_latest
 from bertline.pretraining.start import take_over_records
+from bertline.pretraining.validation import BestStep
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.probe import Probe
 

@@ -18,8 +18,8 @@ from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
-from bertline.sweep.work import Work
-from bertline.tasks.storage import SplitName
+from bertline.sweep.workers import Work
+from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 _SCORES = "scores.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
 from bertline.sweep.store import StudyStore
-from bertline.tasks.storage import SplitName, read_task_manifest
+from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, resolve_machine
@@ -62,14 +63,11 @@ class Bench:
         self.runtime = _runtime_of_a_worker(plan.job.runtime)
         self.machine = _machine_of_a_worker(self.runtime, plan.job.sweep.precision, worker)
         self._arms: dict[Arm, ArmBench] = {}
-        self._store: StudyStore | None = None
 
-    @property
+    @cached_property
     def store(self) -> StudyStore:
         """Database of the studies, opened on first access."""
-        if self._store is None:
-            self._store = StudyStore(self.job.studies_url)
-        return self._store
+        return StudyStore(self.job.studies_url)
 
     def arm(self, arm: Arm) -> ArmBench:
         """Return the data of an arm, loaded on first use."""

@@ -1,4 +1,4 @@
-"""Comparisons of the encoder with the other arms and the baselines, on the same rows of each test split."""
+"""Comparisons of the encoder with the other arms and the baselines, and the sentence that concludes from them."""
 
 from __future__ import annotations
 
@@ -9,25 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.foundation.verdicts import Difference, Measured, compared, measured
+from bertline.foundation.formats import signed, with_spread
+from bertline.foundation.verdicts import NOISE_UNKNOWN, Difference, Measured, compared, measured
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import Arm, PlannedSweep
 from bertline.sweep.repetitions import Repetition, is_random
-from bertline.tasks.storage import SplitName
+from bertline.tasks.metrics.names import metric_name
+from bertline.tasks.stored_rows import SplitName
 
 ENCODER, COMBINED = "encoder", "combined"
 """`combined` is computed from the encoder's runs, so the seeds of the two are paired."""
 
 
-@dataclass(frozen=True, slots=True)
-class System:
-    """Row statistics of an arm or a baseline on one split."""
-
-    statistics: Sequence[NDArray[np.float64]]
-    """Array [N, K] of each seed."""
-    repeatable: bool
-    """Whether the system is deterministic, so that one run suffices."""
+System = tuple[Sequence[NDArray[np.float64]], bool]
+"""Row statistics [N, K] of each seed of an arm or a baseline on one split, and whether it is deterministic, so that one
+run suffices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +53,22 @@ def comparisons_by_split(
     """Measure the winners of all arms and the baselines on every test split."""
     found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
-        systems = {
-            str(arm): System(
-                [seed.test_statistics(plan.job, split) for seed in seeds], not is_random(plan, arm, seeds[0].params)
+        systems: dict[str, System] = {
+            str(arm): (
+                [seed.test_statistics(plan.job, split) for seed in seeds],
+                not is_random(plan, arm, seeds[0].params),
             )
             for arm, seeds in winners.items()
         }
-        systems |= {one.name: System([one.test_statistics[split]], repeatable=True) for one in baselines}
+        systems |= {one.name: ([one.test_statistics[split]], True) for one in baselines}
         found[split] = Comparisons(_measured(plan, split, systems))
     return found
 
 
 def on_dev(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Measured:
     """Return the winner's scores on dev, by which versions of a model are compared later."""
-    system = System(
-        [seed.dev_statistics(plan.job) for seed in seeds], not is_random(plan, seeds[0].arm, seeds[0].params)
-    )
+    statistics = [seed.dev_statistics(plan.job) for seed in seeds]
+    system = statistics, not is_random(plan, seeds[0].arm, seeds[0].params)
     return _measured(plan, "dev", {ENCODER: system})[ENCODER]
 
 
@@ -84,6 +81,98 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
         return kind.scores(statistics)[metric]
 
     return {
-        name: measured(system.statistics, sources, score, repeatable=system.repeatable)
-        for name, system in systems.items()
+        name: measured(of_seeds, sources, score, repeatable=repeatable)
+        for name, (of_seeds, repeatable) in systems.items()
     }
+
+
+def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
+    """Return the name of the baseline with the best dev score, the first of equals; `combined` is not a baseline.
+
+    Args:
+        baselines: The `baselines` of result.json, each with its score on `dev`.
+
+    >>> strongest_opponent({"majority": {"dev": 0.1}, "bm25": {"dev": 0.4}, "combined": {"dev": 0.5}})
+    'bm25'
+    """
+    simple = {name: float(one["dev"]) for name, one in baselines.items() if name != COMBINED}
+    # NaN ranks last.
+    return max(simple, key=lambda name: (simple[name] == simple[name], simple[name]), default=None)
+
+
+def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
+    """Return the `conclusion` part of result.json.
+
+    Args:
+        result: The `task`, `metric`, `arms` and `baselines` of result.json.
+        comparisons: Comparisons on `test`.
+
+    Returns:
+        `opponent` (name; None if there is no baseline), `title`, the comparisons of `encoder` and, if it was run, of
+        `combined` with the opponent, and `sentence`, which is shown in the report, the model card and the terminal.
+    """
+    name = strongest_opponent(result["baselines"])
+    if name is None:
+        mean = _mean(result, ENCODER)
+        said = (
+            f"On {result['task']} the encoder has {metric_name(result['metric'])} {mean}; no simple method was tried."
+            f"{_left_out(result['arms'][ENCODER])}"
+        )
+        return {"opponent": None, "title": None, "sentence": said}
+    systems = [system for system in (ENCODER, COMBINED) if system in comparisons.measured]
+    found = {system: comparisons.against(name, first=system) for system in systems}
+    return {
+        "opponent": name,
+        "title": result["baselines"][name]["title"],
+        **{system: difference.to_json() for system, difference in found.items()},
+        "sentence": _sentence(result, name, found),
+    }
+
+
+def _sentence(result: Mapping[str, Any], name: str, found: Mapping[str, Difference]) -> str:
+    opponent = result["baselines"][name]
+    who = "the encoder alone" if COMBINED in found else "the encoder"
+    against = f"{opponent['test']:.3f} for {opponent['title']}, the strongest simple opponent"
+    score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)} against {against}"
+    said = f"On {result['task']} {_clause(who, score, found[ENCODER])}"
+    if COMBINED in found:
+        both = f"{_mean(result, COMBINED)} against the same"
+        said += f"; {_clause('the encoder combined with BM25', both, found[COMBINED])}"
+    return f"{said}.{_left_out(result['arms'][ENCODER])}"
+
+
+def _left_out(encoder: Mapping[str, Any]) -> str:
+    """Return a sentence on diverged seeds, which the scores leave out; empty if there are none.
+
+    >>> _left_out({"num_diverged": 1, "seeds": [{}, {}]}), _left_out({"seeds": [{}]})
+    (' 1 of its 3 seeds diverged and is left out of this.', '')
+    """
+    if not (number := encoder.get("num_diverged", 0)):
+        return ""
+    return (
+        f" {number} of its {number + len(encoder['seeds'])} seeds diverged and "
+        f"{'is' if number == 1 else 'are'} left out of this."
+    )
+
+
+def _clause(who: str, score: str, found: Difference) -> str:
+    if found.interval is None or found.smallest_visible is None:
+        return f"{who} has {score}, and {NOISE_UNKNOWN}"
+    low, high = found.interval
+    details = f"difference {signed(found.difference)}, 95 % interval {signed(low)} to {signed(high)}"
+    match found.verdict:
+        case "better":
+            return f"{who} wins: {score} ({details})"
+        case "worse":
+            return f"{who} does not win: {score} ({details})"
+        case _:
+            # This difference is 0 if all runs got the same rows right.
+            seen = f"the smallest difference this sweep could have seen is {found.smallest_visible:.3f}"
+            return f"it cannot be told whether {who} wins: {score} ({details}; {seen})"
+
+
+def _mean(result: Mapping[str, Any], system: str) -> str:
+    one = (result["arms"].get(system) or result["baselines"].get(system)) or {}
+    if "test_mean" not in one:
+        return f"{one['test']:.3f}"
+    return with_spread(one["test_mean"], one.get("test_std"))

@@ -14,7 +14,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem
        background: #fff }
 article { border-top: 1px solid #ddd; padding: .8rem 0 }
 p { margin: .2rem 0; overflow-wrap: anywhere; white-space: pre-wrap }
-small, dt { color: #666 }
+small, dt { color: #666 } small { overflow-wrap: anywhere }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin: .3rem 0 }
 dd { margin: 0; overflow-wrap: anywhere }
 .gold { color: #116611 } .predicted { color: #aa2211 }

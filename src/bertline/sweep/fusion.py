@@ -18,7 +18,7 @@ from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, test_splits
 from bertline.sweep.job import PlannedSweep
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition, statistics_file
-from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import SplitName
 
 _CONSTANTS = (5, 20, 60)
 _WEIGHTS = (0.1, 0.25, 0.5, 0.75, 0.9)

@@ -32,12 +32,11 @@ from bertline.kinds.retrieval.model import Found, Retrieval
 from bertline.modeling.attention import attention_device
 from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import ArmBench, Bench, test_splits
-from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.work import KnownWork, Source, Work
-from bertline.sweep.workers import Workers
-from bertline.tasks.storage import SplitName, read_task_manifest
+from bertline.sweep.store import add_missing_events
+from bertline.sweep.workers import KnownWork, Source, Work, Workers
+from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
 MODEL, TEST = "model", "test"
@@ -200,7 +199,7 @@ def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers:
 
 def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
     """Append the repetitions that have ended to events.jsonl."""
-    EventsLog(plan.job.run_folder / "events.jsonl").add_missing(_events(plan, repetitions))
+    add_missing_events(plan.job.run_folder, _events(plan, repetitions))
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
@@ -224,7 +223,7 @@ def _train(bench: Bench, repetition: Repetition) -> str:
         result = fine_tune(run)
     except DivergedError as error:
         with folder_written_atomically(repetition.folder(job)) as folder:
-            write_json(folder / OUTCOME, {"diverged": True, "time_s": time.monotonic() - started})
+            write_json(folder / OUTCOME, {"diverged": True, "reason": str(error), "time_s": time.monotonic() - started})
         return f"{name}: {error}"
     outcome: dict[str, Any] = {
         "diverged": False,
@@ -317,6 +316,7 @@ def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[d
                 "kind": repetition.kind,
                 "number": repetition.number,
                 "state": "FAIL" if outcome["diverged"] else "COMPLETE",
+                "reason": outcome.get("reason"),
                 "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
                 "metrics": {} if outcome["diverged"] else _figures(plan.job, repetition),
                 "curve": outcome.get("curve", []),

@@ -26,8 +26,7 @@ from bertline.sweep.repetitions import (
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of
 from bertline.sweep.trials import opened_studies, run_trials, workers_matter
-from bertline.sweep.work import KnownWork
-from bertline.sweep.workers import started_workers
+from bertline.sweep.workers import KnownWork, started_workers
 
 __all__ = ["SweepJob", "run", "run_sweep"]
 

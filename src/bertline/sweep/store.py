@@ -1,11 +1,16 @@
-"""Database of the studies of all tasks: SQLite on one machine, PostgreSQL if several machines share a study."""
+"""Records of a sweep that outlive its processes: the database of the studies, and events.jsonl.
+
+The database is SQLite on one machine, or PostgreSQL if several machines share a study.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,8 +23,39 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from bertline.foundation.errors import BertlineError, ConfigError, MachineError
+from bertline.foundation.files import write_atomically
 from bertline.foundation.seeds import seed_for
-from bertline.sweep.events import locked
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock file among the processes of this machine; it is released if the process is killed."""
+    with path.open("a") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def add_missing_events(run_folder: Path, events: Iterable[dict[str, Any]]) -> None:
+    """Append the events that are not in events.jsonl yet; safe to call from several processes at once.
+
+    An incomplete last line (its writer was killed) is cut off.
+    """
+    path = run_folder / "events.jsonl"
+    with locked(path.with_name(f".{path.name}.lock")):
+        content = path.read_text(encoding="utf-8") if path.exists() else ""
+        whole = content[: content.rfind("\n") + 1]
+        known = {_key(json.loads(line)) for line in whole.splitlines()}
+        new = [json.dumps(event) + "\n" for event in events if _key(event) not in known]
+        if whole != content:
+            write_atomically(path, whole)
+        if new:
+            with path.open("a", encoding="utf-8") as handle:
+                handle.write("".join(new))
+
+
+def _key(event: dict[str, Any]) -> tuple[Any, ...]:
+    return event["arm"], event["kind"], event["number"]
+
 
 URL_VARIABLE = "BERTLINE_STUDIES_URL"
 # A trial without a heartbeat for `_GRACE_S` seconds counts as dead and is retried. This is for trials of other

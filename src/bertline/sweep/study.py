@@ -7,21 +7,89 @@ compare-and-set, so that only one of several processes, on several machines, tak
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, assert_never
 
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
+from bertline.finetuning.finetune import DevCheck
+from bertline.foundation.formats import percent
 from bertline.foundation.progress import warn
 from bertline.foundation.seeds import seed_for
-from bertline.sweep.config import SweepConfig
-from bertline.sweep.pruning import new_pruner, new_sampler
+from bertline.sweep.config import (
+    GridSamplerConfig,
+    MedianPrunerConfig,
+    NoPrunerConfig,
+    RandomSamplerConfig,
+    SuccessiveHalvingPrunerConfig,
+    SweepConfig,
+    TpeSamplerConfig,
+)
 from bertline.sweep.space import Params
 from bertline.sweep.store import StudyStore
 
+# Optuna counts resources in whole steps. The first rung is at this step, so that dev checks between rungs (at the ends
+# of epochs) have steps of their own.
+_FIRST_RUNG = 1000
+
+PrunerConfig = NoPrunerConfig | MedianPrunerConfig | SuccessiveHalvingPrunerConfig
+
+
+def new_sampler(config: SweepConfig, seed: int) -> optuna.samplers.BaseSampler:
+    """Return the sampler for the hyperparameters that the plan leaves open."""
+    match config.sampler:
+        case GridSamplerConfig() | RandomSamplerConfig():
+            # All their points are planned, so this sampler draws nothing.
+            return optuna.samplers.RandomSampler(seed=seed)
+        case TpeSamplerConfig(num_startup_trials=num_startup_trials):
+            # constant_liar: parallel workers do not all sample around the same point.
+            return optuna.samplers.TPESampler(seed=seed, n_startup_trials=num_startup_trials, constant_liar=True)
+        case _:
+            assert_never(config.sampler)
+
+
+def new_pruner(config: PrunerConfig) -> optuna.pruners.BasePruner:
+    """Return the pruner, to which trials report the steps of `step_of`."""
+    match config:
+        case NoPrunerConfig():
+            return optuna.pruners.NopPruner()
+        case MedianPrunerConfig():
+            # Optuna prunes from step n_warmup_steps on, and epochs count from 1.
+            return optuna.pruners.MedianPruner(
+                n_startup_trials=config.num_startup_trials, n_warmup_steps=config.num_warmup_epochs + 1
+            )
+        case SuccessiveHalvingPrunerConfig(reduction_factor=factor):
+            return optuna.pruners.SuccessiveHalvingPruner(min_resource=_FIRST_RUNG, reduction_factor=factor)
+        case _:
+            assert_never(config)
+
+
+def checks_of(config: PrunerConfig) -> tuple[float, ...]:
+    """Return the fractions of a trial's schedule at which its pruner needs a dev score, besides the ends of epochs.
+
+    >>> checks_of(SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3))
+    (0.125, 0.25, 0.5)
+    """
+    if not isinstance(config, SuccessiveHalvingPrunerConfig):
+        return ()
+    return tuple(config.reduction_factor**-rung for rung in range(config.num_rungs, 0, -1))
+
+
+def step_of(config: PrunerConfig, check: DevCheck) -> int | None:
+    """Return the step at which a dev check is reported; None if it is not reported.
+
+    Successive halving counts fractions of the trial's own schedule, so that trials of different lengths are compared
+    at the same rungs; the other pruners count epochs.
+    """
+    if isinstance(config, SuccessiveHalvingPrunerConfig):
+        return round(check.share * _FIRST_RUNG * config.reduction_factor**config.num_rungs)
+    return check.epoch if check.at_epoch_end else None
+
+
 ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 CURVE = "curve"
+REASON = "reason"
 _SLOT, _POINT, _TRIES, _OWNER = "slot", "point", "tries", "owner"
 
 
@@ -86,7 +154,9 @@ def try_again(
         its_own_fault: Whether this counts as a retry; False if the whole sweep was stopped.
     """
     trial = store.storage.get_trial(trial._trial_id)
+    reason = "Its process died." if its_own_fault else "The sweep was stopped while it ran."
     try:
+        store.storage.set_trial_user_attr(trial._trial_id, REASON, reason)
         store.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
     except UpdateFinishedTrialError:
         return
@@ -157,6 +227,20 @@ def last_dev(trial: FrozenTrial) -> float | None:
     return curve[-1][1] if curve else None
 
 
+def reason_of(trial: FrozenTrial) -> str | None:
+    """Return in a sentence why a trial failed or was stopped early; None for a finished one."""
+    curve = curve_of(trial)
+    match trial.state:
+        case TrialState.PRUNED if curve:
+            share, score = curve[-1]
+            return f"Stopped early, after {percent(share)} of its schedule, with a score of {score:.3f} on dev."
+        case TrialState.FAIL:
+            # Optuna itself fails a trial without a heartbeat, and gives no reason.
+            return str(trial.user_attrs.get(REASON, "Its machine was not heard of for a minute."))
+        case _:
+            return None
+
+
 def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
     """Return the content of the line of events.jsonl for a trial that has ended."""
     dev = last_dev(trial)
@@ -165,6 +249,7 @@ def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:
         "kind": "trial",
         "number": trial.number,
         "state": trial.state.name,
+        "reason": reason_of(trial),
         "params": trial.params,
         "metrics": {f"dev/{metric}": dev} if dev is not None else {},
         "curve": curve_of(trial),

@@ -22,27 +22,27 @@ from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.sweep.bench import Bench
 from bertline.sweep.config import NoPrunerConfig, SweepConfig, TpeSamplerConfig
-from bertline.sweep.events import EventsLog
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
-from bertline.sweep.pruning import checks_of, may_prune_at, step_of
 from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
-from bertline.sweep.store import StudyStore
+from bertline.sweep.store import StudyStore, add_missing_events
 from bertline.sweep.study import (
     CURVE,
     ENDED,
+    REASON,
     best_trials,
+    checks_of,
     has_trials,
     open_study,
     plan_trials,
     requeue,
     slot_of,
+    step_of,
     take_over,
     take_trial,
     trial_event,
     try_again,
 )
-from bertline.sweep.work import Source, Work
-from bertline.sweep.workers import Workers
+from bertline.sweep.workers import Source, Work, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Studies:
 
     def sync_events(self) -> None:
         """Append the trials that have ended to events.jsonl."""
-        EventsLog(self.plan.job.run_folder / "events.jsonl").add_missing(self._events())
+        add_missing_events(self.plan.job.run_folder, self._events())
 
     def _events(self) -> Iterator[dict[str, Any]]:
         for arm, study in self.by_arm.items():
@@ -218,11 +218,14 @@ def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> st
         return f"pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})"
     except (DivergedError, torch.OutOfMemoryError) as error:
         # A retry would fail too, so the point gets no score, and the other trials continue.
-        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         reason = str(error).partition("\n")[0]
+        trial.set_user_attr(REASON, reason)
+        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         warn(f"{job.task_name}, {arm}, trial {trial.number}: {reason}")
         return f"failed ({point})"
-    except Exception:
+    except Exception as error:
+        # Its message may have the user's text, which stays out of the records that a server gets.
+        trial.set_user_attr(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.")
         study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         raise
     trial.set_user_attr(CURVE, curve)
@@ -250,7 +253,8 @@ def report_and_prune(
         if step is None:
             return
         trial.report(check.scores[metric], step)
-        if may_prune_at(check) and trial.should_prune():
+        # At the end of its schedule a trial is finished, whatever its score.
+        if check.share < 1 and trial.should_prune():
             raise optuna.TrialPruned
 
     return on_check

@@ -6,8 +6,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
-from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.json_lines import json_object
+from bertline.tasks.bad_rows import BadRow, BadRows, json_object
 from bertline.tasks.search_files import (
     Judgement,
     RawDocument,
@@ -15,6 +14,7 @@ from bertline.tasks.search_files import (
     existing_file,
     numbered_lines,
     one_line,
+    read_judgements,
     relevance_of,
 )
 
@@ -45,21 +45,15 @@ def beir_judgements(
         queries: Known query ids. Together with `documents` they tell a header from a malformed judgement.
         documents: Known document ids.
     """
-    path = existing_file(folder, name)
-    for number, line in numbered_lines(path):
+
+    def judged(number: int, line: str) -> tuple[str, str, int | None] | None:
         fields = [field.strip() for field in line.split("\t")]
-        if not line.strip() or (number == 1 and _is_header(fields, queries, documents)):
-            continue
-        relevance = relevance_of(fields[2]) if len(fields) == 3 else None
-        if relevance is None:
-            bad.found(
-                BadRow(
-                    "malformed_judgement",
-                    f"{path}:{number} is {line[:80]!r}; expected query id, document id and whole number between tabs.",
-                )
-            )
-            continue
-        yield Judgement(f"{path}:{number}", fields[0], fields[1], relevance)
+        if number == 1 and _is_header(fields, queries, documents):
+            return None
+        return (fields[0], fields[1], relevance_of(fields[2])) if len(fields) == 3 else ("", "", None)
+
+    expected = "query id, document id and whole number between tabs"
+    yield from read_judgements(existing_file(folder, name), judged, expected, bad)
 
 
 def _is_header(fields: list[str], queries: Container[str], documents: Container[str]) -> bool:

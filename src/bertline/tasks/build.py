@@ -13,10 +13,8 @@ from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
 from bertline.kinds.registry import TaskConfig, kind_part
-from bertline.tasks.built import BuiltTask
-from bertline.tasks.rows import trains_nothing
-from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, SplitName, write_rows
-from bertline.tasks.stored_rows import StoredRows
+from bertline.tasks.source_files import trains_nothing
+from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, BuiltTask, SplitName, StoredRows, write_rows
 
 
 class DataPart(Protocol):

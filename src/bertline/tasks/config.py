@@ -76,3 +76,26 @@ class BaseTaskConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, found {value}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WordTaskConfig(BaseTaskConfig):
+    """Configuration shared by tasks that tag words."""
+
+    word_logits: Literal["first", "mean"]
+    """Logits of a word: those of its first token (paper, section 5.3), or the mean over its tokens in the window from
+    which it is predicted."""
+    word_case: Literal["plain", "marked"]
+    """`marked` shows a lower-casing encoder which words have capitals, through separate token types."""
+    window_overlap: int
+    """Number of tokens that consecutive windows of a sentence longer than `max_length` share."""
+
+    def __post_init__(self) -> None:
+        # Not super(): `slots=True` creates a new class, and zero-argument super() refers to the original one.
+        BaseTaskConfig.__post_init__(self)
+        room = self.max_length - 2  # [CLS] and [SEP]
+        if not 0 <= self.window_overlap < room:
+            raise ValueError(
+                f"window_overlap must be at least 0 and below the {room} tokens that a window of max_length="
+                f"{self.max_length} holds besides [CLS] and [SEP], found {self.window_overlap}"
+            )

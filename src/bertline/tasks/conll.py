@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.config import BaseTaskConfig
 from bertline.tasks.decoded_files import decoded_text
-from bertline.tasks.source_config import ConllSourceConfig
+from bertline.tasks.source_config import ConllSourceConfig, FilesSourceConfig
+from bertline.tasks.source_files import read_splits, same_text
+from bertline.tasks.stored_rows import SplitName, TaggedRows
 from bertline.tasks.tags import to_iob2, types_of
 
 REPAIRED = "broken_tag_repaired"
@@ -216,3 +220,36 @@ def _lines(path: Path, encoding: str) -> list[str]:
 
 def _shown(line: str, most: int = 60) -> str:
     return repr(line if len(line) <= most else f"{line[:most]}...")
+
+
+def tagged_splits(
+    source: FilesSourceConfig, config: BaseTaskConfig, read: Callable[[Path, BadRows], list[TaggedSentence]]
+) -> tuple[dict[SplitName, list[TaggedSentence]], Counter[str]]:
+    """Read the splits of the files, cut missing splits from train by document, and shuffle train.
+
+    A hash of its name assigns a document to a split. If documents are not marked, a hash of its words assigns each
+    sentence, so that equal sentences stay together. A train sentence whose words also occur in dev or test, or a dev
+    sentence whose words also occur in test, is dropped and counted.
+    """
+    return read_splits(
+        source,
+        config,
+        read,
+        same=_words,
+        name="sentence",
+        kept_together=lambda sentence: sentence.document if sentence.document != sentence.id else _words(sentence),
+    )
+
+
+def tagged_rows(sentences: Sequence[TaggedSentence]) -> TaggedRows:
+    """Return sentences as rows to store."""
+    return TaggedRows(
+        [sentence.id for sentence in sentences],
+        [sentence.document for sentence in sentences],
+        [list(sentence.words) for sentence in sentences],
+        [list(sentence.tags) for sentence in sentences],
+    )
+
+
+def _words(sentence: TaggedSentence) -> str:
+    return same_text([" ".join(sentence.words)])

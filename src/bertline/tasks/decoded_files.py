@@ -26,11 +26,11 @@ class OptionNames:
 
 
 NO_OPTIONS = OptionNames()
-_OPTIONS = OptionNames(encoding="source.encoding")
+ENCODING_OPTION = OptionNames(encoding="source.encoding")
 
 
-def decoded_text(path: Path, encoding: str) -> str:
-    """Return the text without a byte order mark. Gzip is detected by its first bytes.
+def decoded_text(path: Path, encoding: str, options: OptionNames = ENCODING_OPTION) -> str:
+    """Return the text without a byte order mark. Gzip is detected by its first bytes; `options` is for the messages.
 
     Raises:
         DataError: The file does not exist, the encoding is unknown, a line cannot be decoded, a file with a UTF-8 byte
@@ -42,11 +42,11 @@ def decoded_text(path: Path, encoding: str) -> str:
     if content.startswith(_GZIP_MAGIC):
         with gzip_damage_named(path):
             content = gzip.decompress(content)
-    check_encoding(path, encoding, content[: len(codecs.BOM_UTF8)], _OPTIONS)
+    check_encoding(path, encoding, content[: len(codecs.BOM_UTF8)], options)
     try:
         return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise undecodable(path, content, encoding, _OPTIONS) from error
+        raise undecodable(path, content, encoding, options) from error
 
 
 @contextmanager

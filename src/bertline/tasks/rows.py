@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bertline.foundation.seeds import seed_for
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_files import cut_by_key
+from bertline.tasks.source_files import complete_splits, same_text
 
 Label = TypeVar("Label")
 """Type of a label: `str` in classification, `tuple[str, ...]` with several labels per row, `float` in regression."""
@@ -31,7 +30,7 @@ class LabelledRow(Generic[Label]):
             >>> LabelledRow("a", "Sum of  squares", None, "x").content_key()
             'sum of squares'
         """
-        return "\0".join(" ".join(text.casefold().split()) for text in (self.text, self.text_pair) if text is not None)
+        return same_text(text for text in (self.text, self.text_pair) if text is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +56,6 @@ def text_pairs_of(rows: list[LabelledRow[Label]]) -> list[str] | None:
     return [row.text_pair for row in rows if row.text_pair is not None] or None
 
 
-def fewest_train_rows(config: BaseTaskConfig, available: int) -> int:
-    """Return the number of rows of the smallest requested training set, which must be enough to learn from."""
-    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
-    return min([available, *sizes])
-
-
 def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> SourceRows[Label]:
     """Cut missing splits from the train rows, drop duplicates across splits, and shuffle train.
 
@@ -70,37 +63,13 @@ def with_all_splits(source: SourceRows[Label], config: BaseTaskConfig) -> Source
     do not move others. A train row whose texts also occur in dev or a test set, or a dev row whose texts also occur in
     a test set, is dropped and counted. Test sets are not changed.
     """
-    test = source.test
-    train, dev = list(source.train), source.dev
-    if test is None:
-        test, train = cut_by_key(train, LabelledRow.content_key, "test", config.test_fraction, config.split_seed)
-    if dev is None:
-        dev, train = cut_by_key(train, LabelledRow.content_key, "dev", config.dev_fraction, config.split_seed)
-    dropped = Counter(source.dropped)
-    in_test = {row.content_key() for row in test}
-    dev = _without(dev, in_test, "dev_row_also_in_test", dropped)
-    train = _without(train, in_test | {row.content_key() for row in dev}, "train_row_also_in_dev_or_test", dropped)
+    found = {"train": list(source.train), "dev": source.dev, "test": source.test}
+    splits = {split: rows for split, rows in found.items() if rows is not None}
+    dropped = source.dropped + complete_splits(splits, config, same=LabelledRow.content_key, name="row")
     for name, rows in sorted(source.extra_tests.items()):
         keys = {row.content_key() for row in rows}
-        dev = _without(dev, keys, f"dev_row_also_in_test_{name}", dropped)
-        train = _without(train, keys, f"train_row_also_in_test_{name}", dropped)
-    train.sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
-    return SourceRows(train, dev, test, dropped, source.extra_tests)
-
-
-def _without(
-    rows: list[LabelledRow[Label]], keys: set[str], reason: str, dropped: Counter[str]
-) -> list[LabelledRow[Label]]:
-    kept = [row for row in rows if row.content_key() not in keys]
-    dropped[reason] += len(rows) - len(kept)
-    return kept
-
-
-def num_rows_made(config: BaseTaskConfig) -> int | None:
-    """Return the number of train rows to keep, that of the largest training set requested; None keeps all."""
-    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
-
-
-def trains_nothing(config: BaseTaskConfig) -> bool:
-    """Return whether the task scores an encoder without fine-tuning, and so needs no train rows."""
-    return config.fine_tuning.get("num_epochs") == 0
+        for split in ("dev", "train"):
+            kept = [row for row in splits[split] if row.content_key() not in keys]
+            dropped[f"{split}_row_also_in_test_{name}"] += len(splits[split]) - len(kept)
+            splits[split] = kept
+    return SourceRows(splits["train"], splits["dev"], splits["test"], dropped, source.extra_tests)

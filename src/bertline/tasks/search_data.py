@@ -14,16 +14,12 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
-from bertline.tasks.built import SearchSplits
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import num_rows_made, trains_nothing
 from bertline.tasks.search_files import Judgement, RawDocument, RawQuery
 from bertline.tasks.smart import smart_documents, smart_judgements, smart_queries
 from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
-from bertline.tasks.source_files import cut_by_key, same_text
-from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
+from bertline.tasks.stored_rows import Documents, QueryRows, SearchSplits, SplitName
 from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec_queries
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig

@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
+from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.decoded_files import gzip_damage_named
 
 _SPACE = re.compile(r"\s+")
@@ -76,6 +77,30 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(
             f"{path}:{number} is not UTF-8 text. Convert the file (iconv -f latin1 -t utf-8, say, for an old one)."
         ) from error
+
+
+def read_judgements(
+    path: Path, judged: Callable[[int, str], tuple[str, str, int | None] | None], expected: str, bad: BadRows
+) -> Iterator[Judgement]:
+    """Read a file with one judgement per line; blank lines are skipped.
+
+    Args:
+        path: The file.
+        judged: Returns query, document and relevance of a numbered line, relevance None if the line is malformed; or
+            None for a line that is no judgement, such as a header.
+        expected: What a line should have, for the message.
+        bad: Collects malformed lines.
+    """
+    for number, line in numbered_lines(path):
+        found = judged(number, line) if line.strip() else None
+        if found is None:
+            continue
+        query, document, relevance = found
+        if relevance is None:
+            problem = f"{path}:{number} is {line[:80]!r}; expected {expected}."
+            bad.found(BadRow("malformed_judgement", problem))
+        else:
+            yield Judgement(f"{path}:{number}", query, document, relevance)
 
 
 def one_line(text: str) -> str:

@@ -15,6 +15,7 @@ from bertline.tasks.search_files import (
     existing_file,
     numbered_lines,
     one_line,
+    read_judgements,
     relevance_of,
 )
 
@@ -40,31 +41,17 @@ def smart_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement
 
     A line of four columns with 0 or Q0 in the second is read in TREC format: query, 0, document, relevance (MED).
     """
-    path = existing_file(folder, name)
-    for number, line in numbered_lines(path):
+
+    def judged(number: int, line: str) -> tuple[str, str, int | None]:
         fields = line.split()
-        if not fields:
-            continue
-        judgement = _judgement(f"{path}:{number}", fields)
-        if judgement is None:
-            bad.found(
-                BadRow(
-                    "malformed_judgement",
-                    f"{path}:{number} is {line[:80]!r}; expected a query number and a document number (and perhaps "
-                    "`0 0.000000`).",
-                )
-            )
-        else:
-            yield judgement
+        if len(fields) == 4 and fields[1] in ("0", "Q0"):
+            return fields[0], fields[2], relevance_of(fields[3])
+        if len(fields) == 2 or (len(fields) == 4 and relevance_of(fields[2]) == relevance_of(fields[3]) == 0):
+            return fields[0], fields[1], 1
+        return "", "", None
 
-
-def _judgement(where: str, fields: list[str]) -> Judgement | None:
-    if len(fields) == 4 and fields[1] in ("0", "Q0"):
-        relevance = relevance_of(fields[3])
-        return None if relevance is None else Judgement(where, fields[0], fields[2], relevance)
-    if len(fields) == 2 or (len(fields) == 4 and relevance_of(fields[2]) == relevance_of(fields[3]) == 0):
-        return Judgement(where, fields[0], fields[1], 1)
-    return None
+    expected = "a query number and a document number (and perhaps `0 0.000000`)"
+    yield from read_judgements(existing_file(folder, name), judged, expected, bad)
 
 
 def _records(path: Path, bad: BadRows) -> Iterator[tuple[str, str, dict[str, str]]]:

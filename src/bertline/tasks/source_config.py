@@ -11,19 +11,29 @@ OnBadRow = Literal["error", "skip"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableSourceConfig:
+class FilesSourceConfig:
+    """Files of labelled rows, one for each split."""
+
+    path: str
+    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
+    train_file: str | None
+    """File of the train rows, in `path`."""
+    dev_file: str | None
+    """File of the dev rows; None cuts dev from train."""
+    test_file: str | None
+    """File of the test rows; None cuts test from train."""
+    on_bad_row: OnBadRow
+    """Handling of invalid rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableSourceConfig(FilesSourceConfig):
     """The user's own files: CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet)."""
 
     kind: Literal["table"]
     path: str
     """Folder of the files, or a single file, which is split by `dev_fraction` and `test_fraction`."""
     format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
-    train_file: str | None
-    """File of the train rows, in `path`; see `test_file`."""
-    dev_file: str | None
-    """File of the dev rows, in `path`; see `test_file`."""
-    test_file: str | None
-    """File names in `path`. A missing dev or test is cut from train by a hash of the row."""
     extra_tests: dict[str, str]
     """Additional test files by name (MNLI's `mismatched`); each is scored separately, as the split `test_NAME`."""
     text_column: str | int
@@ -98,18 +108,10 @@ class HubSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConllSourceConfig:
+class ConllSourceConfig(FilesSourceConfig):
     """CoNLL files: one word per line with its tag, blank lines between sentences, `-DOCSTART-` between documents."""
 
     kind: Literal["conll"]
-    path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
-    train_file: str | None
-    """File of the train rows, in `path`."""
-    dev_file: str | None
-    """File of the dev rows; None cuts dev from train."""
-    test_file: str | None
-    """File of the test rows; None cuts test from train."""
     word_column: int
     """Column of the word; see `tag_column`."""
     tag_column: int
@@ -135,18 +137,10 @@ class ConllSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SquadSourceConfig:
+class SquadSourceConfig(FilesSourceConfig):
     """SQuAD 1.1 or 2.0 JSON. A missing split is cut from train by article."""
 
     kind: Literal["squad"]
-    path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
-    train_file: str | None
-    """File of the train rows, in `path`."""
-    dev_file: str | None
-    """File of the dev rows; None cuts dev from train."""
-    test_file: str | None
-    """File of the test rows; None cuts test from train."""
     on_bad_row: OnBadRow
     """Handling of an answer whose text is not at its `answer_start` (`skip` moves it if the text occurs exactly once in
     the context), an empty question, context or answer, a repeated id, or a question without answers that is not marked
@@ -208,18 +202,10 @@ class TrecSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AnswersSourceConfig:
+class AnswersSourceConfig(FilesSourceConfig):
     """Table of question, candidate answer and label (TrecQA). The rows of a question are its candidates."""
 
     kind: Literal["answers"]
-    path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
-    train_file: str | None
-    """File of the train rows, in `path`."""
-    dev_file: str | None
-    """File of the dev rows; None cuts dev from train."""
-    test_file: str | None
-    """File of the test rows; None cuts test from train."""
     query_column: str
     """Column of the question."""
     text_column: str
@@ -235,18 +221,10 @@ class AnswersSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SummariesSourceConfig:
+class SummariesSourceConfig(FilesSourceConfig):
     """JSONL files of documents and their summaries."""
 
     kind: Literal["summaries"]
-    path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
-    train_file: str | None
-    """File of the train rows, in `path`."""
-    dev_file: str | None
-    """File of the dev rows; None cuts dev from train."""
-    test_file: str | None
-    """File of the test rows; None cuts test from train."""
     document_column: str
     """Column of the document: a text, which is split into sentences, or a list of sentences."""
     summary_column: str
@@ -257,18 +235,10 @@ class SummariesSourceConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PlainTextSourceConfig:
+class PlainTextSourceConfig(FilesSourceConfig):
     """Unlabelled text, with one passage per line (`.txt`) or per row (CSV, TSV, JSONL, Parquet with `text_column`)."""
 
     kind: Literal["text"]
-    path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
-    train_file: str | None
-    """File of the train rows, in `path`."""
-    dev_file: str | None
-    """File of the dev rows; None cuts dev from train."""
-    test_file: str | None
-    """File of the test rows; None cuts test from train."""
     text_column: str
     """Name of the text column of a table."""
     encoding: str

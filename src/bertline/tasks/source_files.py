@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -12,26 +12,10 @@ from bertline.foundation.progress import say
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.row_caps import capped
-from bertline.tasks.source_config import OnBadRow
-from bertline.tasks.storage import SplitName
+from bertline.tasks.source_config import FilesSourceConfig
+from bertline.tasks.stored_rows import SplitName
 
 Item = TypeVar("Item")
-
-
-class SplitSource(Protocol):
-    """A source with one file per split, or a single file for all splits."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def train_file(self) -> str | None: ...
-    @property
-    def dev_file(self) -> str | None: ...
-    @property
-    def test_file(self) -> str | None: ...
-    @property
-    def on_bad_row(self) -> OnBadRow: ...
 
 
 class Identified(Protocol):
@@ -45,7 +29,7 @@ Row = TypeVar("Row", bound=Identified)
 
 
 def read_splits(
-    source: SplitSource,
+    source: FilesSourceConfig,
     config: BaseTaskConfig,
     read: Callable[[Path, BadRows], list[Row]],
     *,
@@ -67,9 +51,25 @@ def read_splits(
     Returns:
         Rows of train, dev and test, and the number of dropped rows by reason.
     """
-    files = split_files(source.path, source.train_file, source.dev_file, source.test_file)
     bad_rows = BadRows(source.on_bad_row)
-    splits = {split: read(file, bad_rows) for split, file in files.items()}
+    splits = {split: read(file, bad_rows) for split, file in split_files(source).items()}
+    dropped = bad_rows.dropped + complete_splits(splits, config, same=same, name=name, kept_together=kept_together)
+    return shortened(splits, config, dropped), dropped
+
+
+def complete_splits(
+    splits: dict[SplitName, list[Row]],
+    config: BaseTaskConfig,
+    *,
+    same: Callable[[Row], str],
+    name: str,
+    kept_together: Callable[[Row], str] | None = None,
+) -> Counter[str]:
+    """Cut missing splits from train, drop repeated rows, and shuffle train, all in place; see `read_splits`.
+
+    Returns:
+        Number of dropped rows by reason.
+    """
     for split, fraction in (("test", config.test_fraction), ("dev", config.dev_fraction)):
         if split not in splits:
             splits[split], splits["train"] = cut_by_key(
@@ -77,16 +77,20 @@ def read_splits(
             )
     dropped = drop_repeated(splits, same, name)
     splits["train"].sort(key=lambda row: (seed_for(config.split_seed, "order", row.id), row.id))
-    if config.num_train_rows is not None:
-        splits["train"] = splits["train"][: max(config.num_train_rows, *config.label_efficiency_rows, 0)]
-    for split in ("dev", "test"):
-        splits[split] = capped(splits[split], lambda row: row.id, split, config, dropped)
-    return splits, bad_rows.dropped + dropped
+    return dropped
 
 
-def split_files(
-    path: str, train_file: str | None, dev_file: str | None, test_file: str | None
-) -> dict[SplitName, Path]:
+def shortened(
+    splits: Mapping[SplitName, list[Row]], config: BaseTaskConfig, dropped: Counter[str]
+) -> dict[SplitName, list[Row]]:
+    """Return train, dev and test with as many rows as the task asks for; `dropped` is updated in place."""
+    chosen = {**splits, "train": splits["train"][: num_rows_made(config)]}
+    return {
+        split: capped(chosen[split], lambda row: row.id, split, config, dropped) for split in ("train", "dev", "test")
+    }
+
+
+def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:
     """Return the files of the splits that the source has; `train` is always among them.
 
     If `path` is a file, it is the only one, and the file names are not used.
@@ -94,8 +98,8 @@ def split_files(
     Raises:
         DataError: A file is missing, or a folder is given without the name of its train file.
     """
-    base = Path(path)
-    named = {"train": train_file, "dev": dev_file, "test": test_file}
+    base = Path(source.path)
+    named = {"train": source.train_file, "dev": source.dev_file, "test": source.test_file}
     if base.is_file():
         unused = [f"source.{split}_file" for split, name in named.items() if name is not None]
         if unused:
@@ -104,7 +108,7 @@ def split_files(
     if not base.is_dir():
         raise DataError(f"source.path {base} does not exist. Put the task's files, or a link to them, there.")
     held = ", ".join(sorted(entry.name for entry in base.iterdir() if not entry.name.startswith("."))) or "no files"
-    if train_file is None:
+    if source.train_file is None:
         raise DataError(f"source.path {base} is a folder: name its source.train_file. It holds {held}.")
     files = {split: base / name for split, name in named.items() if name is not None}
     for split, file in files.items():
@@ -175,3 +179,46 @@ def same_text(parts: Iterable[str]) -> str:
         'sum of squares\\x00x'
     """
     return "\0".join(" ".join(part.casefold().split()) for part in parts)
+
+
+def capped(
+    items: Sequence[Item], key: Callable[[Item], str], split: SplitName, config: BaseTaskConfig, dropped: Counter[str]
+) -> list[Item]:
+    """Return at most the configured number of rows of dev or test, in order; train and smaller splits are unchanged.
+
+    The rows whose keys have the lowest hashes are kept, so each row is equally likely, and a larger limit keeps all
+    rows of a smaller one.
+
+    Args:
+        items: Rows of a split.
+        key: Returns the id of a row, unique in the split.
+        split: `train`, `dev`, `test` or `test_NAME`.
+        config: Provides `max_dev_rows`, `max_test_rows` and `split_seed`.
+        dropped: Counts dropped rows as `SPLIT_row_above_max_..._rows`; updated in place.
+    """
+    side = "dev" if split == "dev" else "test"
+    most = config.max_dev_rows if side == "dev" else config.max_test_rows
+    if split == "train" or most is None or len(items) <= most:
+        return list(items)
+    draws = [
+        (seed_for(config.split_seed, "cap", split, key(item)), key(item), place) for place, item in enumerate(items)
+    ]
+    kept = sorted(place for _, _, place in sorted(draws)[:most])
+    dropped[f"{split}_row_above_max_{side}_rows"] += len(items) - most
+    return [items[place] for place in kept]
+
+
+def num_rows_made(config: BaseTaskConfig) -> int | None:
+    """Return the number of train rows to keep, that of the largest training set requested; None keeps all."""
+    return None if config.num_train_rows is None else max(config.num_train_rows, *config.label_efficiency_rows, 0)
+
+
+def fewest_train_rows(config: BaseTaskConfig, available: int) -> int:
+    """Return the number of rows of the smallest requested training set, which must be enough to learn from."""
+    sizes = [size for size in (config.num_train_rows, *config.label_efficiency_rows) if size is not None]
+    return min([available, *sizes])
+
+
+def trains_nothing(config: BaseTaskConfig) -> bool:
+    """Return whether the task scores an encoder without fine-tuning, and so needs no train rows."""
+    return config.fine_tuning.get("num_epochs") == 0

@@ -1,16 +1,22 @@
-"""The stored rows of one split: one class per kind of task, with a common interface."""
+"""Stored rows: their columns, the files of the task artifact, and what a source is built into."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from bertline.foundation.errors import ArtifactError
+from bertline.foundation.manifests import read_manifest
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
 
@@ -75,78 +81,61 @@ def _taken(values: Any, indices: Sequence[int] | NDArray[np.integer]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class TextRows(StoredRows):
-    """Passages or pairs with one label each (`classification`)."""
+class PairedRows(StoredRows):
+    """Passages or pairs of passages. The last column of a subclass is its target, an array."""
 
     texts: list[str]
     text_pairs: list[str] | None
     """Second texts; None for a task of single passages."""
+
+    target_type: ClassVar[type] = np.int64
+
+    def to_table(self) -> pa.Table:
+        columns: dict[str, Any] = {name: getattr(self, name) for name in self.schema.names}
+        target = self.schema.names[-1]
+        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
+        return pa.table({**columns, "text_pairs": pairs, target: columns[target].tolist()}, schema=self.schema)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> Self:
+        columns: dict[str, Any] = {name: table[name].to_pylist() for name in cls.schema.names}
+        target, pairs = cls.schema.names[-1], columns["text_pairs"]
+        columns["text_pairs"] = pairs if pairs and pairs[0] is not None else None
+        return cls(**{**columns, target: np.array(columns[target], dtype=cls.target_type)})
+
+    def texts_read(self) -> list[str]:
+        return _joined(self.texts, self.text_pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows(PairedRows):
+    """Passages or pairs with one label each (`classification`)."""
+
     labels: NDArray[np.int64]
     """[N], indices into the manifest's `labels`."""
 
     schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.int64())])
 
-    def to_table(self) -> pa.Table:
-        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
-        return pa.table([self.ids, self.texts, pairs, self.labels], schema=self.schema)
-
-    @classmethod
-    def from_table(cls, table: pa.Table) -> Self:
-        return cls(
-            table["ids"].to_pylist(), table["texts"].to_pylist(), _pairs(table), table["labels"].to_numpy().copy()
-        )
-
-    def texts_read(self) -> list[str]:
-        return _joined(self.texts, self.text_pairs)
-
 
 @dataclass(frozen=True, slots=True)
-class MultiLabelRows(StoredRows):
+class MultiLabelRows(PairedRows):
     """Passages or pairs with any number of labels each (`classification` with `multi_label`)."""
 
-    texts: list[str]
-    text_pairs: list[str] | None
     labels: NDArray[np.int64]
     """[N, L], 0 or 1."""
 
     schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.list_(pa.int64()))])
 
-    def to_table(self) -> pa.Table:
-        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
-        return pa.table([self.ids, self.texts, pairs, self.labels.tolist()], schema=self.schema)
-
-    @classmethod
-    def from_table(cls, table: pa.Table) -> Self:
-        labels = np.array(table["labels"].to_pylist(), dtype=np.int64)
-        return cls(table["ids"].to_pylist(), table["texts"].to_pylist(), _pairs(table), labels)
-
-    def texts_read(self) -> list[str]:
-        return _joined(self.texts, self.text_pairs)
-
 
 @dataclass(frozen=True, slots=True)
-class NumberRows(StoredRows):
+class NumberRows(PairedRows):
     """Passages or pairs with one number each (`regression`)."""
 
-    texts: list[str]
-    text_pairs: list[str] | None
     numbers: NDArray[np.float64]
     """[N], on the task's scale."""
 
     schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("numbers", pa.float64())])
-
-    def to_table(self) -> pa.Table:
-        pairs = self.text_pairs if self.text_pairs is not None else [None] * len(self)
-        return pa.table([self.ids, self.texts, pairs, self.numbers], schema=self.schema)
-
-    @classmethod
-    def from_table(cls, table: pa.Table) -> Self:
-        return cls(
-            table["ids"].to_pylist(), table["texts"].to_pylist(), _pairs(table), table["numbers"].to_numpy().copy()
-        )
-
-    def texts_read(self) -> list[str]:
-        return _joined(self.texts, self.text_pairs)
+    target_type = np.float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +284,68 @@ class PlainRows(StoredRows):
         return list(self.texts)
 
 
-def _pairs(table: pa.Table) -> list[str] | None:
-    pairs = table["text_pairs"].to_pylist()
-    return pairs if pairs and pairs[0] is not None else None
-
-
 def _joined(first: list[str], second: list[str] | None) -> list[str]:
     if second is None:
         return list(first)
     return [f"{one} {other}".strip() for one, other in zip(first, second, strict=True)]
+
+
+KIND = "task"
+FORMAT_VERSION = 2
+COLLECTION = "collection"
+"""Name of the file with the documents to search."""
+SplitName = str
+"""`train`, `dev`, `test`, or `test_NAME` for one of the task's extra tests."""
+
+Rows = TypeVar("Rows", bound=StoredRows)
+
+
+def write_rows(folder: Path, split: SplitName, rows: StoredRows) -> None:
+    """Write one split."""
+    pq.write_table(rows.to_table(), folder / f"{split}.parquet", compression="zstd")
+
+
+def read_rows(folder: Path, split: SplitName, rows_class: type[Rows]) -> Rows:
+    """Read one split.
+
+    Raises:
+        ArtifactError: The file is missing.
+    """
+    path = folder / f"{split}.parquet"
+    if not path.exists():
+        raise ArtifactError(f"{path} is missing. Run the stage task_data again (dvc repro).")
+    return rows_class.from_table(pq.read_table(path))
+
+
+def read_task_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a task folder: kind, labels, splits, counts, dropped rows by reason."""
+    return read_manifest(folder, kind=KIND, format_version=FORMAT_VERSION)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltTask:
+    """A task ready to be written."""
+
+    splits: dict[SplitName, StoredRows]
+    """Rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`. Train rows are in random order."""
+    labels: tuple[str, ...]
+    """Label names; empty for a task without labels."""
+    dropped: Counter[str]
+    """Number of dropped rows and of repairs, by reason."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Versions of the packages that the rows were read with."""
+    collection: Documents | None = None
+    """Documents to search; retrieval only."""
+    more: dict[str, Any] = field(default_factory=dict)
+    """Additional keys of the manifest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchSplits:
+    """A collection of documents and its judged queries by split."""
+
+    documents: Documents
+    splits: dict[SplitName, QueryRows]
+    dropped: Counter[str]
+    more: dict[str, Any] = field(default_factory=dict)
+    """Additional keys of the manifest."""

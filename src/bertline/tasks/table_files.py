@@ -5,23 +5,23 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal, cast
+from typing import IO, Any, Literal, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.bad_rows import BadRow, BadRows, json_object
 from bertline.tasks.decoded_files import NO_OPTIONS, OptionNames, check_encoding, gzip_damage_named, undecodable
 from bertline.tasks.delimited_files import Delimiting, read_fields
-from bertline.tasks.json_lines import json_object
 from bertline.tasks.sniffing import beginning_of, guesses
 from bertline.tasks.source_config import check_delimiting
 
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
+Parsed = TypeVar("Parsed")
 
 _FORMATS_BY_ENDING: dict[str, TableFormat] = {
     ".csv": "csv",
@@ -50,6 +50,9 @@ class TableLayout:
 
     def __post_init__(self) -> None:
         check_delimiting(self.separator, self.max_fields, quoting=self.quoting)
+
+
+JSON_LINES = TableLayout(format="jsonl", header=True, quoting=True, encoding="utf-8-sig")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,33 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
         with gzip_damage_named(path), _open_bytes(path) as handle:
             content = handle.read()
         raise undecodable(path, content, layout.encoding, layout.options) from error
+
+
+def parsed_records(
+    path: Path, layout: TableLayout, bad_rows: BadRows, parse: Callable[[Record], Parsed]
+) -> list[Parsed]:
+    """Parse the rows of a file; `parse` raises `BadRow` for an invalid one."""
+    found = []
+    for record in read_records(path, layout, bad_rows):
+        try:
+            found.append(parse(record))
+        except BadRow as bad:
+            place = f"{path}:{record.where.rpartition(':')[2]}"
+            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Fix or remove the row."))
+    return found
+
+
+def value_in(record: Record, column: str, option: str = "") -> Any:
+    """Return the value of a column; `option` is what names the column, for the message.
+
+    Raises:
+        BadRow: There is no such column.
+    """
+    if column not in record.values:
+        existing = ", ".join(repr(name) for name in record.values) or "none"
+        named = f" ({option})" if option else ""
+        raise BadRow("missing_column", f"there is no column {column!r}{named}; the columns are {existing}")
+    return record.values[column]
 
 
 def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Record]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Generic, cast
+from typing import Any, cast
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import versions_of
@@ -16,6 +15,7 @@ from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.label_values import Labels
 from bertline.tasks.rows import Label, LabelledRow, SourceRows, with_all_splits
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
+from bertline.tasks.source_files import split_files
 from bertline.tasks.table_files import Record, TableLayout, read_records
 
 _OPTIONS = OptionNames(
@@ -26,40 +26,35 @@ ReadLabels = Callable[[re.Pattern[str] | None, str | None, list[str] | None], La
 """Function that creates the label reader from `label_pattern`, `label_separator` and a dataset's class names."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader(Generic[Label]):
-    """Reads the configured columns of a source's records."""
+def _labelled(
+    records: Iterable[Record],
+    source: str,
+    config: TableSourceConfig | HubSourceConfig,
+    labels: Labels[Label],
+    bad_rows: BadRows,
+) -> list[LabelledRow[Label]]:
+    """Return the labelled rows of the records of one file.
 
-    text: str | int
-    text_pair: str | int | None
-    label: str | int
-    bad_rows: BadRows
-
-    def rows(self, records: Iterable[Record], source: str, labels: Labels[Label]) -> list[LabelledRow[Label]]:
-        """Return the labelled rows of the records of one file.
-
-        Raises:
-            DataError: A row is invalid and invalid rows are errors, or all rows are invalid, which indicates a wrong
-                configuration of the source.
-        """
-        rows: list[LabelledRow[Label]] = []
-        last: BadRow | None = None
-        for record in records:
-            try:
-                rows.append(self._row(record, source, labels))
-            except BadRow as bad:
-                self.bad_rows.found(bad)
-                last = bad
-        if last is not None and not rows:
-            raise DataError(f"{source}: no row can be used. The last one: {last}")
-        return rows
-
-    def _row(self, record: Record, source: str, labels: Labels[Label]) -> LabelledRow[Label]:
+    Raises:
+        DataError: A row is invalid and invalid rows are errors, or all rows are invalid, which indicates a wrong
+            configuration of the source.
+    """
+    rows: list[LabelledRow[Label]] = []
+    last: BadRow | None = None
+    pair_column = config.text_pair_column
+    for record in records:
         place = f"{source}:{record.where.rpartition(':')[2]}"
-        value = _cell(record, self.label, place, "label_column")
-        pair = None if self.text_pair is None else _text(record, self.text_pair, place, "text_pair_column")
-        text = _text(record, self.text, place, "text_column")
-        return LabelledRow(id=record.where, text=text, text_pair=pair, label=labels(value, place))
+        try:
+            value = _cell(record, config.label_column, place, "label_column")
+            pair = None if pair_column is None else _text(record, pair_column, place, "text_pair_column")
+            text = _text(record, config.text_column, place, "text_column")
+            rows.append(LabelledRow(record.where, text, pair, labels(value, place)))
+        except BadRow as bad:
+            bad_rows.found(bad)
+            last = bad
+    if last is not None and not rows:
+        raise DataError(f"{source}: no row can be used. The last one: {last}")
+    return rows
 
 
 def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
@@ -72,7 +67,9 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    files, extra_tests = _split_files(config)
+    folder = Path(config.path)
+    if config.extra_tests and folder.is_file():
+        raise DataError(f"source.path {folder} is a file, so source.extra_tests must be {{}} (or name its folder).")
     layout = TableLayout(
         config.format,
         config.header,
@@ -84,16 +81,15 @@ def table_rows(config: TableSourceConfig, read_labels: ReadLabels[Label]) -> Sou
         options=_OPTIONS,
     )
     bad_rows = BadRows(config.on_bad_row)
-    reader: _Reader[Label] = _Reader(config.text_column, config.text_pair_column, config.label_column, bad_rows)
     pattern = None if config.label_pattern is None else re.compile(config.label_pattern)
     labels = read_labels(pattern, config.label_separator, None)
 
     def rows_of(path: Path) -> list[LabelledRow[Label]]:
-        return reader.rows(read_records(path, layout, bad_rows), str(path), labels)
+        return _labelled(read_records(path, layout, bad_rows), str(path), config, labels, bad_rows)
 
-    train, dev, test = (None if path is None else rows_of(path) for path in files)
-    extra = {name: rows_of(path) for name, path in extra_tests.items()}
-    return SourceRows(train or [], dev, test, bad_rows.dropped, extra)
+    read = {split: rows_of(path) for split, path in split_files(config).items()}
+    extra = {name: rows_of(folder / file) for name, file in config.extra_tests.items()}
+    return SourceRows(read["train"], read.get("dev"), read.get("test"), bad_rows.dropped, extra)
 
 
 def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceRows[Label]:
@@ -103,7 +99,6 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
         DataError: The data is invalid. The message names split and row, the problem and how to fix it.
     """
     bad_rows = BadRows(config.on_bad_row)
-    reader: _Reader[Label] = _Reader(config.text_column, config.text_pair_column, config.label_column, bad_rows)
 
     def rows_of(split: str) -> list[LabelledRow[Label]]:
         data = _dataset(config, split)
@@ -114,7 +109,7 @@ def hub_rows(config: HubSourceConfig, read_labels: ReadLabels[Label]) -> SourceR
             Record(f"{split}:{number}", cast("dict[str | int, Any]", values))
             for number, values in enumerate(data, start=1)
         )
-        return reader.rows(records, f"{config.name}/{split}", read_labels(None, None, names))
+        return _labelled(records, f"{config.name}/{split}", config, read_labels(None, None, names), bad_rows)
 
     splits = (config.train_split, config.dev_split, config.test_split)
     train, dev, test = (None if split is None else rows_of(split) for split in splits)
@@ -134,25 +129,6 @@ def _dataset(config: HubSourceConfig, split: str) -> Any:
             f"The dataset {config.name!r} cannot be read (subset {config.subset!r}, split {split!r}, "
             f"revision {config.revision!r}): {error}"
         ) from error
-
-
-def _split_files(config: TableSourceConfig) -> tuple[tuple[Path, Path | None, Path | None], Mapping[str, Path]]:
-    """Return the files of train, dev and test, and those of the extra tests by name."""
-    path = Path(config.path)
-    if path.is_file():
-        if config.train_file is not None or config.extra_tests:
-            raise DataError(
-                f"source.path {path} is a file, so source.train_file must be null and source.extra_tests {{}} "
-                "(or name its folder)."
-            )
-        return (path, None, None), {}
-    if not path.is_dir():
-        raise DataError(f"source.path {path} does not exist. Put the task's files, or a link to them, there.")
-    if config.train_file is None:
-        files = ", ".join(sorted(entry.name for entry in path.iterdir())) or "no files"
-        raise DataError(f"source.path {path} is a folder: name its source.train_file. It holds {files}.")
-    dev, test = (path / name if name is not None else None for name in (config.dev_file, config.test_file))
-    return (path / config.train_file, dev, test), {name: path / file for name, file in config.extra_tests.items()}
 
 
 def _cell(record: Record, column: str | int, place: str, option: str) -> object:

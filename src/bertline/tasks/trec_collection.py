@@ -19,6 +19,7 @@ from bertline.tasks.search_files import (
     RawQuery,
     existing_file,
     numbered_lines,
+    read_judgements,
     relevance_of,
     without_markup,
 )
@@ -75,21 +76,13 @@ def trec_queries(folder: str, name: str, query_ids: Literal["number", "position"
 
 def trec_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
     """Read a qrels file: query, iteration (ignored), document and relevance, separated by white space."""
-    path = existing_file(folder, name)
-    for number, line in numbered_lines(path):
+
+    def judged(number: int, line: str) -> tuple[str, str, int | None]:
         fields = line.split()
-        if not fields:
-            continue
-        relevance = relevance_of(fields[3]) if len(fields) == 4 else None
-        if relevance is None:
-            bad.found(
-                BadRow(
-                    "malformed_judgement",
-                    f"{path}:{number} is {line[:80]!r}; expected four columns: query, 0, document, relevance.",
-                )
-            )
-            continue
-        yield Judgement(f"{path}:{number}", fields[0], fields[2], relevance)
+        return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else ("", "", None)
+
+    expected = "four columns: query, 0, document, relevance"
+    yield from read_judgements(existing_file(folder, name), judged, expected, bad)
 
 
 def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:

@@ -16,13 +16,12 @@ from bertline.foundation.manifests import read_manifest, versions_of, write_mani
 from bertline.foundation.progress import progress, say
 from bertline.foundation.seeds import unit_interval
 from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
-from bertline.tokenization.quality import quality_report
+from bertline.tokenization.quality import count_words, quality_report
 from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary
 from bertline.tokenization.wordpiece import train_wordpiece
-from bertline.tokenization.words import count_words
 
 FORMAT_VERSION = 1
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bertline.foundation.formats import with_spread
+from bertline.foundation.formats import signed, with_spread
 from bertline.foundation.verdicts import NOISE_UNKNOWN, Measured, compared
 
 _BY_HAND = 'python pipelines/promote.py task_name=TASK version=N reason="WHY"'
@@ -89,11 +89,12 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     if found.interval is None or found.smallest_visible is None:
         return Verdict(
             False,
-            f"does not take the title: {found.difference:+.4f} on dev, and {NOISE_UNKNOWN}. "
+            f"does not take the title: {signed(found.difference, digits=4)} on dev, and {NOISE_UNKNOWN}. "
             f"The alias {new.alias!r} stays where it is. To move it by hand: {_BY_HAND}",
         )
     low, high = found.interval
-    details = f"{found.difference:+.4f} on dev, 95 % interval {low:+.4f} to {high:+.4f}; {shown}"
+    difference, low_shown, high_shown = (signed(value, digits=4) for value in (found.difference, low, high))
+    details = f"{difference} on dev, 95 % interval {low_shown} to {high_shown}; {shown}"
     match found.verdict:
         case "better":
             return Verdict(True, f"beats the champion beyond noise ({details})")

@@ -47,17 +47,18 @@ class MlflowTracker(Tracker):
         pipeline_key: str,
         tags: Mapping[str, str],
         params: Mapping[str, Any],
+        name: str = "pipeline",
         outbox: Outbox | None = None,
     ) -> None:
         self._config = config
         self.pipeline_key = pipeline_key
-        self.session = Session({"pipeline_key": pipeline_key, "tags": dict(tags), "params": dict(params)})
+        self.session = Session({"pipeline_key": pipeline_key, "tags": dict(tags), "params": dict(params), "name": name})
         self._num_stages = 0
         self._sends_text = config.log_text or is_local(config.uri)
         self.store = Store(config.uri, config.experiment_name)
         patience_s = _LOCAL_PATIENCE_S if database_file(config.uri) else SERVER_PATIENCE_S
         self.outbox = outbox or Outbox(config.uri, patience_s=patience_s)
-        self.put(lambda: self._open_pipeline_run(pipeline_key, tags), essential=True)
+        self.put(lambda: self._open_pipeline_run(f"{name} {pipeline_key[:10]}", tags), essential=True)
         self.put(lambda: self.store.log_params(_known(self.run_id), self.flat(params)))
         if outbox is None:
             self.put(self._send_kept)
@@ -151,7 +152,8 @@ class MlflowTracker(Tracker):
 
     def close(self, status: str = "FINISHED") -> None:
         self.session.note("close", status=status)
-        self.put(lambda: self.store.set_status(_known(self.run_id), cast(Status, status)))
+        if status != "RUNNING":
+            self.put(lambda: self.store.set_status(_known(self.run_id), cast(Status, status)))
         if not self.outbox.close():
             try:
                 self.session.keep(place_of(self._config.uri, self._config.experiment_name))
@@ -229,8 +231,8 @@ class MlflowTracker(Tracker):
                 if not isinstance(error, _OF_THE_SESSION):
                     raise LeftError from error
 
-    def _open_pipeline_run(self, pipeline_key: str, tags: Mapping[str, str]) -> None:
-        run_id = self.store.find_or_create_run({PIPELINE_KEY_TAG: pipeline_key}, f"pipeline {pipeline_key[:10]}", {})
+    def _open_pipeline_run(self, name: str, tags: Mapping[str, str]) -> None:
+        run_id = self.store.find_or_create_run({PIPELINE_KEY_TAG: self.pipeline_key}, name, {})
         self.store.set_status(run_id, "RUNNING")
         self.store.set_tags(run_id, tags)
         self.run_id = run_id
@@ -316,12 +318,13 @@ class MlflowTrackedRun(TrackedRun):
         self._monitor.start()
 
     def end(self, status: Status) -> None:
-        """Send the rest of every followed file, set the status, and wait for both."""
+        """Send the rest of every followed file, set the status unless work continues (RUNNING), and wait for both."""
         for path, contains_text in self._followed_artifacts:
             self._note("log_artifact", path=marked(path), contains_text=contains_text)
         self._note("end", status=status)
         self._tracker.put(self._finish_feeds)
-        self._tracker.put(lambda: self._tracker.store.set_status(_known(self.run_id), status))
+        if status != "RUNNING":
+            self._tracker.put(lambda: self._tracker.store.set_status(_known(self.run_id), status))
         self._tracker.outbox.flush()
 
     def _note(self, call: str, **arguments: Any) -> None:
@@ -379,7 +382,8 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipel
                 inputs = {name: (Path(path), digest) for name, (path, digest) in arguments.pop("inputs").items()}
                 runs.append(tracker.begin_stage(**arguments, inputs=inputs))
             case "close":
-                if tracker.pipeline_key != running_pipeline and tracker.run_id is not None:
+                goes_on = tracker.pipeline_key == running_pipeline or arguments["status"] == "RUNNING"
+                if not goes_on and tracker.run_id is not None:
                     tracker.store.set_status(tracker.run_id, arguments["status"])
             case method:
                 getattr(tracker if call["stage"] is None else runs[call["stage"]], method)(**arguments)

@@ -21,10 +21,10 @@ from bertline.tracking.inputs import dataset_inputs
 from bertline.tracking.mlmodel import FORMAT, write_mlmodel
 from bertline.tracking.serving import Serving
 from bertline.tracking.store import Store
-from bertline.tracking.values import metric_key
+from bertline.tracking.values import NOTE_TAG, metric_key
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
-_NOTE_TAG, _VERSIONS_TAG = "mlflow.note.content", "mlflow.modelVersions"
+_VERSIONS_TAG = "mlflow.modelVersions"
 # The card contains measured latencies, which differ between runs.
 _CARD = "README.md"
 # Width of MLflow's columns for descriptions and for a model's tags.
@@ -103,7 +103,7 @@ def _new_version(
         store.experiment_id(),
         name=name,
         source_run_id=run_id,
-        tags={**tags, _NOTE_TAG: _description_of(folder)},
+        tags={**tags, NOTE_TAG: _description_of(folder)},
         model_type="bertline",
     )
     try:

@@ -26,6 +26,7 @@ from bertline.tracking.outbox import RefusedError
 from bertline.tracking.values import (
     MAX_TAG_CHARACTERS,
     METRICS_PER_BATCH,
+    NOTE_TAG,
     PARAMS_PER_BATCH,
     batches,
     cut,
@@ -45,8 +46,9 @@ _REFUSALS = (
 )
 PARENT_TAG = "mlflow.parentRunId"
 _EXPERIMENT_TAGS = {
-    "mlflow.note.content": "Pipelines of bertline: a run for each, below it one for each stage, below a sweep one for "
-    "each trial. A pipeline's run has the report among its artifacts, and a stage's run what it read and made.",
+    # MLflow shows the first line, and the rest on a click.
+    NOTE_TAG: "A run for each pipeline, below it one for each stage, below a sweep one for each trial.\n\n"
+    "A pipeline's run has the report among its artifacts, and a stage's run what it read and made.",
 }
 LOG = Path("runs/tracking.log")
 """Log file for connection messages of libraries."""

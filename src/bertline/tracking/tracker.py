@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from bertline.foundation.errors import WorkContinues
 from bertline.foundation.progress import warn
 from bertline.tracking.addresses import masked
 from bertline.tracking.champions import Standing
@@ -78,7 +79,8 @@ class Tracker:
     ) -> AbstractContextManager[TrackedRun]:
         """Open the run of a stage, nested in the pipeline's; an unfinished run with the same name and key is continued.
 
-        The run ends as FINISHED, as FAILED after an error, or as KILLED after Ctrl-C or an early exit.
+        The run ends as FINISHED, as FAILED after an error, or as KILLED after Ctrl-C or an early exit. After
+        `WorkContinues` it does not end.
         """
         return _nothing()
 
@@ -115,7 +117,7 @@ class Tracker:
         return None
 
     def close(self, status: str = "FINISHED") -> None:
-        """Send all queued records and end the pipeline's run."""
+        """Send all queued records and end the pipeline's run, unless its status is RUNNING."""
 
     def __enter__(self) -> Tracker:
         return self
@@ -127,9 +129,16 @@ class Tracker:
 
 
 def open_tracker(
-    config: TrackingConfig, *, pipeline_key: str, tags: Mapping[str, str], params: Mapping[str, Any]
+    config: TrackingConfig,
+    *,
+    pipeline_key: str,
+    tags: Mapping[str, str],
+    params: Mapping[str, Any],
+    name: str = "pipeline",
 ) -> Tracker:
     """Find or create the pipeline's run (tag `bertline.pipeline_key`); use it as a context manager, or `close` it.
+
+    A new run is called `name` and its key, until the figures of the pipeline give it a better name.
 
     Tracking errors do not stop the pipeline: an unreachable server is a warning, and the records are kept in the files
     under `runs/`.
@@ -139,7 +148,7 @@ def open_tracker(
     try:
         from bertline.tracking.mlflow_tracker import MlflowTracker
 
-        return MlflowTracker(config, pipeline_key=pipeline_key, tags=tags, params=params)
+        return MlflowTracker(config, pipeline_key=pipeline_key, tags=tags, params=params, name=name)
     except Exception as error:
         warn(f"tracking is off: {masked(config.uri)} cannot be opened ({masked(str(error))}). The work continues.")
         return Tracker()
@@ -149,6 +158,8 @@ def status_after(error: BaseException | None) -> str:
     """Return MLflow's status for a block that ended with this error; None for no error."""
     if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
         return "FINISHED"
+    if isinstance(error, WorkContinues):
+        return "RUNNING"
     return "FAILED" if isinstance(error, Exception) else "KILLED"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bertline.tracking.feeds import GrowingFile, Turn
 from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
-from bertline.tracking.values import flatten
+from bertline.tracking.values import NOTE_TAG, flatten
 
 TRIAL_TAG = "bertline.trial"
 # Optuna's states to MLflow's: a pruned trial was stopped on purpose, so it did not fail.
@@ -69,6 +69,8 @@ class TrialsFeed:
             "bertline.kind": event["kind"],
             "optuna.state": event["state"],
         }
+        if reason := event.get("reason"):
+            tags[NOTE_TAG] = reason
         name = f"{event['arm'].replace('_', ' ')} · {event['kind'].replace('_', ' ')} {event['number']}"
         return self._store.create_run(name, tags, start_s=started_s)
 

@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+NOTE_TAG = "mlflow.note.content"
+"""Tag with the text, in Markdown, that MLflow shows on the page of a run, an experiment or a model."""
+
 # MLflow's limits (mlflow.utils.validation): some stores reject longer values, others truncate them silently.
 _MAX_KEY_CHARACTERS = 250
 MAX_PARAM_CHARACTERS = 6000

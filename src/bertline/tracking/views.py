@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import PIPELINE_KEY_TAG, STAGE_TAG
 from bertline.tracking.store import PARENT_TAG, Store
+from bertline.tracking.trials import TRIAL_TAG
 
+REPORT = "report.html"
 _RUNS = 10
 """Most pipelines or pretrainings on one page, the newest ones."""
 _TRIALS = 100
@@ -26,21 +30,36 @@ class View(NamedTuple):
     address: str
 
 
-def prepared_views(config: TrackingConfig, server: str) -> list[View]:
-    """Return the pages that show something: pipelines compared, pretraining curves, trials of each task, models.
+@dataclass(frozen=True, slots=True)
+class ModelNames:
+    """Names under which the models of tasks are registered."""
+
+    prefix: str
+    """What stands before the name of the task: `bertline-`."""
+    champion: str
+    """Alias of the best version of a task."""
+
+
+def prepared_views(config: TrackingConfig, server: str, names: ModelNames) -> list[View]:
+    """Return the pages that show something: the newest report, pipelines compared, pretraining curves, the best model
+    of each task, its trials, those of them that failed, all models.
 
     Args:
         config: Tracking section; its store is read.
         server: Address of the UI, such as `http://127.0.0.1:5000`.
+        names: Names of registered models.
     """
     store = Store(config.uri, config.experiment_name)
-    return [View(title, f"{server}/#/{page}") for title, page in _pages(store)]
+    return [View(title, f"{server}/#/{page}") for title, page in _pages(store, names)]
 
 
-def _pages(store: Store) -> Iterator[tuple[str, str]]:
+def _pages(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
     experiment = store.experiment_id()
-    yield "all runs", f"experiments/{experiment}/runs?{_query(_WORKFLOW)}"
+    # Without a filter of its own, the page would keep the one that was last used.
+    yield "all runs", f"experiments/{experiment}/runs?{_query({'searchFilter': '', **_WORKFLOW})}"
     runs = store.find_runs({})[::-1]  # newest first
+    if (reported := _reported(store, runs)) is not None:
+        yield "newest report", f"experiments/{experiment}/runs/{reported}/artifacts/{REPORT}?{_query(_WORKFLOW)}"
     pipelines = [run.info.run_id for run in runs if PIPELINE_KEY_TAG in run.data.tags][:_RUNS]
     if len(pipelines) > 1:
         yield "pipelines compared", f"compare-runs?{_runs(pipelines, experiment)}"
@@ -50,28 +69,45 @@ def _pages(store: Store) -> Iterator[tuple[str, str]]:
             shown = {"metric": json.dumps(losses[0]), "plot_metric_keys": json.dumps(losses[:1]), "x_axis": "step"}
             ids = [run.info.run_id for run in pretrainings]
             yield "pretraining curves", f"metric?{_runs(ids, experiment)}&{_query(shown)}"
-    for name, trials in _trials_by_sweep(runs).items():
-        yield f"trials of {name}", f"compare-runs?{_runs(trials[:_TRIALS], experiment)}"
+    for task, version in _champions(store, names):
+        yield f"best model of {task}", f"models/{names.prefix}{task}/versions/{version}?{_query(_WORKFLOW)}"
+    for name, sweep in _newest_sweeps(runs).items():
+        trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
+        of_encoder = [run.info.run_id for run in trials if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
+        if len(of_encoder) > 1:
+            yield f"trials of {name}", f"compare-runs?{_runs(of_encoder[:_TRIALS], experiment)}"
+        if any(run.info.status == "FAILED" for run in trials):
+            failed = f"attributes.status = 'FAILED' AND tags.`{PARENT_TAG}` = '{sweep}'"
+            shown = {"searchFilter": failed, **_WORKFLOW}
+            yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
     yield "models", f"models?{_query(_WORKFLOW)}"
 
 
-def _trials_by_sweep(newest_first: list[Any]) -> dict[str, list[str]]:
-    """Return the runs of the encoder's trials of the newest sweep of each task."""
+def _reported(store: Store, newest_first: list[Any]) -> str | None:
+    """Return the newest pipeline's run that has a report."""
+    evaluated = (run for run in newest_first if run.data.tags.get(STAGE_TAG) == "evaluate")
+    for run in islice(evaluated, _RUNS):
+        pipeline = run.data.tags[PARENT_TAG]
+        if REPORT in {file.path for file in store.client.list_artifacts(pipeline)}:
+            return str(pipeline)
+    return None
+
+
+def _champions(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
+    """Yield the tasks that have a champion, each with the champion's version."""
+    found = store.client.search_registered_models(f"name LIKE '{names.prefix}%'", order_by=["name ASC"])
+    for model in found:
+        if (version := model.aliases.get(names.champion)) is not None:
+            yield model.name.removeprefix(names.prefix), str(version)
+
+
+def _newest_sweeps(newest_first: list[Any]) -> dict[str, str]:
+    """Return the newest run of the sweep of each task, by the stage's name."""
     sweeps: dict[str, str] = {}
     for run in newest_first:
         if (name := run.data.tags.get(STAGE_TAG, "")).startswith("sweep@"):
             sweeps.setdefault(name, run.info.run_id)
-    found: dict[str, list[str]] = {}
-    for name, sweep in sorted(sweeps.items()):
-        trials = [
-            run.info.run_id
-            for run in newest_first
-            if run.data.tags.get(PARENT_TAG) == sweep
-            and (run.data.tags.get("bertline.arm"), run.data.tags.get("bertline.kind")) == ("encoder", "trial")
-        ]
-        if len(trials) > 1:
-            found[name] = trials
-    return found
+    return dict(sorted(sweeps.items()))
 
 
 def _runs(ids: list[str], experiment: str) -> str:

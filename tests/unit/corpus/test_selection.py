@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
+from bertline.corpus.build import select_documents, split_of
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.preparation import prepare_documents
 from bertline.corpus.readers.text import TextCorpusConfig
-from bertline.corpus.selection import select_documents, split_of
 
 Make = Callable[..., TextCorpusConfig]
 TEXTS = [("Common one.", "Only in A."), ("COMMON  one.", "Only in B."), ("Common one.",), ("common one.", "only in a.")]

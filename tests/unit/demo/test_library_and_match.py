@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
-from bertline.demo.docs_library import docs_library_rows
+from bertline.demo.docs_library import LibraryNames, docs_library_rows
 from bertline.demo.docs_match import MATCH, MISMATCH, docs_match_rows
-from bertline.demo.package_names import LibraryNames
 from bertline.demo.rows import balanced_order, dev_or_test, held_out_sides
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.stored_rows import TextRows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertline.demo.package_names import LibraryNames
+from bertline.demo.docs_library import LibraryNames
 
 ALL = LibraryNames(
     ["python", "torch", "numpy", "scipy", "pandas", "sklearn", "sympy", "matplotlib", "networkx", "sqlalchemy",

@@ -23,8 +23,8 @@ from bertline.demo.docs_match import docs_match_rows
 from bertline.demo.docs_parameters import docs_parameters_sentences
 from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.pretrained_text import PRETRAINED_ON, texts_found
 from bertline.demo.reader import PythonDocsCorpusConfig
+from bertline.demo.rows import PRETRAINED_ON, texts_found
 
 WORDS = (
     *("array", "axis", "value", "shape", "order", "index", "count", "level", "matrix", "vector", "table", "column"),

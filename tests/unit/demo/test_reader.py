@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from bertline.corpus.build import build_corpus
+from bertline.corpus.build import build_corpus, select_documents, split_of
 from bertline.corpus.preparation import prepare_documents
-from bertline.corpus.selection import select_documents, split_of
 from bertline.corpus.storage import FORMAT_VERSION, KIND, read_documents
 from bertline.demo.config import PackageConfig, PythonDocsConfig
 from bertline.demo.docstrings import read_modules

@@ -9,8 +9,7 @@ import pytest
 
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
-from bertline.evaluation.facts import PipelineFolders
-from bertline.evaluation.provenance import PROVENANCE_NAME
+from bertline.evaluation.facts import PROVENANCE_NAME, PipelineFolders
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.modeling.bert import BertForPreTraining
@@ -54,7 +53,6 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
         pretrain=root / "pretrain",
         tasks={name: root / "tasks" / name for name in tasks},
         sweeps={name: root / "sweep" / name for name in tasks},
-        metrics=root / "metrics",
         params={
             "model": {"num_hidden_layers": 1, "hidden_size": 8},
             "evaluate": {"preset": "docs_tiny"},
@@ -85,7 +83,6 @@ def make_pipeline(root: Path, *, tasks: tuple[str, ...] = ("library", "match"), 
                 "versions": {"python": "3.12.1", "torch": "2.14.0", "optuna": "5.0.0"},
             },
         )
-    write_json(pipeline.metrics / "corpus.json", {"documents": 3})
     return pipeline
 
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertline.evaluation.charts import Row, Series, bar_chart, dot_chart, line_chart, scatter_chart
-from bertline.evaluation.small_multiples import small_multiples
+from bertline.evaluation.charts import Row, Series, bar_chart, dot_chart, line_chart, scatter_chart, small_multiples
 from bertline.evaluation.svg import WIDTH, Scale, rounded, standalone
 
 SVG = "{http://www.w3.org/2000/svg}"

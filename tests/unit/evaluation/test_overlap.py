@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from bertline.corpus.document import Document
 from bertline.corpus.storage import ShardWriter
 from bertline.evaluation.config import OverlapConfig
-from bertline.evaluation.ngrams import found_in, hash_of_word, ngrams, table_of, words_of
-from bertline.evaluation.overlap import FEWEST_WORDS, Overlap, measure_overlap
+from bertline.evaluation.overlap import (
+    FEWEST_WORDS,
+    Overlap,
+    found_in,
+    hash_of_word,
+    measure_overlap,
+    ngrams,
+    table_of,
+    words_of,
+)
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from bertline.evaluation.facts import Facts, PipelineFolders, read_facts
-from bertline.evaluation.optimization_section import health, length_changes
-from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
+from bertline.evaluation.pretraining_section import health, length_changes, pretraining_charts, pretraining_section
 
 PHASES = [
     {"steps": 1000, "max_length": 32},

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from bertline.evaluation.facts import TaskFacts
-from bertline.evaluation.sweep_notes import sweep_notes
+from bertline.evaluation.task_section import sweep_notes
 from evaluation_inputs import make_result
 
 SPACE = {

@@ -7,12 +7,11 @@ import pytest
 
 from bertline.evaluation.data_section import sample_documents
 from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
-from bertline.evaluation.formatting import escape
+from bertline.evaluation.html import escape
 from bertline.evaluation.overlap import Overlap
 from bertline.evaluation.task_charts import colours, task_charts, varied
 from bertline.evaluation.task_section import task_section
-from bertline.tasks.storage import COLLECTION, write_rows
-from bertline.tasks.stored_rows import Documents
+from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows
 from evaluation_inputs import HOSTILE, KINDS, make_result, rows_of_kind
 
 

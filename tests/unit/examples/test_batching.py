@@ -7,11 +7,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertline.examples.batching import collate, masked_batch
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
-from bertline.examples.masking import mask_example, masking_policy, max_targets
-from bertline.examples.store import ExampleStore
+from bertline.examples.masking import MaskedExample, mask_example, masked_batch, masking_policy, max_targets
+from bertline.examples.store import Array, ExampleStore
+from bertline.foundation.labels import IGNORED_LABEL
+
+
+def collate(examples: list[MaskedExample], *, max_length: int, max_targets: int, pad_id: int) -> dict[str, Array]:
+    """Pad masked examples to the same shape, one by one."""
+    size = len(examples)
+    batch = {
+        "input_ids": np.full((size, max_length), pad_id, dtype=np.int64),
+        "token_type_ids": np.zeros((size, max_length), dtype=np.int64),
+        "attention_mask": np.zeros((size, max_length), dtype=np.int64),
+        "masked_positions": np.zeros((size, max_targets), dtype=np.int64),
+        "masked_labels": np.full((size, max_targets), IGNORED_LABEL, dtype=np.int64),
+        "next_sentence_labels": np.array([example.next_sentence_label for example in examples], dtype=np.int64),
+    }
+    for row, example in enumerate(examples):
+        length, targets = len(example.input_ids), len(example.masked_positions)
+        batch["input_ids"][row, :length] = example.input_ids
+        batch["token_type_ids"][row, :length] = example.token_type_ids
+        batch["attention_mask"][row, :length] = 1
+        batch["masked_positions"][row, :targets] = example.masked_positions
+        batch["masked_labels"][row, :targets] = example.masked_labels
+    return batch
 
 
 @pytest.fixture

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bertline.examples.batching import masked_batch
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
-from bertline.examples.full_sentences import Segment, document_segments
-from bertline.examples.masking import masking_policy, max_targets
+from bertline.examples.masking import masked_batch, masking_policy, max_targets
+from bertline.examples.pairs import Pair, document_segments
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.labels import IGNORED_LABEL
@@ -26,7 +25,7 @@ def corpus_of(*documents: list[int]) -> EncodedCorpus:
     return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
 
 
-def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Segment]:
+def segments_of(corpus: EncodedCorpus, document: int, *, short: float = 0.0, seed: int = 0) -> list[Pair]:
     rng = random.Random(seed)
     return list(document_segments(corpus, document, rng, length=32, short_sequence_prob=short))
 
@@ -43,7 +42,7 @@ def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
     bounds = set(corpus.sentence_starts.tolist())
     for document in range(100):
         first, last = corpus.sentence_starts[corpus.document_starts[document : document + 2]].tolist()
-        spans = [segment.span for segment in segments_of(corpus, document, short=short, seed=document)]
+        spans = [segment.a for segment in segments_of(corpus, document, short=short, seed=document)]
         assert (spans[0].start, spans[-1].stop) == (first, last)
         assert all(left.stop == right.start for left, right in pairwise(spans))
         assert all(1 <= span.length <= 30 for span in spans)
@@ -53,7 +52,7 @@ def test_every_token_of_a_document_is_taken_once_in_order(short: float) -> None:
 
 def test_as_many_sentences_as_fit_are_taken() -> None:
     corpus = corpus_of([10, 10, 10, 10, 15, 15, 31, 5])
-    spans = [tuple(segment.span) for segment in segments_of(corpus, 0)]
+    spans = [tuple(segment.a) for segment in segments_of(corpus, 0)]
     assert spans == [(0, 30), (30, 55), (55, 70), (70, 100), (100, 106)]
 
 
@@ -62,7 +61,7 @@ def test_short_segments_are_told() -> None:
     assert not any(segment.is_short for segment in segments_of(corpus, 0))
     short = segments_of(corpus, 0, short=0.5)
     assert 0.3 < sum(segment.is_short for segment in short) / len(short) < 0.8
-    assert min(segment.span.length for segment in short) == 3
+    assert min(segment.a.length for segment in short) == 3
 
 
 def test_the_artifact_has_one_segment_and_one_separator_per_sequence(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bertline.examples.build import describe_example
 from bertline.examples.masking import MaskingPolicy
-from bertline.examples.readable import describe_example
 from bertline.examples.store import ExampleBlock, ExampleStore, ExampleWriter, split_folder
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary

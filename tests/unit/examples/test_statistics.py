@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertline.examples.build import build_examples
+from bertline.examples.build import build_examples, target_counts, token_counts, unigram_entropy
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.masking import mask_example, masking_policy
-from bertline.examples.statistics import target_counts, token_counts, unigram_entropy
 from bertline.examples.store import ExampleStore
 
 

@@ -17,7 +17,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_file import read_task_file, write_task_file
 from bertline.finetuning.task_kind import HeadSettings, LossOptions, task_kind
 from bertline.kinds.question_answering.answer_windows import encode_questions, windows_of
-from bertline.kinds.question_answering.baselines import answer_baselines
+from bertline.kinds.question_answering.baselines import baselines
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.kinds.question_answering.model import (
     NO_ANSWER_THRESHOLD,
@@ -28,7 +28,7 @@ from bertline.kinds.question_answering.model import (
     given_answers,
 )
 from bertline.modeling.heads import AnswerLogits
-from bertline.sweep.baselines.base import baselines_of
+from bertline.sweep.baselines.base import Given, baselines_of
 from bertline.tasks.source_config import SquadSourceConfig
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -332,11 +332,11 @@ def test_a_model_that_gives_every_question_the_same_answer_is_degenerate():
 
 def test_baselines_answer_with_the_first_sentence_and_never_answer_only_where_that_can_be_right():
     answered = rows_of(("a", "  The cat sat. The dog did not.\nMore.", "cat"), ("a", "A title\nAnd text.", "title"))
-    [first] = answer_baselines(answered, answered, {"test": answered})
+    [first] = baselines(Given(kind=None, train=answered, dev=answered, tests={"test": answered}))
     assert first.predictions["test"].texts == ["The cat sat.", "A title"]
     assert first.predictions["dev"].starts.tolist() == [2, 0]
     mixed = rows_of(("a", "b c", "b"), ("a", "b c", None))
-    _, never = answer_baselines(mixed, mixed, {"test": mixed})
+    _, never = baselines(Given(kind=None, train=mixed, dev=mixed, tests={"test": mixed}))
     kind = QuestionAnswering(config(), ())
     assert never.name == "no_answer"
     assert kind.scores(kind.statistics(mixed, never.predictions["test"], {}))["no_answer_f1"] == 1.0

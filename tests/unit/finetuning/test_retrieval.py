@@ -21,8 +21,7 @@ from bertline.kinds.retrieval.baselines import found_by, tuned_bm25
 from bertline.kinds.retrieval.model import Found, Retrieval
 from bertline.kinds.retrieval.search_pairs import EncodedSearch, PairBatches, contrastive_loss
 from bertline.sweep.baselines.base import baselines_of
-from bertline.tasks.storage import COLLECTION, write_rows
-from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, write_rows
 
 
 def collection(num_documents=60, seed=0):

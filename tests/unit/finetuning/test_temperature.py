@@ -15,7 +15,7 @@ from bertline.finetuning.temperature import (
 )
 from bertline.kinds.classification.model import Classification
 from bertline.kinds.classification.multi_label import THRESHOLD, MultiLabel
-from bertline.tasks.metrics.calibration import expected_calibration_error
+from bertline.tasks.metrics.classification import expected_calibration_error
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 
 

@@ -12,14 +12,14 @@ import tiny
 from bertline.finetuning import word_tagging
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.finetuning.word_tagging import TagPredictions
+from bertline.finetuning.word_tagging import TagPredictions, decided
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.token_classification.baselines import tagging_baselines
 from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
-from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -359,8 +359,8 @@ class TestOutsideMargin:
         tagging = kind(outside_margin="dev")
         some = TaggedRows(["a"], ["a"], [["\x00", "word1"]], [["O", "O"]])
         found = tagging.predict(new_model(tagging, encoder), tagging.encode(some, tokenizer), tiny.machine())
-        assert found.with_outside_margin(25.0).labels[0].tolist()[0] == 0
-        assert found.with_outside_margin(25.0).labels[0].tolist()[1] != 0
+        assert decided(found, {word_tagging.OUTSIDE_MARGIN: 25.0}).labels[0].tolist()[0] == 0
+        assert decided(found, {word_tagging.OUTSIDE_MARGIN: 25.0}).labels[0].tolist()[1] != 0
 
     def test_nothing_is_found_is_judged_with_the_margin(self):
         tagging, predictions = kind(outside_margin="dev"), self.of_log_odds([[0.5, 1.5]], [[3, 3]])

@@ -10,7 +10,6 @@ from transformers import BertTokenizerFast
 
 import tiny
 from bertline.finetuning.word_windows import encode_words
-from bertline.foundation.errors import ConfigError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -141,9 +140,9 @@ def test_rows_of_which_nothing_is_left_are_empty_windows(tokenizer):
     assert encoded.readable.tolist() == [False, True, False, False]
 
 
-def test_windows_that_would_never_get_on_are_refused(tokenizer):
-    with pytest.raises(ConfigError, match="window_overlap is 6.*holds 6 tokens"):
-        encode_words(rows(["a"]), LABELS, tokenizer, max_length=8, overlap=6)
+def test_windows_that_would_never_get_on_are_refused():
+    with pytest.raises(ValueError, match="window_overlap must be .* below the 6 tokens .* found 6"):
+        tiny.tagging_task(max_length=8, window_overlap=6)
 
 
 @settings(deadline=None)

@@ -252,7 +252,7 @@ def test_memory_does_not_grow_with_the_file(
     model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The model itself is left out: PyTorch's memory is not Python's, and it would take most of the test's time.
-    def constant(texts: list[str], pairs: None) -> np.ndarray:
+    def constant(texts: list[str], pairs: None = None) -> np.ndarray:
         return np.ones((len(texts), 3), dtype=np.float32)
 
     monkeypatch.setattr(model.task, "probabilities", constant)

@@ -21,11 +21,11 @@ from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConf
 from bertline.kinds.sentence_labelling.data import SentenceRows, built_task, stored_rows
 from bertline.kinds.sentence_labelling.export import usage
 from bertline.kinds.sentence_labelling.model import SentenceLabelling
-from bertline.kinds.sentence_labelling.report import error_blocks
+from bertline.kinds.sentence_labelling.report import error_block
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.tasks.build import build_task
-from bertline.tasks.built import BuiltTask
+from bertline.tasks.stored_rows import BuiltTask
 from bertline.tokenization.tokenizer import Tokenizer
 from finished_tasks import Finished, finish
 from no_packages import NO_PACKAGES
@@ -192,7 +192,7 @@ def test_the_report_shows_the_sentences_with_wrong_labels() -> None:
         "id": "1", "text": "A. <B>.", "sentences": ["A.", "<B>."], "gold": ["x", "y"], "predicted": ["x", "x"],
         "score": 0.9,
     }  # fmt: skip
-    (block,) = error_blocks([error], Path())
+    block = error_block(error)
     assert "&lt;B&gt;. <small>is y, taken for x</small>" in block
     assert "<p>A." not in block
 

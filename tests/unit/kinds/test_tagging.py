@@ -20,7 +20,7 @@ from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.kinds.tagging.data import built_task, read_conllu
 from bertline.kinds.tagging.export import usage
 from bertline.kinds.tagging.model import Tagging
-from bertline.kinds.tagging.report import error_blocks
+from bertline.kinds.tagging.report import error_block
 from bertline.kinds.tagging.serving import TaggedWord
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.bad_rows import BadRows
@@ -213,7 +213,7 @@ def test_the_report_marks_the_words_with_wrong_tags() -> None:
         "predicted": "X Z Z",
         "score": 0.5,
     }
-    (block,) = error_blocks([error], Path())
+    block = error_block(error)
     assert "<span>a</span>" in block
     assert '<mark class="wrong">&lt;b&gt;<small>Z, is Y</small></mark>' in block
     assert "50 % sure" in block

@@ -9,8 +9,7 @@ import pytest
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
-from bertline.sweep.glue_sets import GLUE, found_sets, task_of
-from bertline.sweep.glue_table import GlueOutcome, glue_average, glue_markdown, glue_rows
+from bertline.sweep.glue import GLUE, GlueOutcome, found_sets, glue_average, glue_markdown, glue_rows, task_of
 from shipped_tasks import shipped_task
 
 

@@ -67,9 +67,8 @@ RECIPE = """
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as a terminal starts it; under nohup it would be ignored
 from pathlib import Path
-from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import folder_written_atomically
-from bertline.orchestration import launching, worker
+from bertline.foundation.errors import BertlineError, WorkContinues
+from bertline.orchestration import launching
 launching._command = lambda folder, *_: [sys.executable, "-c", sys.argv[2], str(folder)]
 from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
 stop_on_signals()
@@ -78,6 +77,8 @@ try:
 except BertlineError as error:
     print(error)
 except KeyboardInterrupt as error:
+    if isinstance(error, WorkContinues):
+        print("its record does not end")
     end_as_stopped(error)
 """
 
@@ -210,7 +211,8 @@ def test_ctrl_c_of_an_attached_recipe_ends_it_and_leaves_the_worker_running(tmp_
     assert recipe.stdout is not None
     assert "attached to the worker" in recipe.stdout.readline()
     os.killpg(recipe.pid, signal.SIGINT)
-    _, errors = recipe.communicate(timeout=30)
+    output, errors = recipe.communicate(timeout=30)
+    assert output == "its record does not end\n"
     assert errors == (
         f"stopped by SIGINT (Ctrl-C); training continues in process {worker.pid} at {tmp_path}. Run the same command "
         f"again to see it, or `kill {worker.pid}` to stop it\n"

@@ -24,7 +24,7 @@ import tiny
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import load_pretraining_model
-from bertline.orchestration import launching, stage_run
+from bertline.orchestration import launching, recording, stage_run
 from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.stages import stage_named
@@ -205,7 +205,7 @@ def test_torchrun_is_told_the_place_whatever_its_own_variables_say(
 
 @pytest.mark.parametrize(("rank", "recorded"), [(0, True), (1, False)])
 def test_only_the_first_node_records_the_run(
-    composed: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, rank: int, recorded: bool
+    composed: Callable[..., dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rank: int, recorded: bool
 ) -> None:
     seen: list[TrackingConfig] = []
 
@@ -213,9 +213,10 @@ def test_only_the_first_node_records_the_run(
         seen.append(config)
         return Tracker()
 
-    monkeypatch.setattr(stage_run, "open_tracker", opened)
+    monkeypatch.setattr(recording, "open_tracker", opened)
     for name, value in place(rank, 29500).items():
         monkeypatch.setenv(name, value)
     config = pipeline_config(composed("runtime.num_nodes=2"))
-    stage_run._tracker_of(config, stage_named("pretrain"))
+    with stage_run._records(tmp_path, stage_named("pretrain"), None, config, {}, {"sections": {}, "inputs": {}}):
+        pass
     assert [tracking.enabled for tracking in seen] == [recorded]

@@ -16,6 +16,7 @@ from bertline.foundation.errors import BertlineError
 from bertline.orchestration import launching
 from bertline.orchestration.last_words import COULD_NOT_WRITE
 from bertline.orchestration.launching import run_in_worker
+from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
 WORK = "bertline.sweep.run:run"
@@ -54,14 +55,14 @@ def test_a_stage_that_dvc_runs_reads_params_yaml(tmp_path: Path) -> None:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("local", "__pycache__"))
     (tmp_path / "params.yaml").write_text("tokenizer: {kind: none}\ntask_name: null\n")
     recipe = str(tmp_path / "pipelines/tokenizer.py")
-    by_dvc = run(recipe, "task_name=one", "--cfg", "job", DVC_STAGE="tokenizer")
+    by_dvc = run_recipe(ROOT, recipe, "task_name=one", "--cfg", "job", environment={"DVC_STAGE": "tokenizer"})
     assert yaml.safe_load(by_dvc.stdout) == {"tokenizer": {"kind": "none"}, "task_name": "one"}
-    by_hand = run(recipe, "--cfg", "job")
+    by_hand = run_recipe(ROOT, recipe, "--cfg", "job")
     assert yaml.safe_load(by_hand.stdout)["tokenizer"]["kind"] == "trained"
 
 
 def test_an_interpolation_that_cannot_be_resolved_is_an_error_of_the_configuration() -> None:
-    done = run("pipelines/tokenizer.py", "tokenizer.vocab_size=${examples.no_such_key}")
+    done = run_recipe(ROOT, "pipelines/tokenizer.py", "tokenizer.vocab_size=${examples.no_such_key}")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "examples.no_such_key" in done.stderr
     assert "Traceback" not in done.stderr + done.stdout
@@ -80,11 +81,11 @@ def test_configure_names_a_bad_tag_of_params_yaml_too(tmp_path: Path) -> None:
 
 
 def test_a_task_file_that_is_not_registered_is_named_with_its_two_lines() -> None:
-    done = run("pipelines/task_data.py", "task_name=cola")
+    done = run_recipe(ROOT, "pipelines/task_data.py", "task_name=cola")
     assert done.returncode == 1
     assert "conf/task/cola.yaml is not registered" in done.stderr
     assert "- task@tasks.cola: cola" in done.stderr and "- cola\n" in done.stderr
-    unknown = run("pipelines/task_data.py", "task_name=no_such_task")
+    unknown = run_recipe(ROOT, "pipelines/task_data.py", "task_name=no_such_task")
     assert "not registered" not in unknown.stderr and "no_such_task" in unknown.stderr
 
 
@@ -170,14 +171,41 @@ def test_a_worker_on_a_full_disk_ends_with_a_status_of_its_own(tmp_path: Path) -
     ],
 )
 def test_a_mistyped_key_is_answered_with_the_key_that_was_meant(command: tuple[str, ...], meant: str) -> None:
-    done = run(*command)
+    done = run_recipe(ROOT, *command)
     assert done.returncode == 1
     key = next(word.partition("=")[0] for word in command if "=" in word and "lamb" not in word)
     assert done.stderr.startswith(f"error: {key} is no key of the configuration. {meant}")
     assert len(done.stderr.splitlines()) == 1 and "+" not in done.stderr
 
 
+def test_a_section_given_with_keys_that_it_does_not_have_is_answered_with_what_replaces_it() -> None:
+    key, value = "sweep.space.learning_rate", "{kind: choice, values: [1e-3]}"
+    done = run_recipe(ROOT, "pipelines/configure.py", f"{key}={value}")
+    assert done.returncode == 1
+    assert done.stderr == f"error: {key} does not have all of these keys. To replace it: '~{key}' '+{key}={value}'\n"
+    assert run_recipe(ROOT, "pipelines/configure.py", f"~{key}", f"+{key}={value}").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("pipelines/configure.py", "optimzer.lr=1", "--save"), "Did you mean optimizer.lr?"),
+        (("pipelines/configure.py", "pretrain.phases.0.stepz=3"), "Did you mean pretrain.phases.0.steps?"),
+        (("pipelines/configure.py", "pretrain.phases[0].steps=3"), "follows a dot: pretrain.phases.0.steps=3"),
+        (("pipelines/pretrain.py", "pretrain.phases.steps=3"), "from 0: pretrain.phases.0.steps=3"),
+        (("pipelines/configure.py", "pretrain.phases.0.steps=9", "--save"), "list: 'pretrain.phases=[{steps: 9, "),
+    ],
+)
+def test_a_key_that_leads_nowhere_or_into_a_list_is_answered_with_one_that_works(
+    command: tuple[str, ...], said: str
+) -> None:
+    done = run(*command)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and said in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1 and "Traceback" not in done.stderr
+
+
 def test_a_choice_that_does_not_exist_is_answered_with_those_that_do() -> None:
-    done = run("pipelines/pretrain.py", "optimizer=adamm")
+    done = run_recipe(ROOT, "pipelines/pretrain.py", "optimizer=adamm")
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "adamw_short" in done.stderr and "Traceback" not in done.stderr

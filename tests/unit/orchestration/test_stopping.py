@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -70,3 +71,89 @@ def test_a_second_signal_ends_a_command_that_is_still_ending(tmp_path: Path) -> 
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=10)[0] == "stopped at once by SIGINT (Ctrl-C)\n"
     assert process.returncode == 130
+
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPES = sorted(path for path in (ROOT / "pipelines").glob("*.py") if '__name__ == "__main__"' in path.read_text())
+SLOW_IMPORT = """
+import sys, time
+from pathlib import Path
+Path(sys.argv[-1]).touch()
+time.sleep(30)
+"""
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_ends_in_one_line_while_it_imports(tmp_path: Path, recipe: Path) -> None:
+    (tmp_path / "bertline").mkdir()
+    (tmp_path / "bertline/__init__.py").write_text(SLOW_IMPORT)  # in the place of what takes a second
+    process = subprocess.Popen(
+        [sys.executable, str(recipe), str(tmp_path / "ready")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == "stopped by SIGINT (Ctrl-C)\n"
+    assert process.returncode == 130
+
+
+def test_a_worker_that_still_imports_ends_without_a_traceback(tmp_path: Path) -> None:
+    for name in ("yaml", "pyarrow"):
+        (tmp_path / f"{name}.py").write_text(SLOW_IMPORT)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bertline.orchestration.worker", str(tmp_path / "ready")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "src")])},
+    )
+    while not (tmp_path / "ready").exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == b""
+    assert process.returncode == -signal.SIGINT
+
+
+SMALL = """
+import sys, time
+from pathlib import Path
+from bertline.foundation.errors import ConfigError
+from bertline.orchestration.stopping import in_one_line
+
+def main():
+    Path(sys.argv[1]).touch()
+    if sys.argv[2] == "fails":
+        raise ConfigError("optimizer.lr is -1; it must be positive")
+    time.sleep(30 if sys.argv[2] == "waits" else 0)
+    return 3
+
+in_one_line(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("does", "said", "status"),
+    [
+        ("waits", "stopped by SIGINT (Ctrl-C)\n", 130),
+        ("fails", "error: optimizer.lr is -1; it must be positive\n", 1),
+        ("ends", "", 3),
+    ],
+)
+def test_a_small_command_ends_in_one_line(tmp_path: Path, does: str, said: str, status: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SMALL, str(tmp_path / "ready"), does],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    if does == "waits":
+        process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30) == (said, None)
+    assert process.returncode == status

@@ -20,7 +20,7 @@ from bertline.modeling.huggingface import load_pretraining_model
 from bertline.orchestration import stage_run, worker
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.status import Status, hold_lock, read_status, write_status
-from bertline.pretraining.identity import FREE_KEYS
+from bertline.pretraining.job import FREE_KEYS
 from bertline.pretraining.mask_predictions import read_mask_predictions
 from bertline.pretraining.validation import ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import probing_inputs as language
-from bertline.evaluation.provenance import read_provenance
+from bertline.evaluation.facts import read_provenance
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.metrics_log import read_metrics

@@ -102,7 +102,7 @@ def test_a_small_step_of_a_small_model_takes_as_long_as_starting_it() -> None:
 
 def counted(length: int, *, tokens_each: float) -> TextSize:
     examples = ExamplesOfLength(sequences=1000, tokens=1000 * tokens_each)
-    return TextSize(tokens=1e5, basis="", counted=True, lengths={length: examples})
+    return TextSize(tokens=1e5, basis="", lengths={length: examples})
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bertline.modeling.flops import flops_per_token
+from bertline.planning import rates
 from bertline.planning.hardware import Hardware
 from bertline.planning.rates import Rate, Rates, SpeedRecord, read_records
 from planning_inputs import model, record, resources
@@ -97,11 +98,7 @@ def test_several_devices_do_a_little_less_than_their_number() -> None:
 
 
 def test_records_of_this_machine_count_only_for_as_many_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Path.read_text
-    monkeypatch.setattr(
-        Path, "read_text", lambda path, **how: "model name\t: A CPU\n" if "cpuinfo" in str(path) else read(path, **how)
-    )
-    monkeypatch.setattr(Path, "exists", lambda path: True)
+    monkeypatch.setattr(rates, "processor_name", lambda: "A CPU")
     machine = Hardware(
         name="cpu",
         title="",

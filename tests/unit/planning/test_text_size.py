@@ -50,7 +50,7 @@ def size_of(tmp_path: Path, config: Any, **changes: Any) -> TextSize:
 def test_examples_that_are_made_are_counted_one_pass_over_the_text(tmp_path: Path, copies: int) -> None:
     write_examples(tmp_path, copies=copies)
     found = size_of(tmp_path, corpus(PythonDocsCorpusConfig, "python_docs"))
-    assert (found.counted, found.tokens) == (True, 34_000)
+    assert (found.basis.startswith("counted"), found.tokens) == (True, 34_000)
     examples = found.examples(64)
     assert examples is not None
     assert (examples.sequences, examples.tokens) == (600, 36_000)
@@ -70,7 +70,7 @@ def test_artifacts_of_another_text_are_not_believed(tmp_path: Path) -> None:
     (tmp_path / "texts/a.txt").write_text("x" * 4000)
     config = corpus(TextCorpusConfig, "text", path=str(tmp_path / "texts"))
     found = size_of(tmp_path, config, made_so={"corpus": False, "examples": False})
-    assert (found.counted, found.tokens) == (False, 1000)
+    assert (found.basis.startswith("counted"), found.tokens) == (False, 1000)
     assert "an estimate" in found.basis
 
 
@@ -78,7 +78,7 @@ def test_a_corpus_without_examples_is_estimated_from_its_characters(tmp_path: Pa
     counts = {"train": {"characters": 8000}, "validation": {"characters": 80}}
     write_manifest(tmp_path / "corpus", kind="corpus", format_version=1, content={"counts": counts})
     found = size_of(tmp_path, corpus(PythonDocsCorpusConfig, "python_docs"))
-    assert (found.counted, found.tokens) == (False, 2000)
+    assert (found.basis.startswith("counted"), found.tokens) == (False, 2000)
 
 
 def test_compressed_files_count_for_what_they_hold(tmp_path: Path) -> None:

@@ -8,11 +8,10 @@ import torch
 
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.huggingface import load_pretraining_model
-from bertline.pretraining.best import BestStep
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.validation import BestStep, ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
 
 PHASES = [

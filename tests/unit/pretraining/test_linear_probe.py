@@ -14,8 +14,7 @@ from bertline.examples.store import ExampleStore
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining, Encoded
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.linear_probe import LinearProbe, linear_probes
-from bertline.pretraining.probing_sentences import probing_sentences
+from bertline.pretraining.linear_probe import LinearProbe, linear_probes, probing_sentences
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Ranks

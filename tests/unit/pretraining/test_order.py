@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bertline.pretraining.order import shuffled
+from bertline.pretraining.plan import shuffled
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 17, 1000, 4097])

@@ -6,7 +6,7 @@ import pytest
 
 import probing_inputs as language
 from bertline.examples.store import ExampleStore
-from bertline.pretraining.probing_sentences import KINDS, ProbingSentences, probing_sentences
+from bertline.pretraining.linear_probe import KINDS, ProbingSentences, probing_sentences
 
 AS_IS, SHIFTED, ODD = (KINDS.index(kind) for kind in ("as_is", "bigram_shift", "odd_word"))
 

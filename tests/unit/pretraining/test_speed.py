@@ -52,7 +52,7 @@ def seconds(monkeypatch):
     monkeypatch.setattr(run, "TrainingClock", SteadyClock)
     monkeypatch.setattr(PretrainingModule, "_clip", clipping)
     monkeypatch.setattr(ValidationProbe, "probe", validating)
-    monkeypatch.setattr(callbacks, "matmul_rate_of_process", lambda device, precision: 1e9)
+    monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: 1e9)
 
 
 def speed_rows(job) -> dict[int, dict[str, float]]:

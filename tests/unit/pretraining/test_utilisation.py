@@ -21,7 +21,7 @@ def rate(monkeypatch):
     """Sets what the device is said to multiply."""
 
     def say(flops: float) -> None:
-        monkeypatch.setattr(callbacks, "matmul_rate_of_process", lambda device, precision: flops)
+        monkeypatch.setattr(callbacks, "peak_rate", lambda device, precision: flops)
 
     return say
 

@@ -13,8 +13,15 @@ from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.regression.model import Regression
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
-from bertline.sweep.baselines.ngrams import MOST_CHARACTERS, UNITS, NgramFeatures, num_rows_read
-from bertline.sweep.baselines.overlap import NUM_FEATURES, PairOverlap, parts_of
+from bertline.sweep.baselines.text_features import (
+    MOST_CHARACTERS,
+    NUM_FEATURES,
+    UNITS,
+    NgramFeatures,
+    PairOverlap,
+    num_rows_read,
+    parts_of,
+)
 from bertline.sweep.baselines.vectors import linear_baseline
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from bertline.foundation.verdicts import Measured
-from bertline.sweep.comparisons import Comparisons
-from bertline.sweep.conclusion import conclusion, strongest_opponent
+from bertline.sweep.comparisons import Comparisons, conclusion, strongest_opponent
 
 ROWS = np.linspace(-0.2, 0.2, 30)
 
@@ -48,6 +49,8 @@ def test_the_sentence_says_whether_the_encoder_beats_the_opponent_that_is_strong
     found = concluded(encoder)
     assert found["opponent"] == "bm25"
     assert found["sentence"].startswith(said)
+    if encoder == 0.4:  # the typographic minus, in the interval too
+        assert re.search(r"\(difference −0\.100, 95 % interval −0\.\d{3} to −0\.\d{3}", found["sentence"])
     assert ("could have seen" in found["sentence"]) is (encoder == 0.501)
 
 

@@ -14,7 +14,7 @@ from bertline.sweep.job import planned
 from bertline.sweep.notes import notes_after, notes_before
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
 from bertline.sweep.run import run_sweep
-from bertline.tasks.storage import COLLECTION, FORMAT_VERSION, KIND, write_rows
+from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
 
 
 def test_rows_that_are_cut_are_counted_by_arm_and_split_and_said(inputs, input_folder, tmp_path, capsys):

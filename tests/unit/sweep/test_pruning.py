@@ -9,7 +9,7 @@ from optuna.trial import TrialState
 
 from bertline.finetuning.finetune import DevCheck
 from bertline.sweep.config import MedianPrunerConfig, NoPrunerConfig, SuccessiveHalvingPrunerConfig
-from bertline.sweep.pruning import checks_of, new_pruner, step_of
+from bertline.sweep.study import checks_of, new_pruner, step_of
 from bertline.sweep.trials import report_and_prune
 
 HALVING = SuccessiveHalvingPrunerConfig(kind="successive_halving", reduction_factor=2, num_rungs=3)

@@ -24,8 +24,7 @@ from bertline.sweep import repetitions, trials
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
-from bertline.tasks.storage import FORMAT_VERSION, KIND, write_rows
-from bertline.tasks.stored_rows import NumberRows
+from bertline.tasks.stored_rows import FORMAT_VERSION, KIND, NumberRows, write_rows
 from bertline.tokenization.tokenizer import Tokenizer
 
 BASELINES = ("majority", "word_ngrams", "char_ngrams", "word_and_char_ngrams", "static_embeddings", "frozen_encoder")

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bertline.sweep.errors_page import write_errors_page
-from bertline.sweep.summary import confident_errors
+from bertline.sweep.results import confident_errors
 
 
 def predictions(correct, score, texts=None):

@@ -6,7 +6,7 @@ import pytest
 
 import sweep_pieces
 from bertline.foundation.errors import MachineError
-from bertline.sweep.work import KnownWork, Work
+from bertline.sweep.workers import KnownWork, Work
 
 
 @pytest.fixture

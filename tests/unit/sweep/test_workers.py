@@ -10,8 +10,8 @@ import sweep_pieces
 from bertline.foundation.errors import DataError, MachineError
 from bertline.sweep import workers as workers_module
 from bertline.sweep.job import planned
-from bertline.sweep.work import Work
-from bertline.sweep.workers import ThisProcess, started_workers
+from bertline.sweep.workers import ThisProcess, Work, WorkerProcesses, started_workers
+from fork_server import forked_workers
 
 
 class Pieces:
@@ -36,6 +36,12 @@ class Pieces:
     def lost(self, work):
         self.losses.append(work)
         self.waiting.append(work)
+
+
+@pytest.fixture(autouse=True)
+def quick_starts(monkeypatch):
+    """Workers are forks: what becomes of them and of their work is looked at here, not how they start."""
+    forked_workers(monkeypatch)
 
 
 @pytest.fixture
@@ -74,11 +80,20 @@ def test_a_worker_that_would_wait_does_filling_work_which_may_outlast_the_other(
 
 
 @pytest.mark.slow
-def test_a_filler_whose_worker_died_is_retried_only_as_the_source(plan, tmp_path):
-    died = tmp_path / "died"
-    # After the death the other worker is busy for longer than the dead one takes to restart and to be idle.
-    pieces = Pieces(Work(sweep_pieces.wait_for_and_sleep, (died, 15.0)))
-    filler = Pieces(Work(sweep_pieces.die_the_first_time, died))
+def test_a_filler_whose_worker_died_is_retried_only_as_the_source(plan, tmp_path, monkeypatch):
+    let_go = tmp_path / "let go"
+    pieces = Pieces(Work(sweep_pieces.wait_for, let_go))
+    filler = Pieces(Work(sweep_pieces.die_the_first_time, tmp_path / "died"))
+    listen = WorkerProcesses._listen
+
+    def until_it_is_back(workers, source):
+        """The other worker is busy until the dead one is back, and has been passed over when work was handed out."""
+        if source is pieces and filler.losses and all(member.ready for member in workers._members):
+            assert [member.work for member in workers._members].count(None) == 1
+            let_go.touch()
+        listen(workers, source)
+
+    monkeypatch.setattr(WorkerProcesses, "_listen", until_it_is_back)
     with started_workers(plan(2), in_process=False) as workers:
         workers.work_through(pieces, filler=filler)
         assert filler.results == []

@@ -9,8 +9,7 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.build import build_task
-from bertline.tasks.storage import read_rows, read_task_manifest
-from bertline.tasks.stored_rows import TextRows
+from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 
 
 def write_csv(path, rows, header=("text", "label")):

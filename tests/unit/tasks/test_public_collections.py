@@ -15,7 +15,7 @@ from bertline.kinds.retrieval.baselines import found_by
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.sweep.baselines.base import baselines_of
 from bertline.tasks.build import build_task
-from bertline.tasks.storage import read_task_manifest
+from bertline.tasks.stored_rows import read_task_manifest
 from shipped_tasks import shipped_task
 
 ROOT = Path(__file__).resolve().parents[3]

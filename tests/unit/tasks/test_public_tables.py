@@ -14,8 +14,7 @@ from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.source_config import HubSourceConfig
-from bertline.tasks.storage import read_rows, read_task_manifest
-from bertline.tasks.stored_rows import TextRows
+from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
 from bertline.tasks.table_source import hub_rows
 from shipped_tasks import shipped_task
 

@@ -11,8 +11,7 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.reranking.data import built_task
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import AnswersSourceConfig
-from bertline.tasks.storage import read_rows
-from bertline.tasks.stored_rows import CandidateRows
+from bertline.tasks.stored_rows import CandidateRows, read_rows
 
 
 def answers_source(folder, **changes):

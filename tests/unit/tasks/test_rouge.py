@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
+from bertline.kinds.summarisation.data import chosen_sentences
 from bertline.tasks.metrics.rouge import rouge
-from bertline.tasks.summaries import chosen_sentences
 
 KINDS = ["rouge1", "rouge2", "rougeL"]
 words = st.sampled_from(["cat", "Cat", "sat", "on", "the", "mat", "42", "é", "don't", "東京", "-", "\n", "naïve", "İx"])

@@ -19,14 +19,14 @@ from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.row_caps import capped
 from bertline.tasks.source_config import (
     AnswersSourceConfig,
     PlainTextSourceConfig,
     SquadSourceConfig,
     SummariesSourceConfig,
 )
-from bertline.tasks.storage import read_task_manifest
+from bertline.tasks.source_files import capped
+from bertline.tasks.stored_rows import read_task_manifest
 from no_packages import NO_PACKAGES
 
 NUM_ROWS = 60

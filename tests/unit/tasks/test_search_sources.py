@@ -8,8 +8,7 @@ import search_inputs as inputs
 from bertline.foundation.errors import DataError
 from bertline.kinds.retrieval.data import built_task
 from bertline.tasks.build import build_task
-from bertline.tasks.storage import COLLECTION, read_rows, read_task_manifest
-from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, read_rows, read_task_manifest
 
 SMART_DOCUMENTS = """.I 1
 .T

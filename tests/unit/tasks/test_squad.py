@@ -12,8 +12,7 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import SquadSourceConfig
-from bertline.tasks.storage import read_rows, read_task_manifest
-from bertline.tasks.stored_rows import QuestionRows
+from bertline.tasks.stored_rows import QuestionRows, read_rows, read_task_manifest
 
 CONTEXT = "The cat sat on the mat. The dog barked."
 SHARE = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "squad_share" / "squad-v1.1-dev-32articles.json"
@@ -206,7 +205,7 @@ def test_a_file_that_is_no_squad_file_is_refused_even_where_bad_questions_are_le
 def test_bytes_that_are_no_text_are_named_by_line(build, tmp_path):
     path = tmp_path / "latin.json"
     path.write_bytes('{"data":\n "é"}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.json:2: this is not UTF-8"):
+    with pytest.raises(DataError, match=r"latin\.json:2 is not text in utf-8\. Save the file"):
         build(path=path)
     torn = tmp_path / "torn.json.gz"
     torn.write_bytes(gzip.compress(b"{}")[:-4])

@@ -10,8 +10,7 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.build import build_task
 from bertline.tasks.source_config import SummariesSourceConfig
-from bertline.tasks.storage import read_rows, read_task_manifest
-from bertline.tasks.stored_rows import SummaryRows
+from bertline.tasks.stored_rows import SummaryRows, read_rows, read_task_manifest
 
 
 def row(number, **changes):

@@ -11,8 +11,7 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.build import build_task
-from bertline.tasks.storage import read_rows, read_task_manifest
-from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows, read_rows, read_task_manifest
 
 TOPICS = [["sport"], ["politics", "sport"], [], ["art", "politics"]]
 

@@ -10,8 +10,7 @@ import tiny
 from bertline.foundation.errors import DataError
 from bertline.kinds.token_classification.data import built_task
 from bertline.tasks.build import build_task
-from bertline.tasks.storage import read_rows, read_task_manifest
-from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.stored_rows import TaggedRows, read_rows, read_task_manifest
 
 WNUT = Path(__file__).parents[4] / "shared" / "data" / "tasks" / "wnut17"
 

@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,14 @@ import yaml
 from mlflow import MlflowClient
 from mlflow.artifacts import download_artifacts
 
+import tracking_processes
 from bertline.foundation.files import write_atomically
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.mlflow_tracker import MlflowTracker
 from bertline.tracking.store import PARENT_TAG, Store
 from bertline.tracking.tracker import TrackedRun, Tracker, open_tracker
+from fork_server import forking
 from serving_inputs import serving
 
 NO_INPUTS: dict[str, tuple[Path, str]] = {}
@@ -264,19 +265,16 @@ def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
 
 
 def test_several_processes_may_open_a_new_store_at_once(tmp_path: Path) -> None:
-    code = f"""
-from bertline.tracking.store import Store
-store = Store("sqlite:///{tmp_path}/new/mlflow.db", "together")
-print(store.find_or_create_run({{"bertline.pipeline_key": "one"}}, "pipeline", {{}}))
-"""
-
-    def start(_: int) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-
-    with ThreadPoolExecutor(3) as pool:
-        results = list(pool.map(start, range(3)))
-    assert [result.returncode for result in results] == [0, 0, 0], results[0].stderr
-    store = Store(f"sqlite:///{tmp_path}/new/mlflow.db", "together")
+    uri = f"sqlite:///{tmp_path}/new/mlflow.db"
+    processes = [
+        forking().Process(target=tracking_processes.find_or_create_run, args=(uri, "together")) for _ in range(3)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0, 0, 0]
+    store = Store(uri, "together")
     assert len(store.find_runs({"bertline.pipeline_key": "one"})) == 1
 
 

@@ -3,40 +3,92 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.store import PARENT_TAG, Store
-from bertline.tracking.views import prepared_views
+from bertline.tracking.trials import TRIAL_TAG
+from bertline.tracking.views import ModelNames, prepared_views
 
 SERVER = "http://127.0.0.1:5000"
+NAMES = ModelNames(prefix="bertline-", champion="champion")
+
+
+def shown(config: TrackingConfig) -> dict[str, Any]:
+    """The views by title, each as the parts of the address after the hash."""
+    return {view.title: urlsplit(urlsplit(view.address).fragment) for view in prepared_views(config, SERVER, NAMES)}
 
 
 def test_an_empty_store_has_its_runs_and_models_to_show(config: TrackingConfig) -> None:
-    assert [view.title for view in prepared_views(config, SERVER)] == ["all runs", "models"]
+    assert [view.title for view in prepared_views(config, SERVER, NAMES)] == ["all runs", "models"]
 
 
 def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: TrackingConfig) -> None:
     store = Store(config.uri, config.experiment_name)
     made: dict[str, str] = {}
     for number in (1, 2):
-        line = store.create_run("line", {"bertline.pipeline_key": f"key-{number}"}, start_s=number)
+        line = store.create_run("line", {"bertline.pipeline_key": f"key-{number}"}, start_s=number + 1)
         made[f"line {number}"] = line
         stage = {PARENT_TAG: line, "bertline.stage": "pretrain"}
-        made[f"pretrain {number}"] = store.create_run("pretrain", stage, start_s=number)
+        made[f"pretrain {number}"] = store.create_run("pretrain", stage, start_s=number + 1)
         store.log_points(made[f"pretrain {number}"], [("val/mlm_loss", 3.0, 1.0, 10), ("val/nsp_loss", 0.5, 1.0, 10)])
-        sweep = store.create_run("s", {PARENT_TAG: line, "bertline.stage": "sweep@reviews"}, start_s=number)
+        sweep = store.create_run("s", {PARENT_TAG: line, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
         for arm, kind in (("encoder", "trial"), ("encoder", "trial"), ("random_weights", "trial"), ("encoder", "seed")):
-            trial = {PARENT_TAG: sweep, "bertline.arm": arm, "bertline.kind": kind}
             made.setdefault(f"trials {number}", "")
+            place = len(made[f"trials {number}"])
+            trial = {PARENT_TAG: sweep, TRIAL_TAG: f"{arm}/{kind}/{place}"}
             made[f"trials {number}"] += f"{store.create_run('t', trial, start_s=number)} "
-    shown = {view.title: urlsplit(urlsplit(view.address).fragment) for view in prepared_views(config, SERVER)}
-    runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in shown.items()}
+    pages = shown(config)
+    runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in pages.items()}
     assert runs["pipelines compared"] == [made["line 2"], made["line 1"]]
     assert runs["pretraining curves"] == [made["pretrain 2"], made["pretrain 1"]]
-    assert json.loads(parse_qs(shown["pretraining curves"].query)["plot_metric_keys"][0]) == ["val/mlm_loss"]
+    assert json.loads(parse_qs(pages["pretraining curves"].query)["plot_metric_keys"][0]) == ["val/mlm_loss"]
     assert set(runs["trials of sweep@reviews"]) == set(made["trials 2"].split()[:2])
     experiment = store.experiment_id()
     assert all(json.loads(parse_qs(page.query).get("experiments", [json.dumps([experiment])])[0]) == [experiment]
-               for page in shown.values())  # fmt: skip
-    assert all(parse_qs(page.query)["workflowType"] == ["machine_learning"] for page in shown.values())
+               for page in pages.values())  # fmt: skip
+    assert all(parse_qs(page.query)["workflowType"] == ["machine_learning"] for page in pages.values())
+
+
+def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: TrackingConfig, tmp_path: Path) -> None:
+    store = Store(config.uri, config.experiment_name)
+    (tmp_path / "report.html").write_text("<p>report")
+    pipelines = [store.create_run(str(number), {"bertline.pipeline_key": str(number)}) for number in range(3)]
+    for number, pipeline in enumerate(pipelines):
+        store.create_run("e", {PARENT_TAG: pipeline, "bertline.stage": "evaluate"}, start_s=number + 1)
+    assert "newest report" not in shown(config)
+    for pipeline in pipelines[:2]:
+        store.client.log_artifact(pipeline, str(tmp_path / "report.html"))
+    page = shown(config)["newest report"]
+    assert page.path == f"/experiments/{store.experiment_id()}/runs/{pipelines[1]}/artifacts/report.html"
+
+
+def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: TrackingConfig) -> None:
+    store = Store(config.uri, config.experiment_name)
+    sweeps = {}
+    for number, (task, status) in enumerate([("a", "FAILED"), ("a", "FINISHED"), ("b", "KILLED"), ("b", "FAILED")]):
+        sweeps[number] = store.create_run("s", {"bertline.stage": f"sweep@{task}"}, start_s=number + 1)
+        trial = store.create_run("t", {PARENT_TAG: sweeps[number], TRIAL_TAG: "encoder/trial/0"})
+        store.set_status(trial, status)
+    pages = shown(config)
+    assert "failed trials of sweep@a" not in pages
+    (found,) = parse_qs(pages["failed trials of sweep@b"].query)["searchFilter"]
+    (run,) = store.client.search_runs([store.experiment_id()], found)
+    assert run.data.tags[PARENT_TAG] == sweeps[3]
+
+
+def test_a_task_with_a_champion_has_a_page_for_it(config: TrackingConfig, tmp_path: Path) -> None:
+    names = ModelNames(prefix="of-views-", champion="champion")  # the registry is one for all tests
+    client = Store(config.uri, config.experiment_name).client
+    for task, num_versions in (("reviews", 2), ("topics", 1)):
+        client.create_registered_model(f"of-views-{task}")
+        for _ in range(num_versions):
+            client.create_model_version(f"of-views-{task}", str(tmp_path))
+    client.set_registered_model_alias("of-views-reviews", "champion", "2")
+    client.set_registered_model_alias("of-views-topics", "current", "1")
+    found = {view.title: view.address for view in prepared_views(config, SERVER, names) if "best" in view.title}
+    assert found == {
+        "best model of reviews": f"{SERVER}/#/models/of-views-reviews/versions/2?workflowType=machine_learning"
+    }

@@ -8,7 +8,7 @@ from torch import nn
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
-from bertline.training.lamb import Lamb
+from bertline.training.groupwise import Lamb
 from bertline.training.optimizers.lamb import LambConfig
 from bertline.training.optimizers.weights import set_learning_rate
 

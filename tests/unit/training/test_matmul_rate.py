@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bertline.training import matmul_rate as module
-from bertline.training.matmul_rate import matmul_rate, matmul_rate_of_process
+from bertline.training.matmul_rate import hot_matmul_rate, matmul_rate
 
 CPU = torch.device("cpu")
 
@@ -58,16 +58,38 @@ def test_a_real_product_has_a_rate_and_leaves_the_random_numbers_alone():
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_a_process_measures_once_for_each_number_of_threads(monkeypatch):
-    measured = []
-    monkeypatch.setattr(module, "matmul_rate", lambda device, precision: measured.append(precision) or 7.0)
-    module._measured_once.cache_clear()
-    threads = torch.get_num_threads()
-    try:
-        assert [matmul_rate_of_process(CPU, "fp32") for _ in range(3)] == [7.0] * 3
-        torch.set_num_threads(threads + 1)
-        matmul_rate_of_process(CPU, "fp32")
-    finally:
-        torch.set_num_threads(threads)
-        module._measured_once.cache_clear()
-    assert measured == ["fp32"] * 2
+def test_a_hot_rate_is_that_of_the_best_half_second_after_a_second_of_warming_up(products, monkeypatch):
+    _, clock = products
+    # A cold device first, then one whose cores are shared at times.
+    rates = {0.0: 4e11, 1.0: 1e11, 2.0: 2e11, 3.4: 1e11}
+    product = torch.mm
+
+    def at_the_moment(left, right, out):
+        clock["rate"] = rates[max(begun for begun in rates if begun <= clock["now"])]
+        product(left, right, out)
+
+    monkeypatch.setattr(torch, "mm", at_the_moment)
+    assert hot_matmul_rate(CPU, "fp32") == pytest.approx(2e11, rel=0.01)
+    assert clock["now"] == pytest.approx(4.0, abs=0.6)
+
+
+def test_a_hot_rate_of_a_slow_machine_takes_few_products(products):
+    made, clock = products
+    clock["rate"] = 3e10  # 0.64 s a product
+    assert hot_matmul_rate(CPU, "fp32") == pytest.approx(3e10)
+    assert len(made) <= 9
+    clock["rate"] = 1e8
+    made.clear()
+    assert hot_matmul_rate(CPU, "bf16") == pytest.approx(1e8)
+    assert len(made) == 1
+
+
+def test_a_real_hot_rate_is_one_and_leaves_the_random_numbers_alone(monkeypatch):
+    monkeypatch.setattr(module, "_WARM_UP_S", 0.0)
+    monkeypatch.setattr(module, "_HOT_S", 0.1)
+    monkeypatch.setattr(module, "_WINDOW_S", 0.05)
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    assert 1e8 < hot_matmul_rate(CPU, "fp32") < 1e15
+    assert torch.equal(torch.rand(3), expected)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.autograd import DeviceType
 
-from bertline.training.profiling import (
+from bertline.pretraining.profiling import (
     TABLE_NAME,
     TRACE_NAME,
     StepProfiler,
@@ -98,7 +98,7 @@ def test_on_a_gpu_its_kernels_are_listed_without_marks_and_without_what_launched
 
 @pytest.mark.parametrize("num_steps", [1, 5])
 def test_the_time_of_a_step_is_that_on_the_wall(tmp_path, num_steps, monkeypatch):
-    import bertline.training.profiling as module
+    import bertline.pretraining.profiling as module
 
     times = iter([100.0, 100.0 + 0.5 * num_steps])
     monkeypatch.setattr(module, "time", types.SimpleNamespace(perf_counter=lambda: next(times)))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.reader import CorpusReader
-from bertline.corpus.rows import datasets_library, document_of_row
+from bertline.corpus.reader import CorpusReader, datasets_library, document_of_row
 from bertline.foundation.errors import DataError
 
 

@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
 from bertline.corpus.input_files import InputFile, Line, find_files, read_lines
-from bertline.corpus.reader import CorpusReader
-from bertline.corpus.rows import SHOWN_COLUMNS, datasets_library, document_of_row
+from bertline.corpus.reader import SHOWN_COLUMNS, CorpusReader, datasets_library, document_of_row
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from bertline.kinds.classification.model import Classification
 from bertline.kinds.classification.multi_label import MultiLabel
-from bertline.sweep.baselines.base import Baseline, Given, best_on_dev
+from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
 from bertline.sweep.baselines.linear import (
     NAIVE_BAYES,
     REGRESSIONS,
@@ -22,11 +22,17 @@ from bertline.sweep.baselines.linear import (
     of_many_labels,
     of_one_label,
 )
-from bertline.sweep.baselines.ngrams import TITLES, NgramFeatures, Unit, num_rows_read, units_of
-from bertline.sweep.baselines.overlap import PairOverlap, Standardised
+from bertline.sweep.baselines.text_features import (
+    TITLES,
+    NgramFeatures,
+    PairOverlap,
+    Standardised,
+    Unit,
+    num_rows_read,
+    units_of,
+)
 from bertline.sweep.baselines.vectors import NAMES, linear_baseline
-from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import MultiLabelRows, TextRows
+from bertline.tasks.stored_rows import MultiLabelRows, SplitName, TextRows
 
 MOST_PAIRS = 100_000
 """Maximum number of pairs that are read, the first ones of train."""
@@ -42,9 +48,7 @@ def majority(kind: Kind, train: Rows, dev: Rows, tests: Mapping[SplitName, Rows]
     return Baseline(
         name="majority",
         title="most frequent label" if isinstance(kind, Classification) else "most frequent labels",
-        predictions={
-            split: np.tile(shares.astype(np.float32), (len(rows), 1)) for split, rows in {"dev": dev, **tests}.items()
-        },
+        predictions=predictions_of(lambda rows: np.tile(shares.astype(np.float32), (len(rows), 1)), dev, tests),
     )
 
 
@@ -59,7 +63,7 @@ def ngram_baseline(kind: Kind, unit: Unit, train: Rows, dev: Rows, tests: Mappin
     return Baseline(
         name=f"{unit}_ngrams",
         title=TITLES[unit],
-        predictions={split: fitted[best](features(rows)) for split, rows in {"dev": dev, **tests}.items()},
+        predictions=predictions_of(lambda rows: fitted[best](features(rows)), dev, tests),
         settings=best.settings(),
     )
 
@@ -87,7 +91,7 @@ def pair_baseline(kind: Kind, train: Rows, dev: Rows, tests: Mapping[SplitName, 
     return Baseline(
         name="pair_features",
         title="what the two texts share, logistic regression",
-        predictions={split: fitted[best](features(rows)[best[0]]) for split, rows in {"dev": dev, **tests}.items()},
+        predictions=predictions_of(lambda rows: fitted[best](features(rows)[best[0]]), dev, tests),
         settings={"features": best[0], **best[1].settings()},
     )
 

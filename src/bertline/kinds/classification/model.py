@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertline.finetuning.encoding import Windows
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions
@@ -19,9 +18,8 @@ from bertline.finetuning.temperature import TEMPERATURE, softmax_temperature, wi
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.kinds.classification.multi_label import MultiLabel
 from bertline.kinds.classification.text_classifier import TextClassifier
-from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
-from bertline.tasks.metrics.calibration import expected_calibration_error
+from bertline.tasks.metrics.classification import expected_calibration_error
 from bertline.tasks.stored_rows import TextRows
 
 
@@ -29,10 +27,6 @@ class Classification(TextClassifier[TextRows]):
     """Classification with one label per row. Predictions are probabilities [N, labels], which sum to 1."""
 
     rows_class = TextRows
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        """See `TaskKind.save_model`."""
-        save_model(model, folder, id2label=dict(enumerate(self.labels)))
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
@@ -74,7 +68,7 @@ class Classification(TextClassifier[TextRows]):
         return {TEMPERATURE: softmax_temperature(predictions, rows.labels)}
 
     def statistics(
-        self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+        self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return gold and predicted label, [N, 2]."""
         return np.stack([rows.labels, predictions.argmax(axis=1)], axis=1).astype(np.float64)
@@ -84,7 +78,7 @@ class Classification(TextClassifier[TextRows]):
         gold, predicted = statistics.astype(np.int64).T
         return metrics.scores_of(metrics.confusion_matrix(gold, predicted, len(self.labels)))
 
-    def table(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
         predicted = predictions.argmax(axis=1)
         predictions = self.calibrated(predictions, calibration)
@@ -101,9 +95,7 @@ class Classification(TextClassifier[TextRows]):
             }
         )
 
-    def details(
-        self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
-    ) -> dict[str, Any]:
+    def details(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration) -> dict[str, Any]:
         """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
         given = predictions.argmax(axis=1)
         matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
@@ -115,7 +107,7 @@ class Classification(TextClassifier[TextRows]):
         errors = self.calibration_errors(predictions, calibration, error)
         return {"confusion_matrix": matrix.tolist(), "calibration_error": errors}
 
-    def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> bool:
+    def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration) -> bool:
         """Return whether every row gets the same label."""
         return len(np.unique(predictions.argmax(axis=1))) == 1
 

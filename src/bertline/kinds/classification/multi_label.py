@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from bertline.finetuning.temperature import TEMPERATURE, sigmoid_temperature, wi
 from bertline.kinds.classification.text_classifier import TextClassifier
 from bertline.modeling.huggingface import save_model
 from bertline.tasks.metrics import classification as metrics
-from bertline.tasks.metrics.calibration import expected_calibration_error
+from bertline.tasks.metrics.classification import expected_calibration_error
 from bertline.tasks.stored_rows import MultiLabelRows
 
 THRESHOLD = "threshold"
@@ -80,7 +79,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return with_sigmoid_temperature(probabilities, temperature)
 
     def statistics(
-        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return gold labels, then predicted labels, 0 or 1 each, [N, 2 L]."""
         given = _given(self.calibrated(predictions, calibration), calibration)
@@ -91,9 +90,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         gold, given = np.split(statistics.astype(np.int64), 2, axis=1)
         return metrics.multi_label_scores(gold, given)
 
-    def table(
-        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
-    ) -> pa.Table:
+    def table(self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""
         predictions = self.calibrated(predictions, calibration)
         given = _given(predictions, calibration)
@@ -111,7 +108,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         )
 
     def details(
-        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
+        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Calibration
     ) -> dict[str, Any]:
         """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
 
@@ -124,9 +121,7 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
             "calibration_error": self.calibration_errors(predictions, calibration, error),
         }
 
-    def is_degenerate(
-        self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Mapping[str, float]
-    ) -> bool:
+    def is_degenerate(self, rows: MultiLabelRows, predictions: NDArray[np.float32], calibration: Calibration) -> bool:
         """Return whether every row gets the same labels."""
         given = _given(self.calibrated(predictions, calibration), calibration)
         return bool((given == given[0]).all())
@@ -135,6 +130,6 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
         return [", ".join(label for label, has in zip(self.labels, row, strict=True) if has) for row in labels]
 
 
-def _given(predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.int64]:
+def _given(predictions: NDArray[np.float32], calibration: Calibration) -> NDArray[np.int64]:
     """Return the predicted labels [N, L], 0 or 1 each."""
     return (predictions >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import label_block
-from bertline.evaluation.formatting import counted
+from bertline.evaluation.html import counted, label_block
 
 
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [label_block(error) for error in errors]
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
+    return label_block(error)
 
 
 def about(labels: Sequence[str]) -> str:

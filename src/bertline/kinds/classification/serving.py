@@ -60,7 +60,7 @@ class ClassificationPredictor(_LabelPredictor):
             for row, best in zip(probabilities, probabilities.argmax(1), strict=True)
         ]
 
-    def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None) -> NDArray[np.float32]:
+    def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> NDArray[np.float32]:
         """Return the calibrated probabilities [n, labels]."""
         firsts, seconds = self.texts_and_pairs(texts, text_pairs)
         if not firsts:
@@ -75,8 +75,7 @@ class ClassificationPredictor(_LabelPredictor):
         )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
-        probabilities = self.probabilities(texts, pairs)
+        probabilities = self.probabilities(*inputs)
         best = probabilities.argmax(1)
         return [
             {
@@ -121,14 +120,13 @@ class MultiLabelPredictor(_LabelPredictor):
         )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
         return [
             {
                 LABEL_COLUMN: list(found.labels),
                 PROBABILITY_COLUMN: [found.probabilities[x] for x in found.labels],
                 PROBABILITIES_COLUMN: self.listed(np.array([*found.probabilities.values()])),
             }
-            for found in self.predict(texts, pairs)
+            for found in self.predict(*inputs)
         ]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar, assert_never
 
@@ -20,9 +20,9 @@ from bertline.finetuning.encoding import (
     Windows,
     encode_texts,
     encode_windows,
-    scoring_batches,
+    outputs_in_batches,
 )
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.temperature import TEMPERATURE
 from bertline.finetuning.token_marks import add_marked_types
 from bertline.kinds.classification.config import ClassificationTaskConfig
@@ -32,7 +32,6 @@ from bertline.modeling.huggingface import load_classifier
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
 
@@ -62,20 +61,9 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
 
     config: ClassificationTaskConfig
 
-    @property
-    def unused_options(self) -> dict[str, str]:
-        """See `TaskKind.unused_options`: none."""
-        return {}
-
     def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
         """See `TaskKind.new_model`."""
-        model = load_classifier(
-            folder,
-            num_labels=len(self.labels),
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-            attention=head.attention,
-        )
+        model = load_classifier(folder, num_labels=len(self.labels), **asdict(head))
         if self.config.shared_tokens == "marked":
             add_marked_types(model.bert, shared_tokens.NUM_MARKS)
         return model
@@ -104,10 +92,6 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
         if config.shared_tokens == "marked":
             windows = Windows(shared_tokens.with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
         return EncodedTexts(windows, rows.labels)
-
-    def lengths(self, encoded: EncodedTexts) -> NDArray[np.int64]:
-        """See `TaskKind.lengths`."""
-        return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedTexts) -> int:
         """See `TaskKind.num_cut`."""
@@ -145,13 +129,13 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
     def with_temperature(self, probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
         """Rescale probabilities [N, labels] as if the logits had been divided by the temperature."""
 
-    def calibrated(self, predictions: NDArray[np.float32], calibration: Mapping[str, float]) -> NDArray[np.float32]:
+    def calibrated(self, predictions: NDArray[np.float32], calibration: Calibration) -> NDArray[np.float32]:
         """Apply the temperature chosen on dev, if any. Returns the probabilities that users see."""
         temperature = calibration.get(TEMPERATURE)
         return predictions if temperature is None else self.with_temperature(predictions, temperature)
 
     def calibration_errors(
-        self, predictions: NDArray[np.float32], calibration: Mapping[str, float], error: Callable[..., float]
+        self, predictions: NDArray[np.float32], calibration: Calibration, error: Callable[..., float]
     ) -> dict[str, float]:
         """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
 
@@ -168,10 +152,8 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, NDArray[np.float32]]
     def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> NDArray[np.float32]:
         """See `TaskKind.predict`."""
         of_windows = np.zeros((len(encoded.sequences), len(self.labels)), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
-                inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-                of_windows[indices] = self.probabilities(forward(*inputs).float()).cpu().numpy()
+        for indices, found in outputs_in_batches(model, encoded.sequences, machine, self.probabilities):
+            of_windows[indices] = found
         return self.pooled(of_windows, encoded.windows)
 
     def pooled(self, of_windows: NDArray[np.float32], windows: Windows) -> NDArray[np.float32]:

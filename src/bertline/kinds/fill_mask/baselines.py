@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks, FillMask
-from bertline.sweep.baselines.base import Baseline, Given
-from bertline.tasks.storage import SplitName
+from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks
+from bertline.sweep.baselines.base import Baseline, Given, predictions_of
 from bertline.tasks.stored_rows import PlainRows
-from bertline.tokenization.tokenizer import Tokenizer
 
 
-def fill_mask_baselines(
-    kind: FillMask, train: PlainRows, dev: PlainRows, tests: Mapping[SplitName, PlainRows], tokenizer: Tokenizer
-) -> list[Baseline]:
+def baselines(given: Given) -> list[Baseline]:
     """Return the baseline that predicts the most frequent tokens of train for every blank; ties go to the lowest id.
 
     A token's probability is its share in train, with add-one smoothing over all tokens that are not special, so that
-    none has probability 0.
+    none has probability 0. Tokens are scored, so without the encoder's tokenizer there is no baseline.
     """
-    encoded = kind.encode(train, tokenizer)
+    kind, tokenizer = given.kind, given.tokenizer
+    if tokenizer is None:
+        return []
+    encoded = kind.encode(given.train, tokenizer)
     counts = _counts(encoded)
     ordinary = np.ones(len(counts), dtype=bool)
     ordinary[list(encoded.policy.special_ids)] = False
@@ -49,7 +46,7 @@ def fill_mask_baselines(
         Baseline(
             name="unigram",
             title="most frequent tokens",
-            predictions={split: predicted(rows) for split, rows in {"dev": dev, **tests}.items()},
+            predictions=predictions_of(predicted, given.dev, given.tests),
         )
     ]
 
@@ -61,10 +58,3 @@ def _counts(encoded: EncodedPassages) -> NDArray[np.int64]:
     counts = np.bincount(sequences.input_ids[real], minlength=encoded.policy.vocab_size)
     counts[list(encoded.policy.special_ids)] = 0
     return counts
-
-
-def baselines(given: Given) -> list[Baseline]:
-    """Return the most frequent tokens; the encoder's tokenizer is needed, because tokens are scored."""
-    if given.tokenizer is None:
-        return []
-    return fill_mask_baselines(given.kind, given.train, given.dev, given.tests, given.tokenizer)

@@ -1,15 +1,17 @@
-"""Train, dev and test splits of a fill-mask task, from any text."""
+"""Train, dev and test passages of a fill-mask task, from lines of text or the rows of a table."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
-from bertline.tasks.built import BuiltTask
-from bertline.tasks.plain_text import Passage, read_passages
+from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.decoded_files import ENCODING_OPTION
+from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import PlainRows
+from bertline.tasks.stored_rows import BuiltTask, PlainRows, SplitName, read_rows
+from bertline.tasks.table_files import Record, TableLayout, parsed_records, read_lines, value_in
 
 
 def built_task(name: str, config: FillMaskTaskConfig) -> BuiltTask:
@@ -42,3 +44,43 @@ def _words(passage: Passage) -> str:
 def stored_rows(folder: Path, split: SplitName) -> PlainRows:
     """Read a split that the stage has written."""
     return read_rows(folder, split, PlainRows)
+
+
+_TEXT_FILE = ".txt"
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A passage of text."""
+
+    id: str
+    """File and line (Parquet: row, from 1)."""
+    text: str
+
+
+def read_passages(path: Path, config: PlainTextSourceConfig, bad_rows: BadRows) -> list[Passage]:
+    """Read passages from a `.txt` file, one per line, or from CSV, TSV, JSONL or Parquet (`.gz` too, except Parquet).
+
+    Blank lines of a text file are skipped. An empty text in a table is an invalid row.
+
+    Raises:
+        DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
+            and, where there is one, the line.
+    """
+    if path.name.removesuffix(".gz").lower().endswith(_TEXT_FILE):
+        return [
+            Passage(line.where, line.values[0].strip()) for line in read_lines(path, config.encoding, ENCODING_OPTION)
+        ]
+    layout = TableLayout("auto", header=True, quoting=True, encoding=config.encoding, options=ENCODING_OPTION)
+    return parsed_records(
+        path, layout, bad_rows, lambda record: Passage(record.where, _text(record, config.text_column))
+    )
+
+
+def _text(record: Record, column: str) -> str:
+    value = value_in(record, column, "source.text_column")
+    if value is not None and not isinstance(value, str):
+        raise BadRow("wrong_type", f"{column!r} is {value!r}, which is no text")
+    if not value or not value.strip():
+        raise BadRow("empty_text", f"the text in column {column!r} is empty")
+    return value.strip()

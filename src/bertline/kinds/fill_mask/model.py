@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +17,21 @@ from torch import Tensor, nn
 
 from bertline.examples.masking import MaskingPolicy, mask_rows, max_targets
 from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    TaskKind,
+    with_new_head,
+)
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, MaskedLanguageModel
-from bertline.modeling.huggingface import architecture_of, load_with_head, load_with_own_heads, save_model
+from bertline.modeling.huggingface import architecture_of, load_with_own_heads
 from bertline.tasks.metrics.fill_mask import STATISTICS, pseudo_perplexity, scores_of
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -87,21 +95,12 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     rows_class = PlainRows
 
     def new_model(self, folder: Path, head: HeadSettings) -> MaskedLanguageModel:
-        kind = BertForMaskedLM if architecture_of(folder) == "BertForMaskedLM" else BertForPreTraining
-        return load_with_head(
-            folder,
-            lambda config, vocab_size, pad_token_id: kind(
-                config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=head.attention
-            ),
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-        )
+        masked_only = architecture_of(folder) == "BertForMaskedLM"
+        kind: Callable[..., MaskedLanguageModel] = BertForMaskedLM if masked_only else BertForPreTraining
+        return with_new_head(folder, kind, head)
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> MaskedLanguageModel:
         return load_with_own_heads(folder, attention=attention)
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        save_model(model, folder)
 
     def has_new_head(self, model: nn.Module) -> bool:
         """Return False: the head is that of pretraining; loading warns if a checkpoint lacks it."""
@@ -132,9 +131,6 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
             ),
             vocab=tokenizer.vocab,
         )
-
-    def lengths(self, encoded: EncodedPassages) -> NDArray[np.int64]:
-        return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedPassages) -> int:
         return int(encoded.sequences.cut.sum())
@@ -177,9 +173,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
                 guess_probs[chosen] = (best - normaliser).exp().cpu().numpy()
         return FilledBlanks(encoded.rows, gold, log_probs, ranks, guesses, guess_probs, encoded.vocab)
 
-    def statistics(
-        self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> NDArray[np.float64]:
         """Return the sum of log probabilities, scored tokens, top-1 hits and top-k hits (`top_k`), [N, 4]."""
         columns = (
             predictions.log_probs.astype(np.float64),
@@ -195,7 +189,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         return scores_of(statistics)
 
-    def table(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are tokens in order, `correct` is the share of top-1 hits."""
         statistics = self.statistics(rows, predictions, calibration)
         num_tokens = np.maximum(statistics[:, 1], 1)
@@ -218,12 +212,12 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
             }
         )
 
-    def details(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> dict[str, Any]:
+    def details(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> dict[str, Any]:
         """Return `pseudo_perplexity` (lower is better) and the number of scored tokens."""
         statistics = self.statistics(rows, predictions, calibration)
         return {"pseudo_perplexity": pseudo_perplexity(statistics), "scored_tokens": int(statistics[:, 1].sum())}
 
-    def is_degenerate(self, rows: PlainRows, predictions: FilledBlanks, calibration: Mapping[str, float]) -> bool:
+    def is_degenerate(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> bool:
         return len(predictions.guesses) > 1 and len(np.unique(predictions.guesses)) == 1
 
 

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import inputs_of, quote, sureness
+from bertline.evaluation.html import inputs_of, quote, sureness
 
 _BLANKS = 8
 
 
-def _blank(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
     pairs = zip(str(error["gold"]).split(), str(error["predicted"]).split(), strict=False)
     wrong = [f"{guess} for {token}" for token, guess in pairs if guess != token]
     more = f" and {len(wrong) - _BLANKS} more" if len(wrong) > _BLANKS else ""
     return quote(inputs_of(error), f"filled in {', '.join(wrong[:_BLANKS])}{more} {sureness(error)}")
-
-
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [_blank(error) for error in errors]
 
 
 def about(labels: Sequence[str]) -> str:

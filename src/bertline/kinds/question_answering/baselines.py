@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from bertline.corpus.sentences import split_sentences
 from bertline.kinds.question_answering.model import AnswerPredictions
-from bertline.sweep.baselines.base import Baseline, Given
-from bertline.tasks.storage import SplitName
+from bertline.sweep.baselines.base import Baseline, Given, predictions_of
 from bertline.tasks.stored_rows import QuestionRows
 
 
-def answer_baselines(train: QuestionRows, dev: QuestionRows, tests: Mapping[SplitName, QuestionRows]) -> list[Baseline]:
+def baselines(given: Given) -> list[Baseline]:
     """Return the first-sentence baseline (within the first line) and, if train has unanswerable questions, the
     no-answer baseline."""
-    scored = {"dev": dev, **tests}
-    baselines = [
+    made = [
         Baseline(
             name="first_sentence",
             title="first sentence of the context",
-            predictions={split: _first_sentences(rows) for split, rows in scored.items()},
+            predictions=predictions_of(_first_sentences, given.dev, given.tests),
         )
     ]
-    if not all(train.answers):
-        baselines.append(
+    if not all(given.train.answers):
+        made.append(
             Baseline(
                 name="no_answer",
                 title="always no answer",
-                predictions={split: _answers([""] * len(rows), [0] * len(rows)) for split, rows in scored.items()},
+                predictions=predictions_of(
+                    lambda rows: _answers([""] * len(rows), [0] * len(rows)), given.dev, given.tests
+                ),
             )
         )
-    return baselines
+    return made
 
 
 def _first_sentences(rows: QuestionRows) -> AnswerPredictions:
@@ -46,8 +44,3 @@ def _answers(texts: list[str], starts: list[int]) -> AnswerPredictions:
     """Return predictions with equal scores for the answer and for no answer: without a threshold, the text decides."""
     nothing = np.zeros(len(texts))
     return AnswerPredictions(texts, np.array(starts, dtype=np.int64), nothing, nothing, nothing)
-
-
-def baselines(given: Given) -> list[Baseline]:
-    """Return the first sentence and, if train has unanswerable questions, no answer."""
-    return answer_baselines(given.train, given.dev, given.tests)

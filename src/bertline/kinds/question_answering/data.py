@@ -1,15 +1,19 @@
-"""Train, dev and test splits of a question answering task, from any SQuAD file."""
+"""Train, dev and test splits of a question answering task, read from SQuAD JSON."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.tasks.built import BuiltTask
+from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
+from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.squad import Question, read_squad
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import QuestionRows
+from bertline.tasks.stored_rows import BuiltTask, QuestionRows, SplitName, read_rows
 
 
 def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
@@ -55,3 +59,136 @@ def _stored(rows: list[Question]) -> QuestionRows:
 def stored_rows(folder: Path, split: SplitName) -> QuestionRows:
     """Read a split that the stage has written."""
     return read_rows(folder, split, QuestionRows)
+
+
+MOVED = "answer_moved"
+"""Key under which answers with a corrected start are counted. The question is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question on a context, with all texts that count as its answer."""
+
+    id: str
+    title: str
+    question: str
+    context: str
+    answers: list[str]
+    """Gold answers; empty if the context does not answer the question."""
+    starts: list[int]
+    """Start of each answer, in characters of the context."""
+
+
+def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Question]:
+    """Read the questions of a SQuAD file of either version, plain or `.gz`.
+
+    Args:
+        path: The file.
+        bad_rows: Collects invalid questions, and counts moved answers.
+        may_move: Whether an answer that is not at its `answer_start` is moved to where it occurs in the context, if it
+            occurs exactly once.
+
+    Raises:
+        DataError: The file is not SQuAD JSON, or a question is invalid and invalid questions are errors. The message
+            names file, article and question.
+    """
+    found: list[Question] = []
+    seen: set[str] = set()
+    for where, title, context, qa in _questions(path):
+        try:
+            question, moved = _question(title, context, qa, seen, may_move=may_move)
+        except BadRow as bad:
+            bad_rows.found(BadRow(bad.reason, f"{where}: {bad}. Fix it or remove the question."))
+            continue
+        seen.add(question.id)
+        found.append(question)
+        bad_rows.dropped[MOVED] += moved
+    return found
+
+
+def _questions(path: Path) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield, for each question, its place (for messages), its article's title, its context and its JSON object."""
+    content = _json(path)
+    articles = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(articles, list):
+        raise DataError(f'{path}: expected SQuAD JSON, {{"data": [articles]}}, but found no list "data" in it.')
+    for number, article in enumerate(articles, start=1):
+        title = article.get("title") if isinstance(article, dict) else None
+        # Annotation tools omit titles; a number keeps the articles apart.
+        title = title if isinstance(title, str) and title.strip() else f"article {number}"
+        for paragraph in _list(article, "paragraphs", f"{path}, article {title!r}"):
+            context = paragraph.get("context") if isinstance(paragraph, dict) else None
+            for qa in _list(paragraph, "qas", f"{path}, article {title!r}, a paragraph"):
+                identity = qa.get("id") if isinstance(qa, dict) else None
+                yield f"{path}, article {title!r}, question {identity!r}", title, context, qa
+
+
+def _list(value: Any, key: str, where: str) -> list[Any]:
+    inner = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(inner, list):
+        raise DataError(f'{where}: expected a list "{key}", as SQuAD has it.')
+    return inner
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(decoded_text(path, "utf-8", NO_OPTIONS))
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path}:{error.lineno}:{error.colno} is not JSON ({error.msg}). Is the file whole?") from error
+
+
+def _question(title: str, context: Any, qa: Any, seen: set[str], *, may_move: bool) -> tuple[Question, int]:
+    """Return the question, and how many of its answers were moved."""
+    if not isinstance(qa, dict) or not isinstance(qa.get("id"), str | int):
+        raise BadRow("missing_key", 'it has no "id"')
+    require_whole_characters([title, context, qa])
+    identity = str(qa["id"])
+    if identity in seen:
+        raise BadRow("duplicate_id", "another question of the file has the same id")
+    for name, text in (("context", context), ("question", qa.get("question"))):
+        if not isinstance(text, str):
+            raise BadRow("missing_key", f'it has no "{name}"')
+        if not text.strip():
+            raise BadRow(f"empty_{name}", f"its {name} is empty")
+    impossible = qa.get("is_impossible", False)
+    answers = qa.get("answers", [] if impossible else None)
+    if not isinstance(answers, list):
+        raise BadRow("missing_key", 'it has no list "answers"')
+    if impossible and answers:
+        raise BadRow("impossible_with_answers", "it is marked is_impossible and has answers all the same")
+    if not impossible and not answers:
+        raise BadRow("no_answer", "it has no answers and is not marked is_impossible (SQuAD 2.0), so none can be right")
+    texts, starts, moved = [], [], 0
+    for answer in answers:
+        text, start = _answer(answer)
+        place = start if context.startswith(text, start) else _found_place(context, text, start, may_move)
+        texts.append(text)
+        starts.append(place)
+        moved += place != start
+    return Question(identity, title, qa["question"], context, texts, starts), moved
+
+
+def _answer(answer: Any) -> tuple[str, int]:
+    text = answer.get("text") if isinstance(answer, dict) else None
+    start = answer.get("answer_start") if isinstance(answer, dict) else None
+    if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool):
+        raise BadRow("missing_key", 'an answer lacks "text" or "answer_start"')
+    if not text.strip():
+        raise BadRow("empty_answer", "an answer is empty")
+    if start < 0:
+        raise BadRow("answer_not_in_context", f"answer_start of {text!r} is {start}; places count from 0")
+    return text, start
+
+
+def _found_place(context: str, text: str, start: int, may_move: bool) -> int:
+    """Return the start of the answer if it occurs exactly once in the context and may be moved; else raise `BadRow`."""
+    first = context.find(text)
+    if may_move and first >= 0 and context.find(text, first + 1) < 0:
+        return first
+    stands = context[start : start + len(text)]
+    hint = "it stands nowhere in the context" if first < 0 else f"it stands at {first}"
+    raise BadRow(
+        "answer_not_in_context",
+        f"the answer {text!r} should stand at answer_start {start}, where the context has {stands!r}; {hint} "
+        "(starts count characters, not bytes)",
+    )

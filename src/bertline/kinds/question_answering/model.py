@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_indices
-from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    TaskKind,
+    with_new_head,
+)
 from bertline.kinds.question_answering.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
-from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.modeling.huggingface import load_with_head
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -62,19 +70,12 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     rows_class = QuestionRows
 
     def new_model(self, folder: Path, head: HeadSettings) -> BertForQuestionAnswering:
-        return load_with_head(
-            folder,
-            _maker(head.attention),
-            new_head=("qa_outputs.",),
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-        )
+        """See `TaskKind.new_model`."""
+        return with_new_head(folder, BertForQuestionAnswering, head, "qa_outputs.")
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForQuestionAnswering:
-        return load_with_head(folder, _maker(attention))
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        save_model(model, folder)
+        """See `TaskKind.load_model`."""
+        return load_with_head(folder, partial(BertForQuestionAnswering, attention=attention))
 
     def encode(self, rows: QuestionRows, tokenizer: Tokenizer) -> EncodedQuestions:
         return encode_questions(rows, tokenizer, self.config)
@@ -133,7 +134,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         return {NO_ANSWER_THRESHOLD: best_no_answer_threshold(scores, has_answer, margins)}
 
     def statistics(
-        self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]
+        self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return F1, exact match, and whether the question has an answer, [N, 3]."""
         scores = np.array(_pairs_of_scores(predictions.texts, rows.answers)).reshape(-1, 2)
@@ -154,7 +155,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             if members.any()
         }
 
-    def table(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`. An empty text means "no answer"; its score does not depend on the threshold."""
         given = given_answers(predictions, calibration)
         no_answer = 1 / (1 + np.exp(np.clip(predictions.scores - predictions.null_scores, -50, 50)))
@@ -171,19 +172,17 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
             }
         )
 
-    def is_degenerate(
-        self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Mapping[str, float]
-    ) -> bool:
+    def is_degenerate(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration) -> bool:
         return len(rows) > 1 and len(set(given_answers(predictions, calibration))) == 1
 
 
-def given_answers(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> list[str]:
+def given_answers(predictions: AnswerPredictions, calibration: Calibration) -> list[str]:
     """Return the predicted answers, empty for "no answer"; without a threshold, none is withheld."""
     withheld = _withheld(predictions, calibration)
     return ["" if nothing else text for text, nothing in zip(predictions.texts, withheld, strict=True)]
 
 
-def _withheld(predictions: AnswerPredictions, calibration: Mapping[str, float]) -> NDArray[np.bool_]:
+def _withheld(predictions: AnswerPredictions, calibration: Calibration) -> NDArray[np.bool_]:
     """Return whether the null score exceeds the answer's by more than the threshold, [N]."""
     return predictions.null_scores - predictions.scores > calibration.get(NO_ANSWER_THRESHOLD, np.inf)
 
@@ -217,13 +216,6 @@ def best_spans(
     score = score.masked_fill(score < NO_SPAN / 2, NO_SPAN)
     values = torch.stack([score, start[:, 0] + end[:, 0], (score - norm).exp()], dim=1)
     return values, torch.stack([first, last], dim=1)
-
-
-def _maker(attention: AttentionKind) -> Callable[[ModelConfig, int, int], BertForQuestionAnswering]:
-    def make(config: ModelConfig, vocab_size: int, pad_token_id: int) -> BertForQuestionAnswering:
-        return BertForQuestionAnswering(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-
-    return make
 
 
 def _with_cls(in_context: Tensor) -> Tensor:

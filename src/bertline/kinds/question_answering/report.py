@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import CHARACTERS, quote, sureness
-from bertline.evaluation.formatting import escape, shortened
+from bertline.evaluation.html import CHARACTERS, escape, quote, shortened, sureness
 
 _AROUND = 160
 """Number of context characters shown on each side of an answer."""
 
 
-def _answer(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
     gold, predicted = _texts(error["gold"]), _texts(error["predicted"])
     context = str(error.get("context", ""))
     blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
@@ -51,11 +50,6 @@ def _texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [str(inner) for inner in value]
     return [str(value)] if value else []
-
-
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [_answer(error) for error in errors]
 
 
 def about(labels: Sequence[str]) -> str:

@@ -10,13 +10,18 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import Ridge
 
 from bertline.kinds.regression.model import Regression
-from bertline.sweep.baselines.base import Baseline, Given, best_on_dev
+from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.linear import Features, one_thread
-from bertline.sweep.baselines.ngrams import NgramFeatures, Unit, num_rows_read, units_of
-from bertline.sweep.baselines.overlap import PairOverlap, Standardised
+from bertline.sweep.baselines.text_features import (
+    NgramFeatures,
+    PairOverlap,
+    Standardised,
+    Unit,
+    num_rows_read,
+    units_of,
+)
 from bertline.sweep.baselines.vectors import MOST_ROWS, NAMES, TITLES, Name, text_features
-from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import NumberRows
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -29,28 +34,25 @@ _TITLES: dict[Unit, str] = {
 }
 
 
-def mean_baseline(train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
+def _mean(given: Given) -> Baseline:
     """Predict the mean of train for every row."""
-    mean = float(train.numbers.mean())
+    mean = float(given.train.numbers.mean())
     return Baseline(
         name="mean",
         title="mean of train",
-        predictions={split: np.full(len(rows), mean) for split, rows in {"dev": dev, **tests}.items()},
+        predictions=predictions_of(lambda rows: np.full(len(rows), mean), given.dev, given.tests),
     )
 
 
-def ngram_ridge(
-    kind: Regression, unit: Unit, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]
-) -> Baseline:
+def _on_ngrams(given: Given, unit: Unit) -> Baseline:
     """Fit ridge regression on n-grams."""
-    read = train.first(num_rows_read(train, unit))
-    features = NgramFeatures(read, unit)
-    return ridge(kind, f"{unit}_ngrams", _TITLES[unit], read, dev, tests, {"": features})
+    read = given.train.first(num_rows_read(given.train, unit))
+    return _ridge(given, f"{unit}_ngrams", _TITLES[unit], read, {"": NgramFeatures(read, unit)})
 
 
-def pair_ridge(kind: Regression, train: NumberRows, dev: NumberRows, tests: Mapping[SplitName, NumberRows]) -> Baseline:
+def _on_pairs(given: Given) -> Baseline:
     """Fit ridge regression on what two texts share, alone or together with the words of each."""
-    read = train.first(_MOST_PAIRS)
+    read = given.train.first(_MOST_PAIRS)
     words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*_pair(read)), *_pair(read))
 
     def with_words(rows: NumberRows) -> csr_matrix:
@@ -60,23 +62,17 @@ def pair_ridge(kind: Regression, train: NumberRows, dev: NumberRows, tests: Mapp
         "overlap": lambda rows: overlap(*_pair(rows)),
         "overlap and words": with_words,
     }
-    title = "what the two texts share, ridge regression"
-    return ridge(kind, "pair_features", title, read, dev, tests, features)
+    return _ridge(given, "pair_features", "what the two texts share, ridge regression", read, features)
 
 
-def ridge(
-    kind: Regression,
-    name: str,
-    title: str,
-    train: NumberRows,
-    dev: NumberRows,
-    tests: Mapping[SplitName, NumberRows],
-    features: Mapping[str, Callable[[NumberRows], Features]],
+def _ridge(
+    given: Given, name: str, title: str, train: NumberRows, features: Mapping[str, Callable[[NumberRows], Features]]
 ) -> Baseline:
     """Fit ridge regression with the features and the penalty that dev chooses."""
+    kind: Regression = given.kind
     models, of_dev = {}, {}
     for kind_of_features, compute in features.items():
-        found, of_dev[kind_of_features] = compute(train), compute(dev)
+        found, of_dev[kind_of_features] = compute(train), compute(given.dev)
         for penalty in PENALTIES:
             with one_thread():
                 models[kind_of_features, penalty] = Ridge(alpha=penalty).fit(found, train.numbers)
@@ -85,13 +81,11 @@ def ridge(
         with one_thread():
             return models[choice].predict(found).clip(kind.config.low, kind.config.high)
 
-    best = best_on_dev(kind, dev, models, lambda choice: predictions(choice, of_dev[choice[0]]))
+    best = best_on_dev(kind, given.dev, models, lambda choice: predictions(choice, of_dev[choice[0]]))
     return Baseline(
         name=name,
         title=title,
-        predictions={
-            split: predictions(best, features[best[0]](rows)) for split, rows in {"dev": dev, **tests}.items()
-        },
+        predictions=predictions_of(lambda rows: predictions(best, features[best[0]](rows)), given.dev, given.tests),
         settings={**({"features": best[0]} if best[0] else {}), "penalty": best[1]},
     )
 
@@ -101,26 +95,17 @@ def _pair(rows: NumberRows) -> tuple[list[str], list[str]]:
     return rows.texts, rows.text_pairs
 
 
-def vector_ridge(
-    name: Name,
-    encoder: FrozenEncoder,
-    kind: Regression,
-    train: NumberRows,
-    dev: NumberRows,
-    tests: Mapping[SplitName, NumberRows],
-) -> Baseline:
+def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
     """Fit ridge regression on an encoder's vectors of the texts."""
-    read = train.first(MOST_ROWS[name])
-    title = f"{TITLES[name][1]}, ridge regression"
-    return ridge(kind, name, title, read, dev, tests, text_features(name, encoder, read))
+    read = given.train.first(MOST_ROWS[name])
+    return _ridge(given, name, f"{TITLES[name][1]}, ridge regression", read, text_features(name, encoder, read))
 
 
 def baselines(given: Given) -> list[Baseline]:
     """Return the mean of train and ridge regressions on n-grams, on what a pair shares and on an encoder's vectors."""
-    kind, rows = given.kind, (given.train, given.dev, given.tests)
-    made = [mean_baseline(*rows), *(ngram_ridge(kind, unit, *rows) for unit in units_of(given.train))]
+    made = [_mean(given), *(_on_ngrams(given, unit) for unit in units_of(given.train))]
     if given.train.text_pairs is not None:
-        made.append(pair_ridge(kind, *rows))
+        made.append(_on_pairs(given))
     if given.encoder is not None:
-        made += [vector_ridge(name, given.encoder, kind, *rows) for name in NAMES]
+        made += [_on_vectors(given, given.encoder, name) for name in NAMES]
     return made

@@ -9,12 +9,10 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.tasks.built import BuiltTask
 from bertline.tasks.label_values import ANumber
-from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import LabelledRow, fewest_train_rows, num_rows_made, text_pairs_of
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import NumberRows
+from bertline.tasks.rows import LabelledRow, text_pairs_of
+from bertline.tasks.source_files import capped, fewest_train_rows, num_rows_made
+from bertline.tasks.stored_rows import BuiltTask, NumberRows, SplitName, read_rows
 from bertline.tasks.table_source import read_table, table_versions
 
 

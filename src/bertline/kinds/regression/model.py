@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_batches
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_in_batches
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.attention import AttentionKind
@@ -25,7 +25,6 @@ from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 # Fraction of the scale: predictions within a smaller range count as equal.
 _DEGENERATE_SPREAD = 1e-3
@@ -64,9 +63,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             return load_text_encoder(
                 folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
             )
-        return load_classifier(
-            folder, num_labels=1, dropout_prob=head.dropout_prob, seed=head.seed, attention=head.attention
-        )
+        return load_classifier(folder, num_labels=1, **asdict(head))
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """See `TaskKind.load_model`."""
@@ -99,10 +96,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             sequences = encode_texts(rows.texts, rows.text_pairs, tokenizer, max_length=max_length)
         low, high = self.config.low, self.config.high
         return EncodedNumbers(sequences, ((rows.numbers - low) / (high - low)).astype(np.float32))
-
-    def lengths(self, encoded: EncodedNumbers) -> NDArray[np.int64]:
-        """See `TaskKind.lengths`."""
-        return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedNumbers) -> int:
         """See `TaskKind.num_cut`."""
@@ -140,7 +133,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return self.config.low + (self.config.high - self.config.low) * shares
 
     def statistics(
-        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
+        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return gold and predicted number, [N, 2]."""
         return np.stack([rows.numbers, predictions], axis=1)
@@ -150,7 +143,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         gold, predicted = statistics.T
         return {"pearson": pearson(gold, predicted), "spearman": spearman(gold, predicted)}
 
-    def table(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`. Regression has no confidence: `score` is the absolute error as a fraction of the scale,
         and `correct` is 1 minus it."""
         distances = np.abs(predictions - rows.numbers) / (self.config.high - self.config.low)
@@ -168,15 +161,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             }
         )
 
-    def details(
-        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
-    ) -> dict[str, Any]:
+    def details(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> dict[str, Any]:
         """Return `mean_absolute_error` on the task's scale; lower is better."""
         return {"mean_absolute_error": float(np.abs(predictions - rows.numbers).mean())}
 
-    def is_degenerate(
-        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Mapping[str, float]
-    ) -> bool:
+    def is_degenerate(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> bool:
         """Return whether all predictions lie within a thousandth of the scale."""
         return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * (self.config.high - self.config.low))
 
@@ -184,13 +173,10 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 def _outputs(model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
     """Compute the model output of each sequence, [S, 1] (a number) or [S, H] (a vector)."""
     outputs: NDArray[np.float32] | None = None
-    with evaluating(model, machine) as forward:
-        for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
-            inputs = (batch[name].to(machine.device) for name in ("input_ids", "token_type_ids", "attention_mask"))
-            found = forward(*inputs).float().cpu().numpy()
-            if outputs is None:
-                outputs = np.zeros((len(sequences), found.shape[1]), dtype=np.float32)
-            outputs[indices] = found
+    for indices, found in outputs_in_batches(model, sequences, machine):
+        if outputs is None:
+            outputs = np.zeros((len(sequences), found.shape[1]), dtype=np.float32)
+        outputs[indices] = found
     return np.zeros((0, 1), dtype=np.float32) if outputs is None else outputs
 
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import inputs_of, plain, quote
+from bertline.evaluation.html import inputs_of, plain, quote
 
 
-def _number(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
     return quote(inputs_of(error), f"is {plain(error['gold'])}, taken for {plain(error['predicted'])}")
-
-
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [_number(error) for error in errors]
 
 
 def about(labels: Sequence[str]) -> str:

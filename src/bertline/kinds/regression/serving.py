@@ -38,8 +38,7 @@ class RegressionPredictor(TextPredictor):
         return pa.schema([(LABEL_COLUMN, pa.float64())])
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        texts, pairs = inputs[0], inputs[1] if len(inputs) > 1 else None
-        return [{LABEL_COLUMN: number} for number in self.predict(texts, pairs)]
+        return [{LABEL_COLUMN: number} for number in self.predict(*inputs)]
 
 
 def predictor(kind: Any) -> type[TaskPredictor]:

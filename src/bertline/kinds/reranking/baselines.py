@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
-from bertline.kinds.reranking.model import CandidateScores, Reranking
+from bertline.kinds.reranking.model import CandidateScores
 from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors
 from bertline.sweep.baselines.linear import REGRESSIONS, of_one_label
-from bertline.sweep.baselines.overlap import PairOverlap, Standardised
+from bertline.sweep.baselines.text_features import PairOverlap, Standardised
 from bertline.sweep.baselines.vectors import NAMES, TITLES, Name, choices_of, unit
-from bertline.tasks.storage import SplitName
 from bertline.tasks.stored_rows import CandidateRows
 
 MOST_PAIRS = 100_000
@@ -22,27 +19,25 @@ MOST_PAIRS = 100_000
 
 def baselines(given: Given) -> list[Baseline]:
     """Return the first stage, a linear model on what query and candidate share, and rankings by vectors."""
-    kind, train, dev, tests = given.kind, given.train, given.dev, given.tests
-    made = [first_stage(kind, dev, tests), *candidate_overlap(kind, train, dev, tests)]
+    made = [_first_stage(given), *_candidate_overlap(given)]
     if given.encoder is not None:
-        made += [candidates_baseline(name, given.encoder, kind, train, dev, tests) for name in NAMES]
+        made += [_on_vectors(given, given.encoder, name) for name in NAMES]
     return made
 
 
-def first_stage(kind: Reranking, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]) -> Baseline:
+def _first_stage(given: Given) -> Baseline:
     """Return the baseline that keeps the order of the first stage, which is BM25's."""
-    return Baseline(name="bm25", title="BM25", predictions=predictions_of(kind.first_stage, dev, tests))
+    predictions = predictions_of(given.kind.first_stage, given.dev, given.tests)
+    return Baseline(name="bm25", title="BM25", predictions=predictions)
 
 
-def candidate_overlap(
-    kind: Reranking, train: CandidateRows, dev: CandidateRows, tests: Mapping[SplitName, CandidateRows]
-) -> list[Baseline]:
+def _candidate_overlap(given: Given) -> list[Baseline]:
     """Fit logistic regression on what query and candidate share and on the first stage's score and rank.
 
     The list is empty if all candidates of train are relevant, or none is.
     """
-    ends = np.cumsum([len(candidates) for candidates in train.candidates])
-    read = train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
+    ends = np.cumsum([len(candidates) for candidates in given.train.candidates])
+    read = given.train.first(max(1, int(np.searchsorted(ends, MOST_PAIRS, side="right"))))
     relevant = np.array([value > 0 for values in read.relevances for value in values], dtype=np.int64)
     if len(np.unique(relevant)) < 2:
         return []
@@ -51,18 +46,18 @@ def candidate_overlap(
     def features(rows: CandidateRows) -> NDArray[np.float64]:
         return np.concatenate([overlap(*_pairs(rows)), _first_scores(rows)], axis=1)
 
-    train_features, dev_features = features(read), features(dev)
+    train_features, dev_features = features(read), features(given.dev)
     fitted = {model: of_one_label(model, train_features, relevant, 2) for model in REGRESSIONS}
 
     def scores(probabilities: NDArray[np.float32], rows: CandidateRows) -> CandidateScores:
         return np.split(probabilities[:, 1], np.cumsum([len(one) for one in rows.candidates]))[: len(rows)]
 
-    best = best_on_dev(kind, dev, fitted, lambda model: scores(fitted[model](dev_features), dev))
+    best = best_on_dev(given.kind, given.dev, fitted, lambda model: scores(fitted[model](dev_features), given.dev))
     return [
         Baseline(
             name="pair_features",
             title="what query and candidate share, logistic regression",
-            predictions=predictions_of(lambda rows: scores(fitted[best](features(rows)), rows), dev, tests),
+            predictions=predictions_of(lambda rows: scores(fitted[best](features(rows)), rows), given.dev, given.tests),
             settings=best.settings(),
         )
     ]
@@ -84,14 +79,7 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
     return np.concatenate(columns)
 
 
-def candidates_baseline(
-    name: Name,
-    encoder: FrozenEncoder,
-    kind: Reranking,
-    train: CandidateRows,
-    dev: CandidateRows,
-    tests: Mapping[SplitName, CandidateRows],
-) -> Baseline:
+def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
     """Rank candidates by the cosine of their vectors with the query's."""
 
     def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
@@ -101,11 +89,11 @@ def candidates_baseline(
         ]
 
     what, _, title = TITLES[name]
-    choices = choices_of(name, encoder, train)
-    best = best_on_dev(kind, dev, choices, lambda option: scores(choices[option], dev))
+    choices = choices_of(name, encoder, given.train)
+    best = best_on_dev(given.kind, given.dev, choices, lambda option: scores(choices[option], given.dev))
     return Baseline(
         name=name,
         title=title,
-        predictions=predictions_of(lambda rows: scores(choices[best], rows), dev, tests),
+        predictions=predictions_of(lambda rows: scores(choices[best], rows), given.dev, given.tests),
         settings={what: best},
     )

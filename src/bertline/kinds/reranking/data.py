@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import DataError
-from bertline.foundation.seeds import seed_for
 from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.tasks.answers_table import Question, read_answers
-from bertline.tasks.bad_rows import BadRows
+from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.bm25 import Bm25
-from bertline.tasks.built import BuiltTask, SearchSplits
+from bertline.tasks.decoded_files import OptionNames, decoded_text
+from bertline.tasks.delimited_files import Delimiting, Fields, read_fields
 from bertline.tasks.metrics.ranking import num_relevant
-from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import fewest_train_rows, num_rows_made
 from bertline.tasks.search_data import search_splits
+from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
-from bertline.tasks.source_files import cut_by_key, same_text, split_files
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import CandidateRows, QueryRows
+from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
+from bertline.tasks.stored_rows import BuiltTask, CandidateRows, QueryRows, SearchSplits, SplitName, read_rows
 
 
 def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -76,10 +75,11 @@ def _candidates_of(
 
 def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceConfig) -> BuiltTask:
     bad_rows = BadRows(source.on_bad_row)
-    files = split_files(source.path, source.train_file, source.dev_file, source.test_file)
-    read = {split: read_answers(file, source, bad_rows) for split, file in files.items()}
+    read = {split: read_answers(file, source, bad_rows) for split, file in split_files(source).items()}
     dropped = Counter(bad_rows.dropped)
-    splits = _with_all_splits({split: _answerable(each, dropped) for split, each in read.items()}, config, dropped)
+    splits = {split: _answerable(each, dropped) for split, each in read.items()}
+    dropped += complete_splits(splits, config, same=lambda row: same_text([row.text]), name="question")
+    splits = shortened(splits, config, dropped)
     if not any(splits.values()):
         raise DataError(f"tasks.{name}: no question has a right answer (a label above 0 in {source.label_column!r}).")
     # Document frequencies come from the candidates of all splits; labels are not used.
@@ -128,33 +128,6 @@ def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Questi
     return kept
 
 
-def _with_all_splits(
-    splits: dict[SplitName, list[Question]], config: RerankingTaskConfig, dropped: Counter[str]
-) -> dict[SplitName, list[Question]]:
-    seed, train = config.split_seed, splits["train"]
-    test, dev = splits.get("test"), splits.get("dev")
-    if test is None:
-        test, train = cut_by_key(train, _key, "test", config.test_fraction, seed)
-    if dev is None:
-        dev, train = cut_by_key(train, _key, "dev", config.dev_fraction, seed)
-    dev = _unseen(dev, test, "dev_question_also_in_test", dropped)
-    train = _unseen(train, [*dev, *test], "train_question_also_in_dev_or_test", dropped)
-    train.sort(key=lambda question: (seed_for(seed, "order", question.id), question.id))
-    chosen: dict[SplitName, list[Question]] = {"train": train[: num_rows_made(config)], "dev": dev, "test": test}
-    return {split: capped(each, lambda row: row.id, split, config, dropped) for split, each in chosen.items()}
-
-
-def _key(question: Question) -> str:
-    return same_text([question.text])
-
-
-def _unseen(questions: list[Question], others: list[Question], reason: str, dropped: Counter[str]) -> list[Question]:
-    taken = {_key(question) for question in others}
-    kept = [question for question in questions if _key(question) not in taken]
-    dropped[reason] += len(questions) - len(kept)
-    return kept
-
-
 def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> CandidateRows:
     first_scores = []
     for question in questions:
@@ -174,3 +147,81 @@ def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> 
 def stored_rows(folder: Path, split: SplitName) -> CandidateRows:
     """Read a split that the stage has written."""
     return read_rows(folder, split, CandidateRows)
+
+
+_OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A candidate answer."""
+
+    id: str
+    """File and first line of the row, such as `train.csv:17`."""
+    text: str
+    relevance: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with all its candidates, in file order."""
+
+    id: str
+    """Id of its first candidate."""
+    text: str
+    answers: list[Answer]
+
+
+def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
+    """Read the questions of a `.csv` or `.tsv` file with a header, in the order of their first row.
+
+    With `quoting`, quoted fields may contain separators and line breaks. A field that begins with two backquotes or has
+    quotes only in its middle is plain text.
+
+    Raises:
+        DataError: A column is missing or named twice, quotes are unbalanced, the encoding is wrong, or a row is invalid
+            and invalid rows are errors. The message names the file and line.
+    """
+    questions: dict[str, Question] = {}
+    for line, fields in _rows(path, config, bad_rows):
+        where = f"{path}:{line}"
+        query, text = one_line(fields[config.query_column]), one_line(fields[config.text_column])
+        relevance = relevance_of(fields[config.label_column])
+        if not query or not text:
+            column = config.text_column if query else config.query_column
+            bad_rows.found(BadRow("empty_text", f"{where}: the text in column {column!r} is empty."))
+        elif relevance is None:
+            found = fields[config.label_column]
+            bad_rows.found(
+                BadRow("bad_label", f"{where}: the label is {found!r}; expected 0, 1 or another whole number.")
+            )
+        else:
+            answer = Answer(f"{path.name}:{line}", text, relevance)
+            questions.setdefault(query, Question(answer.id, query, [])).answers.append(answer)
+    if not questions:
+        raise DataError(f"{path} has no rows that can be used.")
+    return list(questions.values())
+
+
+def _rows(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> Iterator[Fields]:
+    delimiting = Delimiting(
+        separator="\t" if ".tsv" in path.suffixes else ",",
+        header=True,
+        quoting=config.quoting,
+        max_fields=None,
+        extra_fields="error",
+        options=_OPTIONS,
+    )
+    text = io.StringIO(decoded_text(path, config.encoding), newline="" if config.quoting else "\n")
+    for row in read_fields(path, text, delimiting, bad_rows):
+        _check_columns(path, row, config)
+        yield row
+
+
+def _check_columns(path: Path, row: Fields, config: AnswersSourceConfig) -> None:
+    for option in ("query_column", "text_column", "label_column"):
+        if getattr(config, option) not in row.values:
+            raise DataError(
+                f"{path} has no column {getattr(config, option)!r} (source.{option}). It has "
+                f"{', '.join(map(str, row.values))}."
+            )

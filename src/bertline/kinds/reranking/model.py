@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, any_of, encode_texts, scoring_batches
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.encoding import (
+    INPUT_NAMES,
+    LengthSortedBatches,
+    Sequences,
+    any_of,
+    encode_texts,
+    outputs_in_batches,
+)
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig
 from bertline.modeling.attention import AttentionKind
@@ -26,14 +33,12 @@ from bertline.tasks.metrics import ranking
 from bertline.tasks.stored_rows import CandidateRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 CandidateScores = list[NDArray[np.float32]]
 """For each query, the logits of its candidates, in their order; or their first-stage scores."""
 _SCORES = ("map", "mrr", "ndcg@10")
 # Range of logits below which candidates differ only by rounding.
 _DEGENERATE_SPREAD = 1e-3
-_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +103,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
         """See `TaskKind.new_model`."""
-        return load_classifier(
-            folder, num_labels=1, dropout_prob=head.dropout_prob, seed=head.seed, attention=head.attention
-        )
+        return load_classifier(folder, num_labels=1, **asdict(head))
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForSequenceClassification:
         """See `TaskKind.load_model`."""
@@ -121,10 +124,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         relevant = np.array([value > 0 for values in rows.relevances for value in values], dtype=np.bool_)
         return EncodedCandidates(sequences, relevant, np.cumsum([0, *sizes]))
 
-    def lengths(self, encoded: EncodedCandidates) -> NDArray[np.int64]:
-        """See `TaskKind.lengths`: lengths of query-candidate pairs."""
-        return encoded.sequences.lengths
-
     def num_cut(self, encoded: EncodedCandidates) -> int:
         """See `TaskKind.num_cut`: queries with a truncated query-candidate pair."""
         return int(any_of(encoded.sequences.cut, encoded.offsets).sum())
@@ -135,7 +134,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """See `TaskKind.loss`: binary cross-entropy of each pair (arXiv 1901.04085, equation 1)."""
-        logits = model(*(batch[name] for name in _INPUTS))[:, 0].float()
+        logits = model(*(batch[name] for name in INPUT_NAMES))[:, 0].float()
         smoothing = options.label_smoothing
         targets = batch["relevant"] * (1 - smoothing) + smoothing / 2
         return F.binary_cross_entropy_with_logits(logits, targets)
@@ -145,10 +144,8 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
     def predict(self, model: nn.Module, encoded: EncodedCandidates, machine: Machine) -> CandidateScores:
         """See `TaskKind.predict`."""
         scores = np.zeros(len(encoded.sequences), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(encoded.sequences, max_tokens=machine.scoring_tokens):
-                logits = forward(*(batch[name].to(machine.device) for name in _INPUTS))
-                scores[indices] = logits[:, 0].float().cpu().numpy()
+        for indices, logits in outputs_in_batches(model, encoded.sequences, machine):
+            scores[indices] = logits[:, 0]
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 
     def first_stage(self, rows: CandidateRows) -> CandidateScores:
@@ -156,7 +153,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         return [np.array(scores, dtype=np.float32) for scores in rows.first_scores]
 
     def statistics(
-        self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]
+        self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return average precision, reciprocal rank and nDCG@10, [N, 3]. Relevant documents missing from the candidates
         count as not found."""
@@ -176,7 +173,7 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
         """See `TaskKind.scores`: means over queries."""
         return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
 
-    def table(self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` has the relevant candidates, `predicted` the top one; `correct` is the task's
         metric."""
         first = [
@@ -197,15 +194,11 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
             }
         )
 
-    def details(
-        self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]
-    ) -> dict[str, Any]:
+    def details(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> dict[str, Any]:
         """Return `before`: the scores of the first-stage ranking."""
         return {"before": self.scores(self.statistics(rows, self.first_stage(rows), calibration))}
 
-    def is_degenerate(
-        self, rows: CandidateRows, predictions: CandidateScores, calibration: Mapping[str, float]
-    ) -> bool:
+    def is_degenerate(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> bool:
         """See `TaskKind.is_degenerate`: all candidates have the same score."""
         scores = np.concatenate([np.zeros(0, dtype=np.float32), *predictions])
         return len(scores) > 1 and float(np.ptp(scores)) < _DEGENERATE_SPREAD

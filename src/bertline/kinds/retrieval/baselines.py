@@ -16,8 +16,7 @@ from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors
 from bertline.sweep.baselines.linear import one_thread
 from bertline.sweep.baselines.vectors import NAMES, TITLES, Name, choices_of, unit
 from bertline.tasks.bm25 import ANALYSES, K1, Analysis, B, Bm25
-from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import QueryRows
+from bertline.tasks.stored_rows import QueryRows, SplitName
 
 _K1S = (0.3, 0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
 _BS = (0.25, 0.5, 0.75, 1.0)
@@ -84,16 +83,9 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
     return Found(documents, scores)
 
 
-def search_baseline(
-    name: Name,
-    encoder: FrozenEncoder,
-    kind: Retrieval,
-    train: QueryRows,
-    dev: QueryRows,
-    tests: Mapping[SplitName, Any],
-) -> Baseline:
+def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
     """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
-    texts = kind.collection.texts_read()
+    texts = given.kind.collection.texts_read()
 
     def found(vectors: TextVectors, several: Sequence[QueryRows]) -> list[Found]:
         of_documents = vectors(texts)
@@ -102,21 +94,21 @@ def search_baseline(
             index = VectorIndex.of(unit(of_documents - mean))
             return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
 
+    splits = {"dev": given.dev, **given.tests}
     what, _, title = TITLES[name]
-    choices = choices_of(name, encoder, train)
-    best = best_on_dev(kind, dev, choices, lambda option: found(choices[option], [dev])[0])
+    choices = choices_of(name, encoder, given.train)
+    best = best_on_dev(given.kind, given.dev, choices, lambda option: found(choices[option], [given.dev])[0])
     return Baseline(
         name=name,
         title=title,
-        predictions=dict(zip(("dev", *tests), found(choices[best], [dev, *tests.values()]), strict=True)),
+        predictions=dict(zip(splits, found(choices[best], [*splits.values()]), strict=True)),
         settings={what: best},
     )
 
 
 def baselines(given: Given) -> list[Baseline]:
     """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
-    kind, train, dev, tests = given.kind, given.train, given.dev, given.tests
-    made = [tuned_bm25(kind, dev, tests)]
+    made = [tuned_bm25(given.kind, given.dev, given.tests)]
     if given.encoder is not None:
-        made += [search_baseline(name, given.encoder, kind, train, dev, tests) for name in NAMES]
+        made += [_on_vectors(given, given.encoder, name) for name in NAMES]
     return made

@@ -7,10 +7,8 @@ from pathlib import Path
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
-from bertline.tasks.built import BuiltTask
 from bertline.tasks.search_data import search_splits
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import QueryRows
+from bertline.tasks.stored_rows import BuiltTask, QueryRows, SplitName, read_rows
 
 
 def built_task(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:

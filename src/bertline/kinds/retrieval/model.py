@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.encoding import INPUT_NAMES, Sequences, encode_texts, outputs_in_batches
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
@@ -26,11 +26,9 @@ from bertline.modeling.huggingface import load_text_encoder, save_model
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.bm25 import Bm25
 from bertline.tasks.metrics import ranking
-from bertline.tasks.storage import COLLECTION, SplitName, read_rows
-from bertline.tasks.stored_rows import Documents, QueryRows
+from bertline.tasks.stored_rows import COLLECTION, Documents, QueryRows, SplitName, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
 
 DEPTH = 1000
 """Number of documents kept in each query's ranking: the usual depth for trec_eval, over which MAP is computed."""
@@ -38,7 +36,6 @@ MINED = 30
 """Number of hard negatives mined for each query; training samples from them."""
 _SCORES = ("ndcg@10", "mrr@10", "recall@100", "map")
 _SHOWN = 10
-_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """See `TaskKind.loss`: softmax over the documents of the batch."""
         queries, documents = (
-            self._comparable(model(*(batch[f"{side}_{name}"] for name in _INPUTS)).float())
+            self._comparable(model(*(batch[f"{side}_{name}"] for name in INPUT_NAMES)).float())
             for side in ("query", "document")
         )
         return contrastive_loss(
@@ -193,17 +190,15 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
         """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
         vectors = np.zeros((len(sequences), cast(BertModel, model.bert).config.hidden_size), dtype=np.float32)
-        with evaluating(model, machine) as forward:
-            for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
-                output = forward(*(batch[name].to(machine.device) for name in _INPUTS))
-                vectors[indices] = self._comparable(output.float()).cpu().numpy()
+        for indices, found in outputs_in_batches(model, sequences, machine, self._comparable):
+            vectors[indices] = found
         return vectors
 
     def predict(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> Found:
         """See `TaskKind.predict`: the first `DEPTH` documents."""
         return Found(*self._search(model, encoded, machine, DEPTH))
 
-    def statistics(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> NDArray[np.float64]:
+    def statistics(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> NDArray[np.float64]:
         """Return nDCG@10, MRR@10, recall@100 and average precision of each query, [N, 4]."""
         values = np.zeros((len(rows), len(_SCORES)))
         relevance_of = np.zeros(len(self.collection) + 1, dtype=np.int64)
@@ -225,7 +220,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         """See `TaskKind.scores`: means over queries."""
         return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
 
-    def table(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric.
 
         `first_document` and `right_document` are the texts of the document put first and of the first relevant one.
@@ -252,7 +247,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
             }
         )
 
-    def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Mapping[str, float]) -> bool:
+    def is_degenerate(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> bool:
         """See `TaskKind.is_degenerate`: the same document comes first for every query."""
         return len(rows) > 1 and len(self.collection) > 1 and len(np.unique(predictions.documents[:, 0])) == 1
 

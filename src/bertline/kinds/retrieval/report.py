@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import ranking_block
-from bertline.evaluation.formatting import metric_name
+from bertline.evaluation.html import metric_name, ranking_block
 
 
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [ranking_block(error) for error in errors]
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
+    return ranking_block(error)
 
 
 def about(labels: Sequence[str]) -> str:

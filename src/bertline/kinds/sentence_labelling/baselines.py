@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack
 from bertline.kinds.sentence_labelling.data import SentenceRows
 from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
 from bertline.sweep.baselines.linear import SVMS, Features, LinearModel, of_one_label
-from bertline.sweep.baselines.ngrams import NgramFeatures, num_rows_read
+from bertline.sweep.baselines.text_features import NgramFeatures, num_rows_read
 from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
 from bertline.tasks.stored_rows import TextRows
 

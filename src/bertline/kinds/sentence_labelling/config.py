@@ -6,22 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.source_config import OnBadRow
+from bertline.tasks.source_config import FilesSourceConfig, OnBadRow
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledSentencesSourceConfig:
+class LabelledSentencesSourceConfig(FilesSourceConfig):
     """JSONL files of documents, each with a list of sentences and a list of their labels."""
 
     kind: Literal["labelled_sentences"]
-    path: str
-    """Folder of the files, or a single file from which all splits are cut; then the names below are not used."""
-    train_file: str | None
-    """File of the train rows, in `path`; see `test_file`."""
-    dev_file: str | None
-    """File of the dev rows, in `path`; see `test_file`."""
-    test_file: str | None
-    """File names in `path`. A missing dev or test is cut from train by a hash of the document."""
     sentences_column: str
     """Column of the list of sentences."""
     labels_column: str

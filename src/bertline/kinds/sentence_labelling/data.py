@@ -11,14 +11,9 @@ import pyarrow as pa
 from bertline.foundation.errors import DataError
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.built import BuiltTask
-from bertline.tasks.rows import fewest_train_rows
-from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import StoredRows
-from bertline.tasks.table_files import Record, TableLayout, read_records
-
-_LAYOUT = TableLayout(format="jsonl", header=True, quoting=True, encoding="utf-8-sig")
+from bertline.tasks.source_files import fewest_train_rows, read_splits, same_text
+from bertline.tasks.stored_rows import BuiltTask, SplitName, StoredRows, read_rows
+from bertline.tasks.table_files import JSON_LINES, Record, parsed_records, value_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,25 +84,18 @@ def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: 
         DataError: The file cannot be read, or a row is invalid and invalid rows are errors. The message names the file
             and, where there is one, the line.
     """
-    found = []
-    for record in read_records(path, _LAYOUT, bad_rows):
-        try:
-            sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]
-            labels = [str(each).strip() for each in _list(record, source.labels_column, (str, int))]
-            _check(sentences, labels)
-        except BadRow as bad:
-            place = f"{path}:{record.where.rpartition(':')[2]}"
-            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Fix or remove the row."))
-            continue
-        found.append(LabelledDocument(record.where, sentences, labels))
-    return found
+
+    def parse(record: Record) -> LabelledDocument:
+        sentences = [str(each).strip() for each in _list(record, source.sentences_column, (str,))]
+        labels = [str(each).strip() for each in _list(record, source.labels_column, (str, int))]
+        _check(sentences, labels)
+        return LabelledDocument(record.where, sentences, labels)
+
+    return parsed_records(path, JSON_LINES, bad_rows, parse)
 
 
 def _list(record: Record, column: str, types: tuple[type, ...]) -> list[object]:
-    if column not in record.values:
-        existing = ", ".join(repr(name) for name in record.values) or "none"
-        raise BadRow("missing_column", f"there is no column {column!r}; the columns are {existing}")
-    value = record.values[column]
+    value = value_in(record, column)
     if not isinstance(value, list) or any(isinstance(each, bool) or not isinstance(each, types) for each in value):
         raise BadRow("wrong_type", f"{column!r} is not a list of {' or '.join(each.__name__ for each in types)}")
     return value

@@ -7,7 +7,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,22 @@ from bertline.finetuning.sentence_groups import (
     NO_LABEL,
     EncodedSentences,
     encode_documents,
-    sentence_head,
     sentence_probabilities,
 )
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    TaskKind,
+    with_new_head,
+)
 from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
 from bertline.kinds.sentence_labelling.data import SentenceRows
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.huggingface import load_with_head, save_model
+from bertline.modeling.huggingface import load_with_head
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -48,31 +55,16 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
     # Most sentences of a document are labelled correctly, so a single wrong one makes the document an error.
     right_from = 1.0
 
-    @property
-    def unused_options(self) -> dict[str, str]:
-        """See `TaskKind.unused_options`: none."""
-        return {}
-
     def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
-        return load_with_head(
-            folder,
-            sentence_head(head.attention, head.dropout_prob, num_labels=len(self.labels)),
-            new_head=("classifier.",),
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-        )
+        make = partial(BertForTokenClassification, num_labels=len(self.labels))
+        return with_new_head(folder, make, head, "classifier.")
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForTokenClassification:
-        return load_with_head(folder, sentence_head(attention, 0.0, num_labels=len(self.labels)))
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        save_model(model, folder, id2label=dict(enumerate(self.labels)))
+        make = partial(BertForTokenClassification, num_labels=len(self.labels), attention=attention)
+        return load_with_head(folder, make)
 
     def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
-
-    def lengths(self, encoded: EncodedSentences) -> NDArray[np.int64]:
-        return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedSentences) -> int:
         """Return the number of documents with a truncated sentence."""
@@ -100,7 +92,7 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
         return sentence_probabilities(model, encoded, machine, softmax, num_labels=len(self.labels))
 
     def statistics(
-        self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]
+        self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
         counts = [
@@ -112,7 +104,7 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         return scores_of(statistics)
 
-    def table(self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]) -> pa.Table:
+    def table(self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
         texts = pa.list_(pa.string())
         predicted = [found.argmax(1) for found in predictions]
@@ -130,13 +122,11 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
             }
         )
 
-    def details(
-        self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]
-    ) -> dict[str, Any]:
+    def details(self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return precision, recall and F1 of each label."""
         return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
 
-    def is_degenerate(self, rows: SentenceRows, predictions: Probabilities, calibration: Mapping[str, float]) -> bool:
+    def is_degenerate(self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration) -> bool:
         """Return whether every sentence gets the same label."""
         return len({int(label) for found in predictions for label in found.argmax(1)}) <= 1
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import CHARACTERS, quote, sureness
-from bertline.evaluation.formatting import counted, escape, shortened
+from bertline.evaluation.html import CHARACTERS, counted, escape, quote, shortened, sureness
 
 
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors: the sentences of each document with a wrong label."""
-    return [_document(error) for error in errors]
-
-
-def _document(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error: the sentences of the document with a wrong label."""
     labelled = zip(error["sentences"], error["gold"], error["predicted"], strict=False)  # long lists are cut
     wrong = [_sentence(*each) for each in labelled if each[1] != each[2]]
     return quote("".join(wrong), sureness(error).strip("()"))

@@ -7,7 +7,8 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,17 @@ from bertline.finetuning.sentence_groups import (
     NO_LABEL,
     EncodedSentences,
     encode_documents,
-    sentence_head,
     sentence_probabilities,
 )
-from bertline.finetuning.task_kind import Batch, Batches, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    TaskKind,
+    with_new_head,
+)
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.heads import BertForTokenClassification
@@ -48,31 +56,18 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
 
     rows_class = SummaryRows
 
-    @property
-    def unused_options(self) -> dict[str, str]:
-        """See `TaskKind.unused_options`: none."""
-        return {}
-
     def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
-        return load_with_head(
-            folder,
-            sentence_head(head.attention, head.dropout_prob, num_labels=1),
-            new_head=("classifier.",),
-            dropout_prob=head.dropout_prob,
-            seed=head.seed,
-        )
+        make = partial(BertForTokenClassification, num_labels=1)
+        return with_new_head(folder, make, head, "classifier.")
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForTokenClassification:
-        return load_with_head(folder, sentence_head(attention, 0.0, num_labels=1))
+        return load_with_head(folder, partial(BertForTokenClassification, num_labels=1, attention=attention))
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         save_model(model, folder, id2label={0: "summary"})
 
     def encode(self, rows: SummaryRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.chosen, tokenizer, max_length=self.config.max_length)
-
-    def lengths(self, encoded: EncodedSentences) -> NDArray[np.int64]:
-        return encoded.sequences.lengths
 
     def num_cut(self, encoded: EncodedSentences) -> int:
         """Return the number of documents with a truncated sentence."""
@@ -107,7 +102,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
         return [probabilities[:, 0] for probabilities in found]
 
     def statistics(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
+        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return the F1 of ROUGE-1, ROUGE-2 and ROUGE-L, [N, 3]."""
         return _rouge_of(rows, self._chosen(predictions))
@@ -115,9 +110,7 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         return dict(zip(SCORES, statistics.mean(axis=0).tolist(), strict=True))
 
-    def table(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
-    ) -> pa.Table:
+    def table(self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `score` is the mean probability of the chosen sentences, `correct` is ROUGE-1."""
         chosen = self._chosen(predictions)
         return pa.table(
@@ -132,13 +125,13 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
         )
 
     def details(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
+        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration
     ) -> dict[str, Any]:
         """Return `oracle`: the scores of the gold sentences that training uses as targets."""
         return {"oracle": self.scores(_rouge_of(rows, [np.flatnonzero(chosen) for chosen in rows.chosen]))}
 
     def is_degenerate(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Mapping[str, float]
+        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration
     ) -> bool:
         """Return whether every sentence has the same probability, up to rounding."""
         every = np.concatenate(predictions)

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import CHARACTERS, plain, quote
-from bertline.evaluation.formatting import escape, shortened
+from bertline.evaluation.html import CHARACTERS, escape, plain, quote, shortened
 
 
-def _summary(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
     blocks = f"<p><small>summary</small> {escape(shortened(plain(error['gold']), CHARACTERS))}</p>"
     blocks += f"<p><small>chosen</small> {escape(shortened(plain(error['predicted']), CHARACTERS))}</p>"
     return quote(blocks, "")
-
-
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [_summary(error) for error in errors]
 
 
 def about(labels: Sequence[str]) -> str:

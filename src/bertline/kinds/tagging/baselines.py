@@ -8,8 +8,8 @@ import numpy as np
 
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.sweep.baselines.base import Baseline, Given, predictions_of
+from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import NAMES, tagging_baseline
-from bertline.sweep.baselines.window_tagger import window_tagger
 from bertline.tasks.stored_rows import TaggedRows
 
 # Only the margin of O is moved by a threshold; here no tag stands for "none".

@@ -9,12 +9,9 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.built import BuiltTask
-from bertline.tasks.conll import TaggedSentence
-from bertline.tasks.decoded_files import decoded_text
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits
+from bertline.tasks.conll import TaggedSentence, tagged_rows, tagged_splits
+from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
+from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows, read_rows
 
 _NUM_COLUMNS = 10
 _ID, _FORM = 0, 1
@@ -66,7 +63,7 @@ def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> li
     sentences: list[TaggedSentence] = []
     document: str | None = None
     lines: list[tuple[int, str]] = []
-    for number, line in enumerate([*decoded_text(path, "utf-8").split("\n"), ""], start=1):
+    for number, line in enumerate([*decoded_text(path, "utf-8", NO_OPTIONS).split("\n"), ""], start=1):
         line = line.removesuffix("\r")
         if line.startswith("#"):
             document = f"{path.name}:{number}" if line.startswith("# newdoc") else document

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertline.finetuning.task_kind import Calibration
 from bertline.finetuning.word_tagging import TagPredictions, WordTagger
 from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
@@ -18,7 +19,7 @@ class Tagging(WordTagger):
     """Predicts a tag for each word."""
 
     def statistics(
-        self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
+        self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
         numbers = {label: number for number, label in enumerate(self.labels)}
@@ -31,9 +32,7 @@ class Tagging(WordTagger):
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         return scores_of(statistics)
 
-    def details(
-        self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
-    ) -> dict[str, Any]:
+    def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
         """Return precision, recall and F1 of each tag."""
         return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
 

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import quote, sureness
-from bertline.evaluation.formatting import counted, escape
+from bertline.evaluation.html import counted, escape, quote, sureness
 
 
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors: the words, and at each wrong one its tag and the tag that was given."""
-    return [_tagged(error) for error in errors]
-
-
-def _tagged(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error: the words, and at each wrong one its tag and the tag that was given."""
     gold, predicted = str(error["gold"]).split(" "), str(error["predicted"]).split(" ")
     shown = zip(error["words"], gold, predicted, strict=False)  # long lists of words are cut
     return quote(f'<p class="tagged">{" ".join(_word(*word) for word in shown)}</p>', sureness(error).strip("()"))

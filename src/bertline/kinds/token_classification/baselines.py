@@ -10,10 +10,9 @@ import numpy as np
 from bertline.finetuning.word_tagging import TagPredictions
 from bertline.kinds.token_classification.model import TokenClassification
 from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import NAMES, tagging_baseline
-from bertline.sweep.baselines.window_tagger import window_tagger
-from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import TaggedRows
+from bertline.tasks.stored_rows import SplitName, TaggedRows
 
 
 def tagging_baselines(

@@ -13,15 +13,11 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import DataError
 from bertline.foundation.progress import warn
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
-from bertline.tasks.built import BuiltTask
-from bertline.tasks.conll import TaggedSentence, read_conll
+from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
 from bertline.tasks.metrics.entities import entities
-from bertline.tasks.row_caps import capped
-from bertline.tasks.rows import num_rows_made
 from bertline.tasks.source_config import ConllSourceConfig
-from bertline.tasks.storage import SplitName, read_rows
-from bertline.tasks.stored_rows import TaggedRows
-from bertline.tasks.tagged_sentences import tagged_rows, tagged_splits
+from bertline.tasks.source_files import capped, num_rows_made
+from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows, read_rows
 from bertline.tasks.tags import iob2_labels, types_of
 
 Splits = dict[SplitName, list[TaggedSentence]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ class TokenClassification(WordTagger):
         return {OUTSIDE_MARGIN: max(_MARGINS, key=score)}
 
     def statistics(
-        self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
+        self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration
     ) -> NDArray[np.float64]:
         """Return words, correct words, and for each type hits, predicted and gold entities, [N, 2 + 3 types]."""
         shares = [
@@ -109,9 +109,7 @@ class TokenClassification(WordTagger):
     def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
         return metrics.scores_of(statistics)
 
-    def details(
-        self, rows: TaggedRows, predictions: TagPredictions, calibration: Mapping[str, float]
-    ) -> dict[str, Any]:
+    def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
         return {"by_type": metrics.by_type(self.statistics(rows, predictions, calibration), self.types)}
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from bertline.evaluation.error_html import label_block, quote, sureness
-from bertline.evaluation.formatting import counted, escape
+from bertline.evaluation.html import counted, escape, label_block, quote, sureness
 
 
-def _tagged(error: dict[str, Any]) -> str:
+def error_block(error: dict[str, Any]) -> str:
+    """Return the HTML of an error."""
     gold, predicted = _tags(error["gold"]), _tags(error["predicted"])
     words = str(error.get("text", "")).split(" ")
     if not len(words) == len(gold) == len(predicted):
@@ -34,11 +33,6 @@ def _word(word: str, tag: str, gold: str) -> str:
 
 def _tags(value: Any) -> list[str]:
     return [str(tag) for tag in value] if isinstance(value, list) else str(value).split()
-
-
-def error_blocks(errors: Sequence[dict[str, Any]], task_folder: Path) -> list[str]:
-    """Return the HTML of errors."""
-    return [_tagged(error) for error in errors]
 
 
 def about(labels: Sequence[str]) -> str:

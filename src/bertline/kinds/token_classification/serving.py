@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.finetuning.word_tagging import TagPredictions, decided
 from bertline.inference.predictor import TaskPredictor
 from bertline.inference.words import Places, WordsPredictor
 from bertline.tasks.metrics.entities import entities
@@ -27,9 +26,6 @@ class Entity(NamedTuple):
 
 class TokenClassificationPredictor(WordsPredictor):
     """Token classification that returns the entities of a text, in text order."""
-
-    def decided(self, predictions: TagPredictions) -> TagPredictions:
-        return decided(predictions, self.calibration)
 
     def of_tags(self, text: str, places: Places, tags: list[str], scores: list[float]) -> list[Entity]:
         found = []

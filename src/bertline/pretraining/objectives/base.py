@@ -98,7 +98,7 @@ class ShownTable:
     name: str
     metric: str
     baseline: str | None
-    """Title of the column of the baseline; None for no such column."""
+    """Title of the column of a loss's baseline; None for accuracies, which are plotted from a folder of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,7 +192,7 @@ class Objective(Protocol):
 
         Args:
             output: Output of the model of `new_model`.
-            batch: Arrays of `examples.batching` or `examples.packing`, as tensors.
+            batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
         """
         ...
 

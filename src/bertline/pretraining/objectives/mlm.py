@@ -64,7 +64,10 @@ LOSS_CHART = ShownChart(
     level=("frequency alone", "mlm_loss"),
 )
 ACCURACY_CURVE = ShownCurve(title="blanks filled right", metric="val/mlm_accuracy", css="c0")
-LOSS_TABLE = ShownTable(name="mlm_loss", metric="mlm_loss", baseline="unigram")
+TABLES = (
+    ShownTable(name="mlm_loss", metric="mlm_loss", baseline="unigram"),
+    ShownTable(name="mlm_accuracy", metric="mlm_accuracy", baseline=None),
+)
 SHOWING = Showing(
     title="the masked language model",
     summary=f"{SUMMARY}.",
@@ -79,7 +82,7 @@ SHOWING = Showing(
             level=None,
         ),
     ),
-    tables=(LOSS_TABLE,),
+    tables=TABLES,
 )
 
 

@@ -62,10 +62,7 @@ SHOWING = Showing(
             level=("chance, next sentence", "nsp_accuracy"),
         ),
     ),
-    tables=(
-        mlm.LOSS_TABLE,
-        ShownTable(name="nsp_accuracy", metric="nsp_accuracy", baseline=None),
-    ),
+    tables=(*mlm.TABLES, ShownTable(name="nsp_accuracy", metric="nsp_accuracy", baseline=None)),
 )
 
 

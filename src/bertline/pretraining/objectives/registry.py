@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from bertline.foundation.validation import validate
-from bertline.pretraining.objectives.base import Objective, ShownTable
+from bertline.pretraining.objectives.base import Objective
 from bertline.pretraining.objectives.mlm import Mlm
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 
@@ -17,9 +17,3 @@ def objective_from(section: Mapping[str, Any]) -> Objective:
     """Return an objective from its section as plain data, such as that in the manifest of a pretrained encoder."""
     objective: Objective = validate(ObjectiveConfig, section, where="objective")  # type: ignore[arg-type]
     return objective
-
-
-def shown_tables() -> tuple[ShownTable, ...]:
-    """Return the tables of all objectives: `dvc.yaml` plots each of them, whatever was pretrained."""
-    tables = [table for objective in get_args(ObjectiveConfig) for table in objective.showing.tables]
-    return tuple({table.name: table for table in tables}.values())

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from bertline.finetuning.task_kind import TaskKind
 from bertline.kinds.registry import kind_part
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
-from bertline.tasks.storage import SplitName
+from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
 Settings = Mapping[str, float | str]

@@ -12,9 +12,8 @@ from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label
 from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
-from bertline.sweep.baselines.ngrams import TextsRows, columns
-from bertline.tasks.storage import SplitName
-from bertline.tasks.stored_rows import MultiLabelRows, TaggedRows
+from bertline.sweep.baselines.text_features import TextsRows, columns
+from bertline.tasks.stored_rows import MultiLabelRows, SplitName, TaggedRows
 
 Name = Literal["frozen_encoder", "static_embeddings"]
 NAMES: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from bertline.training.devices import Precision
-    from bertline.training.lamb import Lamb
+    from bertline.training.groupwise import Lamb
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +27,7 @@ class LambConfig(AdamSettings):
 
     def build(self, model: nn.Module, *, precision: Precision = "fp32") -> Lamb:
         """See `OptimizerSettings.build`."""
-        from bertline.training.lamb import Lamb
+        from bertline.training.groupwise import Lamb
         from bertline.training.optimizers.weights import MATRICES_IN_FUSED, not_empty, weight_kinds
 
         kinds, decay = weight_kinds(model), self.weight_decay

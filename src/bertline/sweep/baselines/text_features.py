@@ -1,0 +1,222 @@
+"""Features of passages and pairs for the linear baselines: n-grams, and what the two texts of a pair share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
+from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer, TfidfVectorizer
+
+from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
+
+TextsRows = TextRows | MultiLabelRows | NumberRows
+Unit = Literal["word", "char", "word_and_char"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+TITLES: dict[Unit, str] = {
+    "word": "word n-grams, linear model",
+    "char": "character n-grams, linear model",
+    "word_and_char": "word and character n-grams, linear model",
+}
+# Words of one letter are kept; identifiers are split at underscores and dots, as by the encoder's tokenizer.
+WORD = r"[^\W_]+"
+_CHARACTERS = (2, 5)
+MOST_FEATURES = 500_000
+"""Maximum number of features per column of texts; the n-grams most frequent in train are kept."""
+MOST_CHARACTERS = {"word": 40_000_000, "char": 8_000_000}
+"""Maximum number of train characters that are read, a prefix of the shuffled rows: a linear model gains little from
+more."""
+
+
+class NgramFeatures:
+    """TF-IDF of n-grams, fitted on train; the two texts of a pair have separate features.
+
+    Args:
+        train: The rows to fit on.
+        unit: `word`: n-grams of one and two words; `char`: n-grams of 2 to 5 characters inside words, including their
+            edges; `word_and_char`: both, each with norm 1.
+    """
+
+    def __init__(self, train: TextsRows, unit: Unit) -> None:
+        kinds: tuple[Literal["word", "char"], ...] = ("word", "char") if unit == "word_and_char" else (unit,)
+        self._by_column = [[_fitted(texts, kind) for kind in kinds] for texts in columns(train)]
+
+    def __call__(self, rows: TextsRows) -> csr_matrix:
+        """Return features [N, n-grams]; the columns of the second texts follow those of the first."""
+        return hstack(
+            [
+                vectorizer.transform(texts)
+                for vectorizers, texts in zip(self._by_column, columns(rows), strict=True)
+                for vectorizer in vectorizers
+            ]
+        ).tocsr()
+
+
+def columns(rows: TextsRows) -> list[list[str]]:
+    """Return the texts of passages as one list; of pairs, the first texts and the second texts."""
+    return [rows.texts] if rows.text_pairs is None else [rows.texts, rows.text_pairs]
+
+
+def num_rows_read(rows: TextsRows, unit: Unit) -> int:
+    """Return how many of the first rows of train an n-gram model is fitted on."""
+    budget = MOST_CHARACTERS["word" if unit == "word" else "char"]
+    for number, texts in enumerate(zip(*columns(rows), strict=True)):
+        budget -= sum(map(len, texts))
+        if budget < 0 and number > 0:
+            return number
+    return len(rows)
+
+
+def word_vectorizer(texts: Sequence[str], *, longest: int) -> TfidfVectorizer:
+    """Fit TF-IDF of n-grams of up to `longest` words on texts."""
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, longest), sublinear_tf=True, token_pattern=WORD, max_features=MOST_FEATURES
+    )
+    return _fitted_or_characters(vectorizer, texts)
+
+
+def _fitted(texts: Sequence[str], unit: Literal["word", "char"]) -> TfidfVectorizer:
+    if unit == "word":
+        return word_vectorizer(texts, longest=2)
+    vectorizer = TfidfVectorizer(
+        analyzer="char_wb", ngram_range=_CHARACTERS, sublinear_tf=True, max_features=MOST_FEATURES
+    )
+    return _fitted_or_characters(vectorizer, texts)
+
+
+def _fitted_or_characters(vectorizer: TfidfVectorizer, texts: Sequence[str]) -> TfidfVectorizer:
+    try:
+        return vectorizer.fit(texts)
+    except ValueError:
+        # No text has a letter or a digit (only punctuation or emoji, or nothing): use characters instead of words.
+        characters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True)
+        return characters.fit([f"{text} " for text in texts])
+
+
+def units_of(rows: TextsRows) -> tuple[Unit, ...]:
+    """Return the units of n-grams; only words for pairs, where each text alone says little about the label."""
+    return UNITS if rows.text_pairs is None else ("word",)
+
+
+# camelCase and PascalCase are split like snake_case: `read_csv`, `readCsv` and `CSVReader` all share a word with "csv".
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[^\W\d_A-Z]+|\d+")
+_PAIR_CHARACTERS = (3, 4)
+_MOST_TEXTS = 40_000  # enough for document frequencies
+_BUCKETS = 2**20
+NUM_FEATURES = 26
+
+
+def parts_of(text: str) -> list[str]:
+    """Return the lower-cased words of a text, with identifiers split into words.
+
+    >>> parts_of("pd.read_csv(filepathOrBuffer), HTMLParser 2")
+    ['pd', 'read', 'csv', 'filepath', 'or', 'buffer', 'html', 'parser', '2']
+    """
+    return [part.casefold() for part in _PART.findall(text)]
+
+
+class PairOverlap:
+    """Features of how much two texts share, of words and of character n-grams of length 3 and 4.
+
+    For each unit: the shared fraction of both texts together (Jaccard), of the first and of the second (containment),
+    each counted and weighted by inverse document frequency; the cosine of the TF-IDF vectors; how much is shared, and
+    the weight of the rarest shared unit; the logarithm of each text's length (a linear model can form their ratio from
+    the two). Document frequencies are those of train. A unit that train does not have counts as the rarest, so it is
+    taken into account if two texts share it.
+
+    Args:
+        first: First texts of train.
+        second: Second texts of train.
+    """
+
+    def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
+        texts = [*first[:_MOST_TEXTS], *second[:_MOST_TEXTS]]
+        self._units = [
+            _Unit(texts, analyzer=parts_of),
+            _Unit(texts, analyzer="char_wb", ngram_range=_PAIR_CHARACTERS),
+        ]
+
+    def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+        """Return the features of N pairs, [N, NUM_FEATURES]; each column has its own scale."""
+        return np.concatenate([_shared(unit(first), unit(second), unit.idf) for unit in self._units], axis=1)
+
+
+class _Unit:
+    """TF-IDF vectors over hashed units, [N, 2^20], with norm 1 or 0: units that train does not have get columns too."""
+
+    def __init__(self, texts: Sequence[str], **analysis: Any) -> None:
+        self._counts = HashingVectorizer(n_features=_BUCKETS, alternate_sign=False, norm=None, **analysis)
+        self._weights = TfidfTransformer(sublinear_tf=True).fit(self._counts.transform(texts))
+
+    @property
+    def idf(self) -> NDArray[np.float64]:
+        return self._weights.idf_
+
+    def __call__(self, texts: Sequence[str]) -> csr_matrix:
+        return self._weights.transform(self._counts.transform(texts))
+
+
+def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return [N, NUM_FEATURES / 2] from TF-IDF vectors [N, V], whose rows have norm 1 or 0."""
+    in_first, in_second = first.sign(), second.sign()
+    both = in_first.multiply(in_second).tocsr()
+    weighed = both.multiply(idf).tocsr()
+    ratios: list[NDArray[np.float64]] = []
+    for of_both, of_first, of_second in (
+        (_sums(both), _sums(in_first), _sums(in_second)),
+        (_sums(weighed), in_first @ idf, in_second @ idf),
+    ):
+        ratios += [
+            _ratio(of_both, of_first + of_second - of_both),
+            _ratio(of_both, of_first),
+            _ratio(of_both, of_second),
+        ]
+    of_both = _sums(weighed)
+    more = [
+        _sums(first.multiply(second)),
+        np.log1p(_sums(both)),
+        np.log1p(of_both),
+        of_both,
+        np.asarray(weighed.max(axis=1).todense()).ravel(),
+        np.log1p(_sums(in_first)),
+        np.log1p(_sums(in_second)),
+    ]
+    return np.stack([*ratios, *more], axis=1)
+
+
+def _sums(matrix: csr_matrix) -> NDArray[np.float64]:
+    return np.asarray(matrix.sum(axis=1)).ravel().astype(np.float64)
+
+
+def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the ratio; 0 where both are 0."""
+    return part / np.where(whole > 0, whole, 1.0)
+
+
+class Standardised:
+    """Features standardised to mean 0 and standard deviation 1 on train; a feature that is constant on train becomes 0.
+
+    Args:
+        compute: Maps first and second texts to features [N, F].
+        first: First texts of train.
+        second: Second texts of train.
+    """
+
+    def __init__(
+        self,
+        compute: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]],
+        first: Sequence[str],
+        second: Sequence[str],
+    ) -> None:
+        self._compute = compute
+        found = compute(first, second)
+        self._mean = found.mean(axis=0)
+        deviation = found.std(axis=0)
+        self._scale = np.where(deviation > 1e-9, 1 / np.maximum(deviation, 1e-9), 0.0)
+
+    def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+        """Return standardised features, [N, F]."""
+        return (self._compute(first, second) - self._mean) * self._scale

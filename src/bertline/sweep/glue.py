@@ -1,0 +1,339 @@
+"""GLUE: the data sets, with their known file layouts below a common folder, and the table of their scores.
+
+References: Wang et al., arXiv 1804.07461, section 3; for WNLI, Devlin et al., arXiv 1810.04805, section 4.1.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bertline.foundation.errors import ConfigError
+from bertline.foundation.formats import with_spread
+
+Score = tuple[str, str]
+"""A test split and a metric."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """A known layout of a data set's files."""
+
+    folders: tuple[str, ...]
+    """Names of folders below the folder of all sets; the first that has the files is used."""
+    files: tuple[str, ...]
+    """Files that must exist."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the task's `source` for this layout."""
+    note: str = ""
+    """Note for readers of the score."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GlueSet:
+    """A data set of GLUE."""
+
+    name: str
+    """Name of the task, as in conf/task."""
+    title: str
+    scores: tuple[Score, ...]
+    """Test splits and metrics by which GLUE scores the set; the average uses their mean."""
+    layouts: tuple[Layout, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSet:
+    """A data set that was found."""
+
+    glue_set: GlueSet
+    layout: Layout
+    path: Path
+
+
+def _accuracy(name: str, title: str, *layouts: Layout) -> GlueSet:
+    return GlueSet(name=name, title=title, scores=(("test", "accuracy"),), layouts=layouts)
+
+
+def _plain(*folders: str) -> Layout:
+    return Layout(folders=folders, files=("train.tsv", "dev.tsv"))
+
+
+_COLA_OWN = Layout(
+    folders=("CoLA", "CoLA/raw", "cola_public/raw"),
+    files=("in_domain_train.tsv", "in_domain_dev.tsv", "out_of_domain_dev.tsv"),
+    source={
+        "train_file": "in_domain_train.tsv",
+        "test_file": "in_domain_dev.tsv",
+        "extra_tests": {"out_of_domain": "out_of_domain_dev.tsv"},
+    },
+    note="scored on in_domain_dev of the authors' release",
+)
+_MRPC_OWN = Layout(
+    folders=("MRPC", "mrpc"),
+    files=("train.tsv", "dev.tsv", "msr_paraphrase_test.txt"),
+    note="scored on the test of the original release",
+)
+_MRPC_GLUE = Layout(
+    folders=("MRPC", "mrpc"),
+    files=("train.tsv", "dev.tsv"),
+    source={"dev_file": None, "test_file": "dev.tsv"},
+)
+_STSB_OWN = Layout(
+    folders=("STS-B", "stsbenchmark", "stsb"),
+    files=("sts-train.csv", "sts-dev.csv", "sts-test.csv"),
+    note="scored on the test of the original release",
+)
+_STSB_GLUE = Layout(
+    folders=("STS-B", "stsb"),
+    files=("train.tsv", "dev.tsv"),
+    source={
+        "train_file": "train.tsv",
+        "dev_file": None,
+        "test_file": "dev.tsv",
+        "header": True,
+        "text_column": "sentence1",
+        "text_pair_column": "sentence2",
+        "label_column": "score",
+        "extra_fields": "error",
+    },
+)
+_QNLI_SHARE = Layout(
+    folders=("QNLI_share", "QNLI"),
+    files=("dev_share.tsv",),
+    source={"train_file": "dev_share.tsv", "dev_file": None, "test_file": None},
+    note="only a share of dev is there: train, dev and test are cut from it, so the score compares with no other",
+)
+
+GLUE = (
+    _accuracy("wnli", "WNLI", _plain("WNLI", "wnli")),
+    _accuracy("rte", "RTE", _plain("RTE", "rte")),
+    GlueSet(
+        name="mrpc",
+        title="MRPC",
+        scores=(("test", "f1"), ("test", "accuracy")),
+        layouts=(_MRPC_OWN, _MRPC_GLUE),
+    ),
+    GlueSet(
+        name="stsb",
+        title="STS-B",
+        scores=(("test", "pearson"), ("test", "spearman")),
+        layouts=(_STSB_OWN, _STSB_GLUE),
+    ),
+    GlueSet(
+        name="cola",
+        title="CoLA",
+        scores=(("test", "matthews"),),
+        layouts=(_plain("CoLA", "cola", "CoLA/glue"), _COLA_OWN),
+    ),
+    _accuracy("sst2", "SST-2", _plain("SST-2", "SST2", "sst2")),
+    _accuracy("qnli", "QNLI", _plain("QNLI", "QNLIv2", "qnli"), _QNLI_SHARE),
+    GlueSet(
+        name="qqp",
+        title="QQP",
+        scores=(("test", "f1"), ("test", "accuracy")),
+        layouts=(_plain("QQP", "qqp"),),
+    ),
+    GlueSet(
+        name="mnli",
+        title="MNLI",
+        scores=(("test", "accuracy"), ("test_mismatched", "accuracy")),
+        layouts=(Layout(folders=("MNLI", "mnli"), files=("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv")),),
+    ),
+)
+"""The nine data sets, those with the fewest rows first. The diagnostic set AX is left out, as it has no labels."""
+
+
+def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet], list[str]]:
+    """Find the data sets in a folder.
+
+    Args:
+        data: Folder of the GLUE download, or of some of its sets.
+        wanted: Names of some sets; None takes all that are found.
+
+    Returns:
+        The sets that were found, smallest first, and the titles of all sets that were not.
+
+    Raises:
+        ConfigError: The folder or a wanted set is missing, no set was found, or a name is unknown.
+    """
+    names = [glue_set.name for glue_set in GLUE]
+    for name in wanted or ():
+        if name not in names:
+            raise ConfigError(f"sets names {name!r}; GLUE has {', '.join(names)}.")
+    if not data.is_dir():
+        raise ConfigError(f"data is {data}, and no folder is there. Give the folder that has SST-2, CoLA, ... in it.")
+    found = [place for glue_set in GLUE if (place := _place_of(glue_set, data)) is not None]
+    there = {place.glue_set.name for place in found}
+    absent = [glue_set.title for glue_set in GLUE if glue_set.name not in there]
+    lacking = [name for name in wanted or () if name not in there]
+    if lacking or not found:
+        named = lacking or names
+        known = "; ".join(_known_places(glue_set) for glue_set in GLUE if glue_set.name in named)
+        raise ConfigError(f"{data} does not have {', '.join(named)}. Looked for: {known}.")
+    return [place for place in found if wanted is None or place.glue_set.name in wanted], absent
+
+
+def task_of(found: FoundSet, task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task's composed configuration, changed to read the set where it was found.
+
+    All sets use the recipe of the sweep: a task's own space, number of trials and training sizes are removed.
+    """
+    source = {**task["source"], **found.layout.source, "path": str(found.path)}
+    return {**task, "source": source, "space": {}, "num_trials": None, "label_efficiency_rows": []}
+
+
+def _place_of(glue_set: GlueSet, data: Path) -> FoundSet | None:
+    for layout in glue_set.layouts:
+        for folder in layout.folders:
+            if all((data / folder / name).is_file() for name in layout.files):
+                return FoundSet(glue_set, layout, (data / folder).resolve())
+    return None
+
+
+def _known_places(glue_set: GlueSet) -> str:
+    return " or ".join(f"{layout.folders[0]}/{{{','.join(layout.files)}}}" for layout in glue_set.layouts)
+
+
+_TRIVIAL = ("majority", "mean")
+_NOT_AVERAGED_BY_BERT = "wnli"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GlueOutcome:
+    """Outcome of one data set: a sweep's result.json, or why there is none."""
+
+    found: FoundSet
+    result: Mapping[str, Any] | None
+    problem: str | None = None
+
+
+def glue_rows(outcomes: Sequence[GlueOutcome]) -> list[dict[str, Any]]:
+    """Return the table as plain data, one row per data set; a set that failed has its `problem` and no scores."""
+    return [_row(outcome) for outcome in outcomes]
+
+
+def glue_average(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
+    """Return the mean of the sets' scores; a set with two metrics counts as their mean (arXiv 1804.07461, section 3).
+
+    Returns:
+        `average` over all sets with a score, `without_wnli` as in the BERT paper (both None if there is no set) and
+        `num_sets`.
+    """
+    scored = {row["name"]: statistics.fmean(one["mean"] for one in row["scores"]) for row in rows if row["scores"]}
+    others = [score for name, score in scored.items() if name != _NOT_AVERAGED_BY_BERT]
+    return {
+        "average": statistics.fmean(scored.values()) if scored else None,
+        "without_wnli": statistics.fmean(others) if others else None,
+        "num_sets": len(scored),
+    }
+
+
+def glue_markdown(rows: Sequence[Mapping[str, Any]], absent: Sequence[str], *, encoder: str) -> str:
+    """Return the table and its notes as Markdown."""
+    random = any(one["random_weights"] for row in rows for one in row["scores"])
+    head = ["set", "metric", encoder, "trivial", "strongest simple", *(["random weights"] if random else [])]
+    head += ["train rows", "test rows", "minutes"]
+    lines = [head, ["---"] * len(head)]
+    for row in rows:
+        if row["problem"]:
+            lines.append([row["title"], "failed", *["–"] * (len(head) - 2)])
+            continue
+        scores = row["scores"]
+        cells = [row["title"], " / ".join(one["label"] for one in scores), _cells(scores)]
+        cells += [_cells([one[name] for one in scores]) for name in ("trivial", "simple")]
+        cells += [_cells([one["random_weights"] for one in scores])] if random else []
+        lines.append([*cells, f"{row['train_rows']:,}", f"{row['test_rows']:,}", f"{row['minutes']:.1f}"])
+    average = glue_average(rows)
+    if average["average"] is not None:
+        said = f"{average['average']:.3f}"
+        if average["without_wnli"] is not None and average["without_wnli"] != average["average"]:
+            said += f" ({average['without_wnli']:.3f} without WNLI)"
+        lines.append([f"average of {average['num_sets']}", "", said, *[""] * (len(head) - 3)])
+    table = "\n".join(f"| {' | '.join(_cell(text) for text in line)} |" for line in lines)
+    return f"{table}\n\n{_notes(rows, absent)}\n"
+
+
+def _row(outcome: GlueOutcome) -> dict[str, Any]:
+    glue_set, result = outcome.found.glue_set, outcome.result
+    row: dict[str, Any] = {
+        "name": glue_set.name,
+        "title": glue_set.title,
+        "note": outcome.found.layout.note,
+        "problem": outcome.problem,
+        "scores": [],
+    }
+    if result is None:
+        return row
+    arms = [arm for arm in result["arms"].values() if arm]
+    seconds = [run["time_s"] or 0.0 for arm in arms for run in (*arm["trials"], *arm["seeds"])]
+    return {
+        **row,
+        "scores": [_score(result, score) for score in glue_set.scores],
+        "train_rows": result["rows"]["train"],
+        "test_rows": sum(result["rows"][split] for split in dict.fromkeys(split for split, _ in glue_set.scores)),
+        "num_seeds": len(result["arms"]["encoder"]["seeds"]),
+        "num_diverged": result["arms"]["encoder"]["num_diverged"],
+        "minutes": sum(seconds) / 60,
+    }
+
+
+def _score(result: Mapping[str, Any], score: Score) -> dict[str, Any]:
+    split, metric = score
+    encoder, baselines = result["arms"]["encoder"], result["baselines"]
+    several = len(encoder["seeds"]) > 1
+    mean_and_std = encoder["scores"][split][metric]
+    other = result["arms"].get("random_weights")
+    strongest = sorted(baselines, key=lambda name: -baselines[name]["dev"])[:1]
+    return {
+        "split": split,
+        "metric": metric,
+        "label": metric if split == "test" else f"{metric} ({split.removeprefix('test_')})",
+        "mean": mean_and_std["mean"],
+        "std": mean_and_std["std"] if several else None,
+        "trivial": _of_baseline(baselines, _TRIVIAL, split, metric),
+        "simple": _of_baseline(baselines, strongest, split, metric),
+        "random_weights": dict(other["scores"][split][metric]) if other else None,
+    }
+
+
+def _of_baseline(baselines: Mapping[str, Any], names: Sequence[str], split: str, metric: str) -> float | None:
+    return next((baselines[name]["scores"][split][metric] for name in names if name in baselines), None)
+
+
+def _cells(values: Sequence[Any]) -> str:
+    return " / ".join(_number(value) for value in values)
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return with_spread(value["mean"], value["std"])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _notes(rows: Sequence[Mapping[str, Any]], absent: Sequence[str]) -> str:
+    seeds = sorted({row["num_seeds"] for row in rows if row["scores"]})
+    spread = f"mean ± standard deviation over {' or '.join(map(str, seeds))} seeds" if seeds != [1] else "one seed"
+    notes = [
+        f"Scores: {spread}. GLUE's own tests have no labels: where nothing else is said, its dev is the test, and what "
+        "is chosen is chosen on a tenth of train. `trivial` gives the most frequent label, or the mean; `strongest "
+        "simple` is the simple method that was best on dev.",
+        *(f"{row['title']}: {row['note']}." for row in rows if row["note"]),
+        *(
+            f"{row['title']}: the mean is that of {row['num_seeds']}, as {row['num_diverged']} more diverged."
+            for row in rows
+            if row["scores"] and row["num_diverged"]
+        ),
+        *(f"{row['title']} failed: {row['problem']}" for row in rows if row["problem"]),
+    ]
+    if absent:
+        notes.append(f"Not there: {', '.join(absent)}.")
+    return "\n".join(f"- {_cell(note)}" for note in notes)
