@@ -10,10 +10,11 @@ import torch
 import transformers
 
 import bertline
-from bertline.export.agreement import compare, encoded_texts, onnx_outputs, torch_outputs
+from bertline.export.agreement import compare, onnx_outputs, torch_outputs
 from bertline.export.onnx_files import write_int8, write_onnx
-from bertline.export.sentence_transformers import write_sentence_transformer
+from bertline.export.usage import VectorSettings, write_sentence_transformer
 from bertline.export.views import load_view
+from bertline.finetuning.encoding import encode_texts
 from bertline.modeling.huggingface import load_encoder
 from bertline.tokenization.storage import copy_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -60,9 +61,8 @@ def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((minilm / name).read_bytes())
     copy_tokenizer(minilm, tmp_path, max_length=64)
-    write_sentence_transformer(
-        tmp_path, max_length=64, hidden_size=384, pooling="cls", similarity="dot", prompts={"query": "find: "}
-    )
+    vectors = VectorSettings(pooling="cls", similarity="dot", prompts={"query": "find: "})
+    write_sentence_transformer(tmp_path, vectors, max_length=64)
     theirs = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
     ours = bertline.load(str(tmp_path), device="cpu")
     np.testing.assert_allclose(theirs.encode(TEXTS), ours.embed(TEXTS, pooling="cls"), atol=1e-5)
@@ -74,7 +74,7 @@ def test_our_folder_is_one_of_sentence_transformers(minilm: Path, tmp_path: Path
 
 def test_int8_keeps_the_order_of_similarities(minilm: Path, tmp_path: Path) -> None:
     view = load_view(minilm, "BertModel")
-    sequences = encoded_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64, marks="none")
+    sequences = encode_texts(TEXTS, None, Tokenizer.load(minilm), max_length=64)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     expected = torch_outputs(view, sequences)

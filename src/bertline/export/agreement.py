@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import Literal
 
 import numpy as np
 import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bertline.export.onnx_files import open_session
-from bertline.export.views import INPUT_NAMES, ModelView
+from bertline.export.verification import CHECKED_TEXTS
+from bertline.export.views import INPUT_NAMES, Architecture, ModelView, without_padding
 from bertline.finetuning import word_case
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
 from bertline.finetuning.shared_tokens import with_shared_marked
 from bertline.finetuning.word_windows import encode_words
+from bertline.foundation.files import read_json
+from bertline.modeling.huggingface import CONFIG_NAME
 from bertline.tasks.metrics.correlation import spearman
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tasks.tags import OUTSIDE
@@ -51,104 +52,113 @@ class Agreement:
     """Fraction of equal decisions or, for `score`, `token_score` and `vector`, Spearman's rank correlation."""
 
 
-def checked_texts(predictions: Path, fallback: tuple[str, ...]) -> tuple[list[str], list[str] | None]:
-    """Return texts, and second texts for pairs, of the first test rows of a task.
+def decision_of(folder: Path, architecture: Architecture) -> Decision:
+    """Return the kind of decision that a model's outputs are used for, and in which two formats must agree."""
+    settings = read_json(folder / CONFIG_NAME)
+    single = len(settings.get("id2label") or {}) == 1
+    match architecture:
+        case "BertForSequenceClassification":
+            if settings.get("problem_type") == "multi_label_classification":
+                return "labels"
+            return "score" if single else "label"
+        case "BertForTokenClassification":
+            return "token_score" if single else "token"
+        case "BertForQuestionAnswering":
+            return "span"
+        case "BertModel":
+            return "vector"
+        case _:
+            return "token"
+
+
+def checked_sequences(
+    folder: Path, architecture: Architecture, predictions: Path, *, max_length: int, marks: Marks
+) -> Sequences:
+    """Encode the first test rows of a task as the model reads them, truncated or, for marked words, split into windows.
 
     Args:
-        predictions: Path of the sweep's predictions.parquet; may be missing.
-        fallback: Texts to return if it is missing or has no input columns.
+        folder: Folder of the model, with its tokenizer.
+        architecture: `BertModel` reads the two texts of a pair separately.
+        predictions: The sweep's predictions.parquet. `CHECKED_TEXTS` replace it if it is missing or has no input
+            columns.
+        max_length: Maximum number of tokens of a sequence.
+        marks: Kind of token marks that the model reads.
     """
+    texts, text_pairs = _checked_texts(predictions)
+    if architecture == "BertModel":
+        texts, text_pairs = [*texts, *(text_pairs or ())], None
+    tokenizer = Tokenizer.load(folder)
+    if marks == "word_case":
+        words = [text.split() for text in texts]
+        rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
+        return encode_words(
+            rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=word_case.case_of
+        ).sequences
+    sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
+    return with_shared_marked(sequences, tokenizer) if marks == "shared_tokens" else sequences
+
+
+def _checked_texts(predictions: Path) -> tuple[list[str], list[str] | None]:
     if predictions.exists():
         table = pq.read_table(predictions).slice(0, _NUM_TEXTS)
         for first, second in _INPUT_COLUMNS:
-            if first not in table.column_names or (second not in table.column_names and second != "text_pair"):
-                continue
-            has_pairs = second in table.column_names and table[second].null_count == 0
-            return table[first].to_pylist(), table[second].to_pylist() if has_pairs else None
-    return list(fallback), None
-
-
-def encoded_texts(
-    texts: list[str], text_pairs: list[str] | None, tokenizer: Tokenizer, *, max_length: int, marks: Marks
-) -> Sequences:
-    """Encode texts as the model reads them, with token marks; truncated or, for marked words, split into windows."""
-    match marks:
-        case "none":
-            return encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
-        case "shared_tokens":
-            return with_shared_marked(encode_texts(texts, text_pairs, tokenizer, max_length=max_length), tokenizer)
-        case "word_case":
-            words = [text.split() for text in texts]
-            rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
-            return encode_words(
-                rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=word_case.case_of
-            ).sequences
-        case _:
-            assert_never(marks)
+            if {first, second} - {"text_pair"} <= {*table.column_names}:
+                has_pairs = second in table.column_names and table[second].null_count == 0
+                return table[first].to_pylist(), table[second].to_pylist() if has_pairs else None
+    return list(CHECKED_TEXTS), None
 
 
 def torch_outputs(view: ModelView, sequences: Sequences) -> Outputs:
     """Return the outputs of the PyTorch model by batch."""
     with torch.no_grad():
-        return list(_outputs(lambda batch: tuple(x.numpy() for x in view(*(batch[n] for n in INPUT_NAMES))), sequences))
+        return [
+            tuple(output.numpy() for output in view(*(batch[name] for name in INPUT_NAMES)))
+            for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
+        ]
 
 
 def onnx_outputs(path: Path, sequences: Sequences) -> Outputs:
     """Return the outputs of an ONNX file by batch."""
     session = open_session(path)
-    return list(_outputs(lambda batch: tuple(session.run(None, {n: batch[n].numpy() for n in INPUT_NAMES})), sequences))
-
-
-def _outputs(
-    run: Callable[[dict[str, Tensor]], tuple[NDArray[np.float32], ...]], sequences: Sequences
-) -> Iterator[tuple[NDArray[np.float32], ...]]:
-    for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE):
-        yield run(batch)
+    return [
+        tuple(session.run(None, {name: batch[name].numpy() for name in INPUT_NAMES}))
+        for _, batch in scoring_batches(sequences, batch_size=_BATCH_SIZE)
+    ]
 
 
 def compare(found: Outputs, expected: Outputs, sequences: Sequences, decision: Decision) -> Agreement:
     """Compare the outputs of two models, without padding."""
-    masks = [batch["attention_mask"].numpy().astype(bool) for _, batch in scoring_batches(sequences, batch_size=16)]
+    batches = scoring_batches(sequences, batch_size=_BATCH_SIZE)
+    masks = [batch["attention_mask"].numpy().astype(bool) for _, batch in batches]
     differences = [
-        np.abs(_real(one, mask) - _real(other, mask)).max()
+        np.abs(without_padding(one, mask) - without_padding(other, mask)).max()
         for ours, theirs, mask in zip(found, expected, masks, strict=True)
         for one, other in zip(ours, theirs, strict=True)
     ]
+    one, other = (_decided(outputs, masks, decision) for outputs in (found, expected))
+    in_order = decision in ("score", "token_score", "vector")
+    agreement = _agreement_of_order(one, other) if in_order else float(np.mean(one == other))
     # NumPy's max propagates NaN, which no tolerance accepts.
-    return Agreement(float(np.max(differences)), _decisions(found, expected, masks, decision))
+    return Agreement(float(np.max(differences)), agreement)
 
 
-def _real(values: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Return values of shape [B, ...] unchanged, and those of shape [B, S, ...] without padding."""
-    return values[mask] if values.shape[:2] == mask.shape and values.ndim + 1 > mask.ndim else values
-
-
-def _decisions(found: Outputs, expected: Outputs, masks: list[NDArray[np.bool_]], decision: Decision) -> float:
+def _decided(outputs: Outputs, masks: list[NDArray[np.bool_]], decision: Decision) -> NDArray:
+    """Return the decisions that outputs lead to, or the values that give an order, as one array."""
+    logits = [arrays[0] for arrays in outputs]
+    if decision in ("token", "token_score"):
+        logits = [values[mask] for values, mask in zip(logits, masks, strict=True)]
     match decision:
-        case "label":
-            return _share([(a[0].argmax(-1), b[0].argmax(-1)) for a, b in zip(found, expected, strict=True)])
+        case "label" | "token":
+            parts = [values.argmax(-1) for values in logits]
         case "labels":
-            return _share([(a[0] > 0, b[0] > 0) for a, b in zip(found, expected, strict=True)])
-        case "token":
-            return _share(
-                [
-                    (a[0][mask].argmax(-1), b[0][mask].argmax(-1))
-                    for a, b, mask in zip(found, expected, masks, strict=True)
-                ]
-            )
+            parts = [values > 0 for values in logits]
+        case "score" | "token_score":
+            parts = [values.astype(np.float64) for values in logits]
         case "span":
-            return _share([(_span(a, mask), _span(b, mask)) for a, b, mask in zip(found, expected, masks, strict=True)])
-        case "score":
-            return _agreement_of_order(_joined([a[0] for a in found]), _joined([b[0] for b in expected]))
-        case "token_score":
-            ours, theirs = ([a[0][mask] for a, mask in zip(x, masks, strict=True)] for x in (found, expected))
-            return _agreement_of_order(_joined(ours), _joined(theirs))
+            parts = [_span(arrays, mask) for arrays, mask in zip(outputs, masks, strict=True)]
         case "vector":
-            return _agreement_of_order(_cosines(found, masks), _cosines(expected, masks))
-
-
-def _share(pairs: list[tuple[NDArray, NDArray]]) -> float:
-    return float(np.mean(np.concatenate([np.ravel(a == b) for a, b in pairs])))
+            parts = [_cosines(logits, masks)]
+    return np.concatenate([part.ravel() for part in parts])
 
 
 def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -157,16 +167,10 @@ def _span(outputs: tuple[NDArray[np.float32], ...], mask: NDArray[np.bool_]) -> 
     return start * mask.shape[1] + end
 
 
-def _joined(parts: list[NDArray[np.float32]]) -> NDArray[np.float64]:
-    return np.concatenate([part.ravel() for part in parts]).astype(np.float64)
-
-
-def _cosines(outputs: Outputs, masks: list[NDArray[np.bool_]]) -> NDArray[np.float64]:
+def _cosines(hidden_states: list[NDArray[np.float32]], masks: list[NDArray[np.bool_]]) -> NDArray[np.float64]:
     """Return the cosine similarity of all pairs of texts, from mean-pooled vectors."""
-    pooled = []
-    for (hidden_states, *_), mask in zip(outputs, masks, strict=True):
-        weights = mask[..., None].astype(np.float64)
-        pooled.append((hidden_states * weights).sum(1) / weights.sum(1))
+    weights = [mask[..., None].astype(np.float64) for mask in masks]
+    pooled = [(states * weight).sum(1) / weight.sum(1) for states, weight in zip(hidden_states, weights, strict=True)]
     vectors = np.concatenate(pooled)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]

@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.export.agreement import Marks, checked_texts
+from bertline.export.agreement import Marks, checked_sequences
 from bertline.export.card import encoder_card, task_card
 from bertline.export.config import ExportConfig
 from bertline.export.facts import CardFacts, read_card_facts
-from bertline.export.onnx_export import OnnxRequest, export_onnx
-from bertline.export.sentence_transformers import write_sentence_transformer
-from bertline.export.verification import CHECKED_TEXTS, verify_model
+from bertline.export.onnx_export import export_onnx
+from bertline.export.usage import VectorSettings, write_sentence_transformer
+from bertline.export.verification import verify_model
 from bertline.export.views import Architecture, architecture_in
 from bertline.finetuning.task_file import write_task_file
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import folder_written_atomically, sha256_of_file, size_of_path, write_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.progress import say
-from bertline.modeling.huggingface import load_with_own_heads, read_config, save_model
+from bertline.modeling.huggingface import load_with_own_heads, save_model
 from bertline.tokenization.storage import copy_tokenizer
 
 KIND = "export"
@@ -79,48 +79,32 @@ def _export_encoder(facts: CardFacts, source: Path, sweep_folders: Mapping[str, 
     max_length = facts.encoder_max_length or facts.model.max_position_embeddings
     copy_tokenizer(source, target, max_length=max_length)
     # Without these files, other servers take the first position (TEI) or guess; `embed` takes the mean.
-    write_sentence_transformer(
-        target,
-        max_length=max_length,
-        hidden_size=facts.model.hidden_size,
-        pooling="mean",
-        similarity="cosine",
-        prompts={"query": "", "document": ""},
-    )
+    vectors = VectorSettings(pooling="mean", similarity="cosine", prompts={"query": "", "document": ""})
+    write_sentence_transformer(target, vectors, max_length=max_length)
     difference = verify_model(target, labels=None, tolerance=facts.export.logits_tolerance)
     # The encoder has no labelled rows; rows of a task are realistic texts to check it with.
     predictions = [folder / "predictions.parquet" for folder in sweep_folders.values()]
     rows = next((path for path in predictions if path.exists()), source / "predictions.parquet")
     onnx = _onnx(facts.export, target, "BertModel", rows, max_length)
-    write_atomically(target / "README.md", encoder_card(facts, onnx, _weight_bytes(target)))
-    return _manifest_entry(target, difference, onnx)
+    return _finished(target, encoder_card(facts, onnx, _weight_bytes(target)), difference, onnx)
 
 
 def _export_task(facts: CardFacts, task: str, sweep_folder: Path, target: Path) -> dict[str, Any]:
     finished, source = facts.tasks[task], sweep_folder / "best"
     kind = finished.kind
     kind.save_model(kind.load_model(source), target)
-    max_length = facts.task_max_length(task)
+    max_length = kind.config.max_length
     copy_tokenizer(source, target, max_length=max_length)
     write_task_file(target, kind, finished.calibration)
     if (vectors := facts.usages[task].vectors) is not None:
-        write_sentence_transformer(
-            target,
-            max_length=kind.config.max_length,
-            hidden_size=read_config(target)[0].hidden_size,
-            pooling=vectors.pooling,
-            similarity=vectors.similarity,
-            prompts=vectors.prompts,
-        )
+        write_sentence_transformer(target, vectors, max_length=max_length)
     architecture = architecture_in(target)
     labels = kind.labels if kind.labels and architecture.endswith("Classification") else None
     difference = verify_model(target, labels=labels, tolerance=facts.export.logits_tolerance)
     graph: Architecture = "BertForMaskedLM" if architecture == "BertForPreTraining" else architecture
-    onnx = _onnx(
-        facts.export, target, graph, sweep_folder / "predictions.parquet", max_length, marks=_marks(kind.config)
-    )
-    write_atomically(target / "README.md", task_card(facts, task, onnx, _weight_bytes(target)))
-    return _manifest_entry(target, difference, onnx)
+    rows, marks = sweep_folder / "predictions.parquet", _marks(kind.config)
+    onnx = _onnx(facts.export, target, graph, rows, max_length, marks=marks)
+    return _finished(target, task_card(facts, task, onnx, _weight_bytes(target)), difference, onnx)
 
 
 def _marks(config: Any) -> Marks:
@@ -140,26 +124,17 @@ def _onnx(
     if not config.onnx:
         return None
     say(f"export: {folder.name}: ONNX")
-    texts, text_pairs = checked_texts(predictions, CHECKED_TEXTS)
-    if architecture == "BertModel":
-        # An encoder reads each text separately.
-        texts, text_pairs = [*texts, *(text_pairs or ())], None
-    request = OnnxRequest(
-        folder=folder,
-        architecture=architecture,
-        max_length=max_length,
-        texts=texts,
-        text_pairs=text_pairs,
-        marks=marks,
-    )
-    return export_onnx(request, config)
+    sequences = checked_sequences(folder, architecture, predictions, max_length=max_length, marks=marks)
+    return export_onnx(config, folder, architecture, sequences, max_length=max_length)
 
 
 def _weight_bytes(folder: Path) -> int:
     return (folder / _WEIGHTS).stat().st_size
 
 
-def _manifest_entry(folder: Path, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:
+def _finished(folder: Path, card: str, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Write the card, and return the folder's entry in the manifest."""
+    write_atomically(folder / "README.md", card)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {
         "max_logits_difference": difference,

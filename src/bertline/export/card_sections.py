@@ -6,29 +6,19 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertline.export.card_tables import (
-    column_names,
-    escaped,
-    interval,
-    metric_rows,
-    onnx_rows,
-    score_rows,
-    shown,
-    table,
-)
+from bertline.export.card_tables import escaped, interval, shown, table
 from bertline.export.facts import CardFacts
-from bertline.foundation.formats import signed
+from bertline.foundation.formats import signed, with_spread
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
 
 
 def what_it_is(facts: CardFacts) -> str:
     """Return the description at the top of the card."""
-    model = facts.model
-    case = "lower-cased" if facts.lowercase else "cased"
+    model, case = facts.model, "lower-cased" if facts.lowercase else "cased"
     begin = "trained from random weights"
     if facts.start_from is not None:
-        begin = f"continued from `{facts.hub_start}`" if facts.hub_start else "continued from another checkpoint"
+        begin = "continued from " + (f"`{facts.hub_start}`" if facts.hub_start else "another checkpoint")
     learnt = "" if facts.objective is None else f" with {facts.objective.showing.title}"
     return (
         f"A BERT encoder ({model.num_hidden_layers} layers, hidden size {model.hidden_size}, "
@@ -62,23 +52,19 @@ def _reasons(dropped: Mapping[str, int], most: int = 6) -> str:
 
 def training_settings(facts: CardFacts) -> str:
     """Return the settings of pretraining."""
-    pretrain, training = facts.params.get("pretrain", {}), facts.training
-    optimizer = facts.params.get("optimizer", {})
-    rows = [
-        (
-            f"phase {number}",
-            f"{phase['steps']:,} steps of {phase['global_batch_size']} sequences of {phase['max_length']}",
-        )
-        for number, phase in enumerate(pretrain.get("phases", ()), start=1)
-    ]
+    pretrain, optimizer = facts.params.get("pretrain", {}), facts.params.get("optimizer", {})
+    rows = []
+    for number, phase in enumerate(pretrain.get("phases", ()), start=1):
+        steps = f"{phase['steps']:,} steps of {phase['global_batch_size']} sequences of {phase['max_length']}"
+        rows.append((f"phase {number}", steps))
     if pretrain.get("max_steps") is not None:
         rows.append(("stopped at step", f"{pretrain['max_steps']:,}"))
     if optimizer:
         rows.append(("optimizer", ", ".join(f"{key} {value}" for key, value in optimizer.items() if key != "kind")))
     if facts.precision:
         rows.append(("precision", facts.precision))
-    if "train_time_s" in training:
-        rows.append(("time", f"{training['train_time_s']:,.0f} s"))
+    if "train_time_s" in facts.training:
+        rows.append(("time", f"{facts.training['train_time_s']:,.0f} s"))
     return table(["setting", "value"], rows) if rows else ""
 
 
@@ -114,19 +100,42 @@ def task_scores(facts: CardFacts, task: str) -> str:
     seeds = len(encoder["seeds"])
     repeated = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one run"
     intro = (
-        f"`{task}`, {result['metric']}: {repeated}{diverged}, "
-        f"{rows_of['train']:,} training rows. The configuration {choice}; the {rows_of['test']:,} test rows were read "
-        "once."
+        f"`{task}`, {result['metric']}: {repeated}{diverged}, {rows_of['train']:,} training rows. The configuration "
+        f"{choice}; the {rows_of['test']:,} test rows were read once."
     )
-    parts = (table(column_names(), score_rows(result)), _degenerate(result), _comparisons(result))
-    return "\n\n".join((intro, *(part for part in parts if part)))
+    return "\n\n".join(part for part in (intro, _scores(result), _degenerate(result), _comparisons(result)) if part)
+
+
+def _scores(result: Mapping[str, Any]) -> str:
+    """Return the table of scores: this model's configuration first, then the other arms and the baselines."""
+    arms = {name: arm for name, arm in result["arms"].items() if arm is not None}
+    titled = [("**this model's configuration**", arms.pop("encoder"))]
+    titled += [(shown(arm["title"]), arm) for arm in arms.values()]
+    rows = []
+    for title, arm in titled:
+        scores = (with_spread(arm[f"{split}_mean"], arm[f"{split}_std"]) for split in ("dev", "test"))
+        rows.append([title, *scores, interval(arm.get("test_interval"))])
+    for baseline in result["baselines"].values():
+        scores = (f"{baseline[split]:.3f}" for split in ("dev", "test"))
+        rows.append([shown(baseline["title"]), *scores, interval(baseline.get("test_interval"))])
+    return table(["", "dev", "test", "95 % interval of test"], rows)
 
 
 def more_scores(facts: CardFacts, task: str) -> str:
     """Return all metrics of the task's model on all test splits."""
-    names, rows = metric_rows(facts.results[task])
-    more = len(names) > 2 or len(rows) > 1
-    return f"All metrics of this model's configuration:\n\n{table(names, rows)}" if rows and more else ""
+    result = facts.results[task]
+    scores: Mapping[str, Mapping[str, Mapping[str, float | None]]] = result["arms"]["encoder"].get("scores", {})
+    splits = [split for split in result.get("test_splits", ["test"]) if split in scores]
+    metrics = dict.fromkeys(metric for split in splits for metric in scores[split])
+    if not metrics or len(metrics) == len(splits) == 1:
+        return ""
+    rows = [[escaped(metric), *(_spread(scores[split].get(metric)) for split in splits)] for metric in metrics]
+    names = ["metric", *(escaped(split) for split in splits)]
+    return f"All metrics of this model's configuration:\n\n{table(names, rows)}"
+
+
+def _spread(score: Mapping[str, Any] | None) -> str:
+    return with_spread(score["mean"], score["std"]) if score else ""
 
 
 def _degenerate(result: Mapping[str, Any]) -> str:
@@ -177,7 +186,17 @@ def formats(onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
     """Return the sizes, latencies and differences of the ONNX files, compared with the PyTorch model."""
     if onnx is None:
         return ""
-    names, rows = onnx_rows(onnx, torch_bytes)
+    latency: Mapping[str, Mapping[str, float]] = onnx.get("latency_ms", {})
+    batches = (f"ms, batch of {size}" for size in latency.get("torch", {}))
+    names = ["file", "MB", *batches, "largest difference", "agreement"]
+
+    def row(name: str, title: str, size: int, *measured: str) -> list[str]:
+        return [title, f"{size / 1e6:.3g}", *(f"{ms:.3g}" for ms in latency.get(name, {}).values()), *measured]
+
+    rows = [row("torch", "`model.safetensors` (PyTorch)", torch_bytes, "", "")]
+    for name, file in onnx["files"].items():
+        measured = f"{file['max_difference']:.1e}", f"{file['agreement']:.4f}"
+        rows.append(row(name, f"`{file['file']}`", file["bytes"], *measured))
     sentences = [
         f"Agreement with the PyTorch model, measured on {onnx['num_texts']} texts, is {_AGREEMENT[onnx['decision']]}."
     ]
@@ -255,15 +274,15 @@ def _limit_sentences(facts: CardFacts, max_length: int | None, *, own_encoder: b
     return sentences
 
 
-def origin(facts: CardFacts, sections: Iterable[str]) -> str:
-    """Return the commit and the configuration."""
+def origin(facts: CardFacts, sections: Iterable[str]) -> list[str]:
+    """Return the commit and the configuration, as paragraphs."""
     paragraphs = []
     if facts.commit and facts.commit != "none":
         paragraphs.append(f"Code: commit `{facts.commit}`.")
     if chosen := {name: value for name in sections if (value := _setting(facts.params, name)) is not None}:
         content = json.dumps(without_local_paths(chosen), indent=2, ensure_ascii=False)
         paragraphs.append(f"<details><summary>The configuration</summary>\n\n```json\n{content}\n```\n\n</details>")
-    return "\n\n".join(paragraphs)
+    return paragraphs
 
 
 def _setting(params: Mapping[str, Any], name: str) -> Any:

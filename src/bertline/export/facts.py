@@ -1,4 +1,4 @@
-"""Content of the model cards, from manifests, scores and configuration. Unknown facts are omitted."""
+"""Content of model cards, from manifests, scores, configuration and the kinds of tasks. Unknown facts are omitted."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from bertline.export.config import ExportConfig
-from bertline.export.usage import Usage, is_pair, usage_of
+from bertline.export.usage import Usage, is_pair
 from bertline.finetuning.task_file import TASK_FILE, FinishedTask, read_task_file
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.foundation.manifests import MANIFEST_NAME
+from bertline.kinds.registry import kind_part
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.huggingface import read_config
 from bertline.modeling.weight_files import count_parameters
@@ -101,7 +102,10 @@ def read_card_facts(
         ArtifactError: The encoder's folder or a sweep's result.json is missing.
     """
     tasks = {task: _finished(folder / "best") for task, folder in sweep_folders.items()}
-    pairs = {task: is_pair(tasks[task].kind.config, sweep_folders[task] / "predictions.parquet") for task in tasks}
+    usages: dict[str, Usage] = {}
+    for task, finished in tasks.items():
+        pair = is_pair(finished.kind.config, sweep_folders[task] / "predictions.parquet")
+        usages[task] = kind_part(finished.kind.config.kind, "export").usage(finished, pair=pair)
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
     training = manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {})
@@ -122,7 +126,7 @@ def read_card_facts(
         precision=manifest.get("training", {}).get("resolved", {}).get("precision"),
         results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
         tasks=tasks,
-        usages={task: usage_of(finished, pair=pairs[task]) for task, finished in tasks.items()},
+        usages=usages,
     )
 
 

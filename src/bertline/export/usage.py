@@ -1,4 +1,11 @@
-"""Descriptions and code examples of each kind of model, for its card."""
+"""What a kind of task says of its models: part of the card, and files that sentence-transformers loads.
+
+The package sentence-transformers itself is not needed.
+
+References:
+    Reimers and Gurevych, Sentence-BERT (arXiv 1908.10084); the package's documentation, "Structure of Sentence
+    Transformer Models".
+"""
 
 from __future__ import annotations
 
@@ -6,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bertline.finetuning.task_file import FinishedTask
-from bertline.kinds.registry import kind_part
+import pyarrow.parquet as pq
+
+from bertline.foundation.files import write_json
+from bertline.modeling.huggingface import read_config
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,14 +24,19 @@ class VectorSettings:
     """How a model turns texts into vectors, for the files of the sentence-transformers package."""
 
     pooling: Literal["mean", "cls"]
+    """How token vectors are pooled."""
     similarity: Literal["cosine", "dot"]
+    """Similarity function that the vectors were trained with."""
     prompts: dict[str, str]
-    """Prefix of a text by its role."""
+    """Prefix of a text by its role (`query`, `document`); empty strings for no prefix."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Usage:
-    """The part of a card that depends on the kind of task."""
+    """The part of a card that depends on the kind of task.
+
+    `kinds/NAME/export.py` has a function `usage(finished, *, pair) -> Usage`.
+    """
 
     what: str
     """One sentence on inputs and outputs."""
@@ -40,22 +54,43 @@ class Usage:
 
 def is_pair(config: Any, predictions: Path) -> bool:
     """Return whether an input of a task is a pair of texts, from its rows or, if these are missing, its source."""
-    import pyarrow.parquet as pq
-
     if predictions.exists() and "text_pair" in pq.read_schema(predictions).names:
         pairs = pq.read_table(predictions, columns=["text_pair"])["text_pair"]
         return bool(pairs.null_count < len(pairs))
     return getattr(config.source, "text_pair_column", None) is not None or config.source.kind == "docs_match"
 
 
-def usage_of(finished: FinishedTask, *, pair: bool) -> Usage:
-    """Return the usage of a task's model.
+def write_sentence_transformer(folder: Path, vectors: VectorSettings, *, max_length: int) -> None:
+    """Add the files that `SentenceTransformer(folder)` reads to a folder with a `BertModel` and its tokenizer.
 
-    `kinds/NAME/export.py` has a function `usage(finished, *, pair) -> Usage`.
+    The vectors equal those of `bertline.load(folder).embed`: pooled, not normalized. Cosine similarity normalizes them
+    itself.
 
     Args:
-        finished: Kind, labels and calibration of the task.
-        pair: Whether an input is a pair of texts.
+        folder: Folder with config.json, model.safetensors and the tokenizer.
+        vectors: How the model turns texts into vectors.
+        max_length: Maximum number of tokens of a text.
     """
-    usage: Usage = kind_part(finished.kind.config.kind, "export").usage(finished, pair=pair)
-    return usage
+    kinds = (("", "Transformer"), ("1_Pooling", "Pooling"))
+    modules = [
+        {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for number, (path, kind) in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": max_length, "do_lower_case": False})
+    settings = {
+        "__version__": {},
+        "prompts": vectors.prompts,
+        "default_prompt_name": None,
+        "similarity_fn_name": vectors.similarity,
+    }
+    write_json(folder / "config_sentence_transformers.json", settings)
+    pooling_settings = {
+        "word_embedding_dimension": read_config(folder)[0].hidden_size,
+        "pooling_mode_cls_token": vectors.pooling == "cls",
+        "pooling_mode_mean_tokens": vectors.pooling == "mean",
+        "pooling_mode_max_tokens": False,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+        "include_prompt": True,
+    }
+    write_json(folder / "1_Pooling" / "config.json", pooling_settings)

@@ -10,7 +10,7 @@ import torch
 import transformers
 from torch import Tensor
 
-from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view
+from bertline.export.views import INPUT_NAMES, OUTPUT_NAMES, Architecture, architecture_in, load_view, without_padding
 from bertline.finetuning.token_marks import NUM_SEGMENT_TYPES
 from bertline.foundation.errors import ArtifactError
 from bertline.modeling.huggingface import read_config
@@ -29,14 +29,6 @@ CHECKED_TEXTS = (
     "",
 )
 _MAX_SEQUENCE = 64
-_AUTO_CLASSES: dict[Architecture, str] = {
-    "BertModel": "AutoModel",
-    "BertForPreTraining": "AutoModelForPreTraining",
-    "BertForMaskedLM": "AutoModelForMaskedLM",
-    "BertForSequenceClassification": "AutoModelForSequenceClassification",
-    "BertForTokenClassification": "AutoModelForTokenClassification",
-    "BertForQuestionAnswering": "AutoModelForQuestionAnswering",
-}
 
 
 def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float) -> float:
@@ -54,36 +46,30 @@ def verify_model(folder: Path, *, labels: Sequence[str] | None, tolerance: float
         ArtifactError: A difference is above the tolerance, token ids or labels differ, or transformers finds missing,
             unexpected or mismatched weights.
     """
-    verify_tokenizer(folder)
+    # Suppress progress bars, load reports and length warnings; problems are checked and raised here.
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    reference_tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    _verify_tokenizer(folder, reference_tokenizer)
     architecture = architecture_in(folder)
-    reference = _reference(getattr(transformers, _AUTO_CLASSES[architecture]), folder)
+    reference = _reference(folder, architecture)
     if labels is not None:
         theirs = tuple(reference.config.id2label[index] for index in range(reference.config.num_labels))
         if theirs != tuple(labels):
             raise ArtifactError(f"{folder}: transformers reads the labels {theirs}, bertline {tuple(labels)}.")
-    inputs = _inputs(folder)
+    inputs = _inputs(folder, reference_tokenizer)
     with torch.no_grad():
         expected = reference(**inputs)
         found = load_view(folder, architecture)(*(inputs[name] for name in INPUT_NAMES))
     real = inputs["attention_mask"].bool()
     return max(
-        _held(folder, name, _without_padding(ours, real), _without_padding(expected[name], real), tolerance)
+        _held(folder, name, without_padding(ours, real), without_padding(expected[name], real), tolerance)
         for name, ours in zip(OUTPUT_NAMES[architecture], found, strict=True)
     )
 
 
-def _without_padding(values: Tensor, real: Tensor) -> Tensor:
-    """Return values of shape [B, S, ...] without padding, and those of shape [B, ...] unchanged."""
-    return values[real] if values.shape[:2] == real.shape else values
-
-
-def verify_tokenizer(folder: Path) -> None:
-    """Check a folder's tokenizer against transformers: equal token ids for texts that exercise every rule.
-
-    Raises:
-        ArtifactError: The token ids of a text differ.
-    """
-    reference = _reference_tokenizer(folder)
+def _verify_tokenizer(folder: Path, reference: Any) -> None:
+    """Check that both tokenizers give equal token ids for texts that exercise every rule."""
     tokenizer = Tokenizer.load(folder)
     for text in CHECKED_TEXTS:
         expected = reference(text)["input_ids"]
@@ -95,14 +81,8 @@ def verify_tokenizer(folder: Path) -> None:
             )
 
 
-def _reference_tokenizer(folder: Path) -> Any:
-    # Suppress progress bars, load reports and length warnings; problems are checked and raised here.
-    transformers.utils.logging.disable_progress_bar()
-    transformers.utils.logging.set_verbosity_error()
-    return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-
-
-def _reference(cls: Any, folder: Path) -> Any:
+def _reference(folder: Path, architecture: Architecture) -> Any:
+    cls = getattr(transformers, architecture)
     model, info = cls.from_pretrained(folder, local_files_only=True, output_loading_info=True)
     problems = {kind: sorted(map(str, keys)) for kind, keys in info.items() if keys}
     if problems:
@@ -110,16 +90,16 @@ def _reference(cls: Any, folder: Path) -> Any:
     return model.eval()
 
 
-def _inputs(folder: Path) -> dict[str, Tensor]:
+def _inputs(folder: Path, reference: Any) -> dict[str, Tensor]:
     """Return the checked texts as padded pairs, encoded by transformers."""
-    reference = _reference_tokenizer(folder)
-    longest = min(_MAX_SEQUENCE, reference.model_max_length, read_config(folder)[0].max_position_embeddings)
+    config = read_config(folder)[0]
+    longest = min(_MAX_SEQUENCE, reference.model_max_length, config.max_position_embeddings)
     texts = [text for text in CHECKED_TEXTS if text]
     inputs = dict(
         reference(texts, texts[::-1], truncation=True, max_length=longest, padding="max_length", return_tensors="pt")
     )
     # Models with token marks have more token types than segments; the check covers every type.
-    kinds_of_types = read_config(folder)[0].type_vocab_size // NUM_SEGMENT_TYPES
+    kinds_of_types = config.type_vocab_size // NUM_SEGMENT_TYPES
     if kinds_of_types > 1:
         inputs["token_type_ids"] += NUM_SEGMENT_TYPES * (inputs["input_ids"] % kinds_of_types)
     return inputs

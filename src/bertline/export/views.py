@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
@@ -32,6 +33,7 @@ Architecture = Literal[
     "BertForQuestionAnswering",
 ]
 
+Array = TypeVar("Array", Tensor, NDArray[Any])
 INPUT_NAMES = ("input_ids", "attention_mask", "token_type_ids")
 OUTPUT_NAMES: dict[Architecture, tuple[str, ...]] = {
     "BertModel": ("last_hidden_state",),  # [B, S, H]
@@ -71,6 +73,11 @@ class ModelView(nn.Module):
                 return logits.start, logits.end
             case _:
                 return (self.model(input_ids, token_type_ids, attention_mask),)
+
+
+def without_padding(values: Array, real: Array) -> Array:
+    """Return values of shape [B, S, ...] at the real positions [B, S], and those of shape [B, ...] unchanged."""
+    return values[real] if values.shape[:2] == real.shape else values
 
 
 def architecture_in(folder: Path) -> Architecture:

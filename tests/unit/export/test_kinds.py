@@ -25,13 +25,14 @@ import bertline
 import tiny
 from bertline.export.agreement import compare
 from bertline.export.build import build_export
-from bertline.export.onnx_export import OnnxRequest, export_onnx
+from bertline.export.onnx_export import export_onnx
 from bertline.export.onnx_files import FP32, INT8, open_session
 from bertline.export.verification import verify_model
 from bertline.export.views import INPUT_NAMES, architecture_in
-from bertline.finetuning.encoding import assemble
+from bertline.finetuning.encoding import assemble, encode_texts
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import write_manifest
+from bertline.tokenization.tokenizer import Tokenizer
 from export_inputs import EXPORT, result
 from finished_tasks import KINDS, MAX_LENGTH, TOKENS, Finished, finish
 
@@ -183,17 +184,11 @@ def test_an_int8_file_that_decides_otherwise_is_left_out(
     source = exported.finished["classification"].folder
     for path in source.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    request = OnnxRequest(
-        folder=tmp_path,
-        architecture="BertForSequenceClassification",
-        max_length=8,
-        texts=["word1", "word2 word3"],
-        text_pairs=None,
-    )
+    sequences = encode_texts(["word1", "word2 word3"], None, Tokenizer.load(tmp_path), max_length=8)
     config = dataclasses.replace(ONNX, int8_min_agreement=1.0, measure_latency=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("bertline.export.onnx_export.write_int8", _broken_int8)
-        told = export_onnx(request, config)
+        told = export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
     assert set(told["files"]) == {"onnx"}
     assert told["refused_int8"]["agreement"] < 1
     assert not (tmp_path / INT8).exists()
@@ -214,15 +209,10 @@ def _broken_int8(fp32: Path, int8: Path) -> None:
 def test_an_onnx_file_that_computes_something_else_is_refused(exported: Exported, tmp_path: Path) -> None:
     for path in exported.finished["classification"].folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    request = OnnxRequest(
-        folder=tmp_path,
-        architecture="BertForSequenceClassification",
-        max_length=8,
-        texts=["word1"],
-        text_pairs=None,
-    )
+    sequences = encode_texts(["word1"], None, Tokenizer.load(tmp_path), max_length=8)
+    config = dataclasses.replace(ONNX, onnx_tolerance=0.0)
     with pytest.raises(ArtifactError, match=r"export.onnx_tolerance = 0e\+00. Nothing was exported"):
-        export_onnx(request, dataclasses.replace(ONNX, onnx_tolerance=0.0))
+        export_onnx(config, tmp_path, "BertForSequenceClassification", sequences, max_length=8)
 
 
 def test_labels_that_transformers_reads_otherwise_are_not_exported(exported: Exported) -> None:
