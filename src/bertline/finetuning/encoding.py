@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -278,24 +279,33 @@ def scoring_batches(
         yield indices, sequences.batch(indices)
 
 
-def outputs_in_batches(
-    model: nn.Module, sequences: Sequences, machine: Machine, read: Callable[[Tensor], Tensor] = torch.Tensor.float
-) -> Iterator[tuple[NDArray[np.integer], NDArray[np.float32]]]:
+def outputs_of(
+    model: nn.Module,
+    sequences: Sequences,
+    machine: Machine,
+    *shape: int,
+    read: Callable[[Tensor], Tensor] = torch.Tensor.float,
+) -> NDArray[np.float32]:
     """Compute the outputs of a model in evaluation mode.
 
     Args:
         model: A model that returns one tensor from the inputs of `INPUT_NAMES`.
-        sequences: What it reads.
+        sequences: The N sequences that it reads.
         machine: Device, precision and size of the batches.
+        shape: Shape of the output of a sequence; smaller ones are padded with 0.
         read: Applied to the output of a batch in fp32, on the device; for example a softmax.
 
-    Yields:
-        The places of a batch's sequences, and what `read` makes of their outputs.
+    Returns:
+        What `read` makes of the outputs, [N, *shape].
     """
+    found = np.zeros((len(sequences), *shape), dtype=np.float32)
     with evaluating(model, machine) as forward:
         for indices, batch in scoring_batches(sequences, max_tokens=machine.scoring_tokens):
             output = forward(*(batch[name].to(machine.device) for name in INPUT_NAMES))
-            yield indices, read(output.float()).cpu().numpy()
+            of_batch = read(output.float()).cpu().numpy()
+            where: tuple[Any, ...] = (indices, *map(slice, of_batch.shape[1:]))
+            found[where] = of_batch
+    return found
 
 
 def scoring_indices(

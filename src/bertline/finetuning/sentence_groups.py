@@ -14,11 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import Sequences, outputs_in_batches
+from bertline.finetuning.encoding import Sequences, outputs_of
+from bertline.finetuning.task_kind import Rows, TaskKind
+from bertline.foundation.labels import IGNORED_LABEL
+from bertline.modeling.heads import BertForTokenClassification
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
-NO_LABEL = -1
+OfSentences = list[NDArray[np.float64]]
+"""For each document, an array of its sentences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class EncodedSentences:
     sequences: Sequences
     """The W groups; segments A and B alternate from sentence to sentence."""
     labels: NDArray[np.int64]
-    """Labels [W, S]: that of a sentence at its [CLS]; `NO_LABEL` elsewhere."""
+    """Labels [W, S]: that of a sentence at its [CLS]; `IGNORED_LABEL` elsewhere."""
     is_first: NDArray[np.bool_]
     """Whether the group is the first of its document [W]."""
     num_sentences: NDArray[np.int64]
@@ -76,7 +80,7 @@ def encode_documents(
             groups[-1].append(sentence)
             of_groups[-1].append(labels[row][place] if labels[row] else 0)
     sequences = _laid_out(groups, pad_id=tokenizer.pad_id)
-    at_cls = np.full(sequences.input_ids.shape, NO_LABEL, dtype=np.int64)
+    at_cls = np.full(sequences.input_ids.shape, IGNORED_LABEL, dtype=np.int64)
     for number, group in enumerate(groups):
         at_cls[number, _begins(group)] = of_groups[number]
     return EncodedSentences(
@@ -105,26 +109,31 @@ def _begins(group: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return np.cumsum([0, *(len(sentence) for sentence in group[:-1])])
 
 
-def sentence_probabilities(
-    model: nn.Module,
-    encoded: EncodedSentences,
-    machine: Machine,
-    probabilities_of: Callable[[Tensor], Tensor],
-    *,
-    num_labels: int,
-) -> list[NDArray[np.float64]]:
-    """Return the probabilities at the sentences of each document, [sentences, L].
+class SentenceReader(TaskKind[Rows, EncodedSentences, OfSentences]):
+    """Base class of the kinds that read the sentences of a document together, and decide on each at its own [CLS].
 
-    Args:
-        model: A `BertForTokenClassification`.
-        encoded: The documents.
-        machine: Device and precision to run on.
-        probabilities_of: Turns logits [..., L] into probabilities.
-        num_labels: L.
+    A document longer than `max_length` is read in groups of whole sentences.
     """
-    at_cls = encoded.labels != NO_LABEL
-    found = np.zeros((*at_cls.shape, num_labels), dtype=np.float64)
-    for indices, probabilities in outputs_in_batches(model, encoded.sequences, machine, probabilities_of):
-        found[indices, : probabilities.shape[1]] = probabilities
-    # Boolean indexing is row-major, so the sentences come in document order.
-    return np.split(found[at_cls], np.cumsum(encoded.num_sentences)[:-1]) if at_cls.any() else []
+
+    model_class = BertForTokenClassification
+
+    def num_cut(self, encoded: EncodedSentences) -> int:
+        """Return the number of documents with a truncated sentence."""
+        return int(encoded.cut.sum())
+
+    def probabilities(
+        self, model: nn.Module, encoded: EncodedSentences, machine: Machine, read: Callable[[Tensor], Tensor]
+    ) -> OfSentences:
+        """Return the probabilities at the sentences of each document, [sentences, L].
+
+        Args:
+            model: A `BertForTokenClassification`.
+            encoded: The documents.
+            machine: Device and precision to run on.
+            read: Turns logits [..., L] into probabilities.
+        """
+        at_cls = encoded.labels != IGNORED_LABEL
+        shape = (at_cls.shape[1], len(self.outputs or self.labels))
+        found = outputs_of(model, encoded.sequences, machine, *shape, read=read)[at_cls].astype(np.float64)
+        # Boolean indexing is row-major, so the sentences come in document order.
+        return np.split(found, np.cumsum(encoded.num_sentences)[:-1]) if len(found) else []

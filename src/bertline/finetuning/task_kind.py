@@ -11,13 +11,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.huggingface import load_with_head, save_model
-from bertline.tasks.stored_rows import SplitName, StoredRows, read_rows
+from bertline.tasks.stored_rows import PairedRows, SplitName, StoredRows, read_rows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
@@ -27,6 +29,8 @@ Predictions = TypeVar("Predictions")
 Model = TypeVar("Model", bound=nn.Module)
 
 Batch = dict[str, Tensor]
+Statistics = NDArray[np.float64]
+"""Contribution of each row to the scores, [N, K]."""
 Calibration = Mapping[str, float]
 """Values chosen on dev that become part of the model, such as the no-answer threshold."""
 
@@ -54,14 +58,19 @@ class HeadSettings:
 class LossOptions:
     """Options of the loss."""
 
-    label_smoothing: float
-    class_weights: Tensor | None
+    label_smoothing: float = 0.0
+    class_weights: Tensor | None = None
     """Weight of each class [labels], on the model's device; None weights all classes equally."""
 
-    @staticmethod
-    def plain() -> LossOptions:
-        """Return options without smoothing and class weights."""
-        return LossOptions(0.0, None)
+    def cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Compute the mean cross-entropy of logits [B, S, L] over the labels [B, S] that are not `IGNORED_LABEL`."""
+        return F.cross_entropy(
+            logits.flatten(0, 1).float(),
+            labels.flatten(),
+            weight=self.class_weights,
+            label_smoothing=self.label_smoothing,
+            ignore_index=IGNORED_LABEL,
+        )
 
 
 class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
@@ -80,6 +89,16 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
     """Class of the stored rows of a split."""
     right_from: float = 0.5
     """Prediction is an error if its `correct` is less (see `table`)."""
+    model_class: Callable[..., Any]
+    """Class of the model, whose encoder is the submodule `bert`."""
+    head_weights: tuple[str, ...] = ("classifier.",)
+    """Prefixes of the head's weights, which a new model draws even if the folder has them."""
+    outputs: tuple[str, ...] = ()
+    """Names of the head's outputs; empty for those of the labels."""
+    problem_type: str | None = None
+    """`problem_type` of a classifier in config.json."""
+    score_names: tuple[str, ...]
+    """Names of the scores of a task whose statistics are the scores of each row."""
 
     def __init__(self, config: TaskConfig, labels: Sequence[str]) -> None:
         self.config: Any = config
@@ -91,17 +110,23 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
 
     # ---- the model
 
-    @abstractmethod
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        """Load the encoder of any BERT folder and add a new head. The encoder is the submodule `bert`."""
+        """Load the encoder of any BERT folder and add a new head."""
+        return with_new_head(folder, self._architecture(), head, *self.head_weights)
 
-    @abstractmethod
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """Load a fine-tuned model from a folder that `save_model` wrote."""
+        return load_with_head(folder, partial(self._architecture(), attention=attention))
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """Write config.json and the weights, named as in the Hugging Face class for this kind of task."""
-        save_model(model, folder, id2label=dict(enumerate(self.labels)))
+        names = dict(enumerate(self.outputs or self.labels))
+        save_model(model, folder, id2label=names, problem_type=self.problem_type)
+
+    def _architecture(self) -> Callable[..., nn.Module]:
+        """Return `model_class` with the number of its outputs; a head without named outputs has a size of its own."""
+        num_labels = len(self.outputs or self.labels)
+        return partial(self.model_class, num_labels=num_labels) if num_labels else self.model_class
 
     def has_new_head(self, model: nn.Module) -> bool:
         """Return whether `new_model` drew random weights, which are meaningless before training."""
@@ -159,13 +184,13 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         return {}
 
     @abstractmethod
-    def statistics(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> NDArray[np.float64]:
+    def statistics(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> Statistics:
         """Return the contribution of each row to the scores, [N, K]."""
 
-    @abstractmethod
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         """Compute all scores of the task by name, from the statistics of any rows. Higher is better; includes
-        `config.metric`."""
+        `config.metric`. Without an override they are the means of `score_names`, one column each."""
+        return dict(zip(self.score_names, statistics.mean(axis=0).tolist(), strict=True))
 
     @abstractmethod
     def table(self, rows: Rows, predictions: Predictions, calibration: Calibration) -> pa.Table:
@@ -202,6 +227,12 @@ def with_new_head(folder: Path, make: Callable[..., Model], head: HeadSettings, 
         dropout_prob=head.dropout_prob,
         seed=head.seed,
     )
+
+
+def paired_columns(rows: PairedRows) -> dict[str, Any]:
+    """Return the columns `id`, `text` and `text_pair` of a table of predictions."""
+    pairs = pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs
+    return {"id": rows.ids, "text": rows.texts, "text_pair": pairs}
 
 
 def task_kind(config: TaskConfig, labels: Sequence[str]) -> TaskKind[Any, Any, Any]:

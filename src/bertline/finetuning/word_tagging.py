@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -24,14 +21,10 @@ from bertline.finetuning.task_kind import (
     HeadSettings,
     LossOptions,
     TaskKind,
-    with_new_head,
 )
 from bertline.finetuning.token_marks import add_marked_types
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
-from bertline.foundation.labels import IGNORED_LABEL
-from bertline.modeling.attention import AttentionKind
 from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.huggingface import load_with_head
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
@@ -61,20 +54,15 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     rows_class = TaggedRows
     # Most words of any sentence are tagged correctly, so a single wrong word makes the sentence an error.
     right_from = 1.0
+    model_class = BertForTokenClassification
 
     # ---- the model
 
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
-        tagger = with_new_head(folder, self._tagger(), head, "classifier.")
+        tagger: Any = super().new_model(folder, head)
         if self.config.word_case == "marked":
             add_marked_types(tagger.bert, word_case.NUM_MARKS)
         return tagger
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
-        return load_with_head(folder, self._tagger(attention=attention))
-
-    def _tagger(self, **settings: Any) -> Callable[..., BertForTokenClassification]:
-        return partial(BertForTokenClassification, num_labels=len(self.labels), **settings)
 
     # ---- training
 
@@ -104,13 +92,7 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over words."""
         logits = self.word_logits(model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"]), batch)
-        return F.cross_entropy(
-            logits.flatten(0, 1),
-            batch["word_labels"].flatten(),
-            weight=options.class_weights,
-            label_smoothing=options.label_smoothing,
-            ignore_index=IGNORED_LABEL,
-        )
+        return options.cross_entropy(logits, batch["word_labels"])
 
     def label_counts(self, rows: TaggedRows) -> NDArray[np.int64]:
         numbers = {label: number for number, label in enumerate(self.labels)}

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
-from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.classification.model import MultiLabel
 from bertline.tasks.stored_rows import MultiLabelRows
 from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS, runtime

@@ -125,7 +125,7 @@ def test_the_loss_is_the_squared_distance_of_predictions_on_the_scale_from_0_to_
     encoded = kind.encode(rows, tokenizer)
     total, num_rows = 0.0, 0
     for batch in kind.training_batches(encoded, batch_size=5, seed=0):
-        total += kind.loss(model, batch, LossOptions.plain()).item() * len(batch["targets"])
+        total += kind.loss(model, batch, LossOptions()).item() * len(batch["targets"])
         num_rows += len(batch["targets"])
     predictions = kind.predict(model, encoded, machine)
     assert num_rows == 24

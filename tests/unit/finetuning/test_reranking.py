@@ -121,7 +121,7 @@ def test_the_loss_is_binary_cross_entropy(encoder, tokenizer):
     batch = next(iter(kind.training_batches(kind.encode(rows(4), tokenizer), batch_size=8, seed=0)))
     logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[:, 0]
     signs = batch["relevant"] * 2 - 1
-    assert kind.loss(model, batch, LossOptions.plain()).item() == pytest.approx(
+    assert kind.loss(model, batch, LossOptions()).item() == pytest.approx(
         torch.log(1 + torch.exp(-signs * logits)).mean().item(), abs=1e-6
     )
 

@@ -155,7 +155,7 @@ class TestBatches:
             kind = kind_of(documents, temperature=temperature)
             encoded, model = kind.encode(train, tokenizer), model_of(kind, encoder).eval()
             batch = next(iter(kind.training_batches(encoded, batch_size=8, seed=0)))
-            losses[temperature] = kind.loss(model, batch, LossOptions.plain()).item()
+            losses[temperature] = kind.loss(model, batch, LossOptions()).item()
             sides = (kind.vectors(model, each, tiny.machine()) for each in (encoded.queries, encoded.documents))
             queries, vectors = sides
             order = (batch["query_input_ids"][:, None, :] == torch.from_numpy(encoded.queries.input_ids)[None]).all(-1)

@@ -14,8 +14,9 @@ from torch import nn
 import finetuning_inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.sentence_groups import NO_LABEL, encode_documents
+from bertline.finetuning.sentence_groups import encode_documents
 from bertline.finetuning.task_kind import LossOptions
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.summarisation.baselines import baselines
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.kinds.summarisation.data import chosen_sentences
@@ -75,7 +76,7 @@ def test_each_sentence_has_its_own_cls_and_segments_take_turns():
     assert tokens[0] == ["[CLS]", "a", "b", "[SEP]", "[CLS]", "c", "[SEP]", "[CLS]", "d", "e", "[SEP]"]
     assert tokens[1][:4] == ["[CLS]", "f", "[SEP]", "[PAD]"]
     assert encoded.sequences.token_type_ids[0].tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0]
-    assert [(place, label) for place, label in enumerate(encoded.labels[0].tolist()) if label != NO_LABEL] == [
+    assert [(place, label) for place, label in enumerate(encoded.labels[0].tolist()) if label != IGNORED_LABEL] == [
         (0, 1), (4, 0), (7, 0),
     ]  # fmt: skip
 

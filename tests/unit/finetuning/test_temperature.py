@@ -13,8 +13,7 @@ from bertline.finetuning.temperature import (
     with_sigmoid_temperature,
     with_softmax_temperature,
 )
-from bertline.kinds.classification.model import Classification
-from bertline.kinds.classification.multi_label import THRESHOLD, MultiLabel
+from bertline.kinds.classification.model import THRESHOLD, Classification, MultiLabel
 from bertline.tasks.metrics.classification import expected_calibration_error
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 

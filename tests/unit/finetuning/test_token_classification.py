@@ -169,7 +169,7 @@ def test_the_softmax_loss_is_that_of_transformers(encoder, tokenizer, tmp_path):
             input_ids=batch["input_ids"], attention_mask=batch["attention_mask"],
             token_type_ids=batch["token_type_ids"], labels=labels,
         ).loss  # fmt: skip
-        torch.testing.assert_close(tagging.loss(model, batch, LossOptions.plain()), expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(tagging.loss(model, batch, LossOptions()), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, tokenizer):
@@ -177,8 +177,8 @@ def test_the_crf_loss_is_the_mean_over_sentences_and_ignores_padding(encoder, to
     model = with_opinions(new_model(tagging, encoder))
     encoded = tagging.encode(rows(5), tokenizer)
     with torch.no_grad():
-        together = tagging.loss(model, encoded.batch(np.arange(5)), LossOptions.plain())
-        alone = [tagging.loss(model, encoded.batch(np.array([row])), LossOptions.plain()) for row in range(5)]
+        together = tagging.loss(model, encoded.batch(np.arange(5)), LossOptions())
+        alone = [tagging.loss(model, encoded.batch(np.array([row])), LossOptions()) for row in range(5)]
     torch.testing.assert_close(together, torch.stack(alone).mean(), rtol=1e-4, atol=1e-4)
 
 

@@ -13,10 +13,10 @@ import bertline
 import finetuning_inputs as inputs
 import tiny
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.sentence_groups import NO_LABEL
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.task_kind import HeadSettings
 from bertline.foundation.errors import DataError
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.sentence_labelling.config import LabelledSentencesSourceConfig, SentenceLabellingTaskConfig
 from bertline.kinds.sentence_labelling.data import SentenceRows, built_task, stored_rows
 from bertline.kinds.sentence_labelling.export import usage
@@ -135,9 +135,9 @@ def test_a_long_document_is_read_in_groups_of_whole_sentences_and_all_are_traine
     kind = SentenceLabelling(task(max_length=9), LABELS)
     encoded = kind.encode(SentenceRows(["a"], [["word1 word2", "word3", "word4 word5 word6"]], [[0, 1, 1]]), tokenizer)
     assert encoded.sequences.lengths.tolist() == [7, 5]
-    assert [labels[labels != NO_LABEL].tolist() for labels in encoded.labels] == [[0, 1], [1]]
+    assert [labels[labels != IGNORED_LABEL].tolist() for labels in encoded.labels] == [[0, 1], [1]]
     (batch,) = kind.training_batches(encoded, batch_size=2, seed=0)
-    assert sorted(batch["labels"][batch["labels"] != NO_LABEL].tolist()) == [0, 1, 1]
+    assert sorted(batch["labels"][batch["labels"] != IGNORED_LABEL].tolist()) == [0, 1, 1]
 
 
 def test_a_run_learns_what_only_the_context_tells(encoder: Path, tokenizer: Tokenizer) -> None:

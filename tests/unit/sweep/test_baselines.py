@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import tiny
-from bertline.kinds.classification.model import Classification
-from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.classification.model import Classification, MultiLabel
 from bertline.kinds.regression.baselines import PENALTIES
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.regression.model import Regression

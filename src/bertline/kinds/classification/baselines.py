@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
-from bertline.kinds.classification.model import Classification
-from bertline.kinds.classification.multi_label import MultiLabel
+from bertline.kinds.classification.model import Classification, MultiLabel
 from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
 from bertline.sweep.baselines.linear import (
     NAIVE_BAYES,

@@ -6,7 +6,7 @@ from bertline.export.card_tables import code_span
 from bertline.export.usage import Usage
 from bertline.finetuning.task_file import FinishedTask
 from bertline.finetuning.temperature import TEMPERATURE
-from bertline.kinds.classification.multi_label import THRESHOLD
+from bertline.kinds.classification.model import THRESHOLD
 
 _MARKED_BY_TRANSFORMERS = """\
 import torch

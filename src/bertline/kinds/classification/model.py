@@ -1,32 +1,192 @@
-"""Classification of single texts and pairs, one label per row."""
+"""Classification of texts and pairs, with one label or any number of labels: a linear layer on the pooled [CLS]."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertline.finetuning.encoding import Windows
-from bertline.finetuning.task_kind import Batch, Calibration, LossOptions
-from bertline.finetuning.temperature import TEMPERATURE, softmax_temperature, with_softmax_temperature
+from bertline.finetuning import shared_tokens
+from bertline.finetuning.encoding import (
+    LengthSortedBatches,
+    Sequences,
+    Windows,
+    encode_texts,
+    encode_windows,
+    outputs_of,
+)
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    Statistics,
+    TaskKind,
+    paired_columns,
+)
+from bertline.finetuning.temperature import (
+    TEMPERATURE,
+    sigmoid_temperature,
+    softmax_temperature,
+    with_sigmoid_temperature,
+    with_softmax_temperature,
+)
+from bertline.finetuning.token_marks import add_marked_types
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.kinds.classification.multi_label import MultiLabel
-from bertline.kinds.classification.text_classifier import TextClassifier
+from bertline.modeling.bert import BertForSequenceClassification
 from bertline.tasks.metrics import classification as metrics
-from bertline.tasks.metrics.classification import expected_calibration_error
-from bertline.tasks.stored_rows import TextRows
+from bertline.tasks.stored_rows import MultiLabelRows, TextRows
+from bertline.tokenization.tokenizer import Tokenizer
+from bertline.training.devices import Machine
+
+ClassifiedRows = TypeVar("ClassifiedRows", TextRows, MultiLabelRows)
+Probabilities = NDArray[np.float32]
+"""[N, labels]."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTexts:
+    """Encoded rows with their labels."""
+
+    windows: Windows
+    labels: NDArray[np.int64]
+    """Label ids [N], or 0 and 1 for each label [N, L]."""
+
+    @property
+    def sequences(self) -> Sequences:
+        """All sequences, one or more per row."""
+        return self.windows.sequences
+
+
+class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
+    """Classifies single texts and pairs (paper, section 4.1).
+
+    A long text is truncated or split into windows (`long_texts`). In training, each window has the label of its row and
+    is weighted by one over the number of the row's windows, so that a long text counts as much as a short one. In
+    prediction, the probabilities of a row's windows are pooled by mean or maximum (arXiv 1905.09217, section 3). A text
+    that fits is one window, encoded as with truncation.
+    """
+
+    config: ClassificationTaskConfig
+    model_class = BertForSequenceClassification
+    probabilities: Callable[[Tensor], Tensor]
+    """Computes the probability of each label from logits [B, labels]."""
+    best_temperature: Callable[[Probabilities, NDArray[np.int64]], float]
+    """Computes the likeliest temperature from probabilities and labels."""
+    with_temperature: Callable[[Probabilities, float], Probabilities]
+    """Rescales probabilities as if the logits had been divided by a temperature."""
+
+    def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
+        """See `TaskKind.new_model`."""
+        model: Any = super().new_model(folder, head)
+        if self.config.shared_tokens == "marked":
+            add_marked_types(model.bert, shared_tokens.NUM_MARKS)
+        return model
+
+    def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
+        """See `TaskKind.encode`."""
+        config = self.config
+        texts = rows.texts, rows.text_pairs
+        if config.long_texts == "windows":
+            windows = encode_windows(*texts, tokenizer, max_length=config.max_length, overlap=config.window_overlap)
+        else:
+            sequences = encode_texts(*texts, tokenizer, max_length=config.max_length)
+            windows = Windows(sequences, np.arange(len(rows), dtype=np.int64))
+        if config.shared_tokens == "marked":
+            windows = Windows(shared_tokens.with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
+        return EncodedTexts(windows, rows.labels)
+
+    def num_cut(self, encoded: EncodedTexts) -> int:
+        """See `TaskKind.num_cut`."""
+        return int(encoded.windows.cut.sum())
+
+    def training_batches(self, encoded: EncodedTexts, *, batch_size: int, seed: int) -> Batches:
+        """Return batches of windows with their rows' `labels` and `weights` [B], whose mean over all windows is 1."""
+        row_of, num_windows = encoded.windows.row_of, encoded.windows.num_windows
+        # Not normalized per batch: windows of long texts all have the same length and share batches.
+        weights = (1 / num_windows * num_windows.mean())[row_of].astype(np.float32)
+
+        def make(indices: NDArray[np.integer]) -> Batch:
+            return {
+                **encoded.sequences.batch(indices),
+                "labels": torch.from_numpy(encoded.labels[row_of[indices]]),
+                "weights": torch.from_numpy(weights[indices]),
+            }
+
+        return LengthSortedBatches(encoded.sequences.lengths, make, batch_size=batch_size, seed=seed)
+
+    def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
+        """See `TaskKind.loss`."""
+        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
+        return self.loss_of_logits(logits.float(), batch, options)
+
+    @abstractmethod
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute the mean loss from logits [B, labels]."""
+
+    def predict(self, model: nn.Module, encoded: EncodedTexts, machine: Machine) -> Probabilities:
+        """See `TaskKind.predict`."""
+        read = self.probabilities
+        return self.pooled(outputs_of(model, encoded.sequences, machine, len(self.labels), read=read), encoded.windows)
+
+    def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:
+        """Pool the probabilities of windows [W, labels] to those of rows [N, labels]."""
+        if len(windows.row_starts) == len(of_windows):
+            return of_windows
+        if self.config.window_pooling == "max":
+            return np.maximum.reduceat(of_windows, windows.row_starts, axis=0)
+        sums = np.add.reduceat(of_windows, windows.row_starts, axis=0)
+        return (sums / windows.num_windows[:, None]).astype(np.float32)
+
+    def calibrate(self, rows: ClassifiedRows, predictions: Probabilities) -> Calibration:
+        """Fit the temperature on these rows, if configured."""
+        fits = self.config.calibration == "temperature"
+        return {TEMPERATURE: self.best_temperature(predictions, rows.labels)} if fits else {}
+
+    def calibrated(self, predictions: Probabilities, calibration: Calibration) -> Probabilities:
+        """Apply the temperature chosen on dev, if any. Returns the probabilities that users see."""
+        temperature = calibration.get(TEMPERATURE)
+        return predictions if temperature is None else self.with_temperature(predictions, temperature)
+
+    def calibration_errors(
+        self, predictions: Probabilities, calibration: Calibration, error: Callable[..., float]
+    ) -> dict[str, float]:
+        """Return the expected calibration error without (`before`) and, if there is a temperature, with it (`after`).
+
+        Args:
+            predictions: The model's predictions before temperature scaling.
+            calibration: The calibration chosen on dev.
+            error: Computes the error of probabilities [N, labels].
+        """
+        errors = {"before": error(predictions)}
+        if TEMPERATURE in calibration:
+            errors["after"] = error(self.calibrated(predictions, calibration))
+        return errors
+
+    def table_of(self, rows: ClassifiedRows, probabilities: Probabilities, **columns: Any) -> pa.Table:
+        """See `TaskKind.table`; adds the inputs and the probability of each label to the other columns."""
+        of_labels = {f"probability_{label}": probabilities[:, i] for i, label in enumerate(self.labels)}
+        return pa.table({**paired_columns(rows), **columns, **of_labels})
 
 
 class Classification(TextClassifier[TextRows]):
-    """Classification with one label per row. Predictions are probabilities [N, labels], which sum to 1."""
+    """Classification with one label per row. The probabilities of a row sum to 1."""
 
     rows_class = TextRows
+    probabilities = staticmethod(partial(torch.softmax, dim=-1))
+    best_temperature = staticmethod(softmax_temperature)
+    with_temperature = staticmethod(with_softmax_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
@@ -46,70 +206,145 @@ class Classification(TextClassifier[TextRows]):
         """See `TaskKind.label_counts`."""
         return np.bincount(rows.labels, minlength=len(self.labels))
 
-    def probabilities(self, logits: Tensor) -> Tensor:
-        """Compute the softmax over the labels."""
-        return torch.softmax(logits, dim=-1)
-
-    def pooled(self, of_windows: NDArray[np.float32], windows: Windows) -> NDArray[np.float32]:
+    def pooled(self, of_windows: Probabilities, windows: Windows) -> Probabilities:
         """See `TextClassifier.pooled`; maxima are normalized to a sum of 1."""
         probabilities = super().pooled(of_windows, windows)
         if self.config.window_pooling == "mean" or len(probabilities) == len(of_windows):
             return probabilities
         return probabilities / probabilities.sum(axis=1, keepdims=True)
 
-    def with_temperature(self, probabilities: NDArray[np.float32], temperature: float) -> NDArray[np.float32]:
-        """See `TextClassifier.with_temperature`."""
-        return with_softmax_temperature(probabilities, temperature)
-
-    def calibrate(self, rows: TextRows, predictions: NDArray[np.float32]) -> Calibration:
-        """Fit the temperature on these rows, if configured."""
-        if self.config.calibration == "none":
-            return {}
-        return {TEMPERATURE: softmax_temperature(predictions, rows.labels)}
-
-    def statistics(
-        self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
         """Return gold and predicted label, [N, 2]."""
         return np.stack([rows.labels, predictions.argmax(axis=1)], axis=1).astype(np.float64)
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         """See `metrics.classification.scores_of`."""
         gold, predicted = statistics.astype(np.int64).T
         return metrics.scores_of(metrics.confusion_matrix(gold, predicted, len(self.labels)))
 
-    def table(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration) -> pa.Table:
+    def table(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`; `score` is the probability of the predicted label."""
         predicted = predictions.argmax(axis=1)
         predictions = self.calibrated(predictions, calibration)
-        return pa.table(
-            {
-                "id": rows.ids,
-                "text": rows.texts,
-                "text_pair": pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs,
-                "gold": [self.labels[label] for label in rows.labels],
-                "predicted": [self.labels[label] for label in predicted],
-                "score": predictions[np.arange(len(rows)), predicted].astype(np.float64),
-                "correct": predicted == rows.labels,
-                **{f"probability_{label}": predictions[:, i] for i, label in enumerate(self.labels)},
-            }
+        return self.table_of(
+            rows,
+            predictions,
+            gold=[self.labels[label] for label in rows.labels],
+            predicted=[self.labels[label] for label in predicted],
+            score=predictions[np.arange(len(rows)), predicted].astype(np.float64),
+            correct=predicted == rows.labels,
         )
 
-    def details(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration) -> dict[str, Any]:
+    def details(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
         """Return `confusion_matrix` (rows: gold labels) and `calibration_error` of the predicted labels."""
         given = predictions.argmax(axis=1)
         matrix = metrics.confusion_matrix(rows.labels, given, len(self.labels))
 
-        def error(probabilities: NDArray[np.float32]) -> float:
+        def error(probabilities: Probabilities) -> float:
             of_given = probabilities[np.arange(len(given)), given]
-            return expected_calibration_error(of_given, given == rows.labels)
+            return metrics.expected_calibration_error(of_given, given == rows.labels)
 
         errors = self.calibration_errors(predictions, calibration, error)
         return {"confusion_matrix": matrix.tolist(), "calibration_error": errors}
 
-    def is_degenerate(self, rows: TextRows, predictions: NDArray[np.float32], calibration: Calibration) -> bool:
+    def is_degenerate(self, rows: TextRows, predictions: Probabilities, calibration: Calibration) -> bool:
         """Return whether every row gets the same label."""
         return len(np.unique(predictions.argmax(axis=1))) == 1
+
+
+THRESHOLD = "threshold"
+"""Calibration key of the threshold: labels with at least this probability are predicted."""
+_DEFAULT_THRESHOLD = 0.5
+# Sorted by distance to 0.5, so that ties go to the threshold nearest to it.
+_THRESHOLDS = tuple(sorted((step / 20 for step in range(1, 20)), key=lambda t: (abs(t - _DEFAULT_THRESHOLD), t)))
+
+
+class MultiLabel(TextClassifier[MultiLabelRows]):
+    """Classification with any number of labels per row, each decided independently.
+
+    Labels that reach a threshold are predicted: 0.5, unless `calibrate` finds a better one on dev.
+    """
+
+    rows_class = MultiLabelRows
+    problem_type = "multi_label_classification"
+    probabilities = staticmethod(torch.sigmoid)
+    best_temperature = staticmethod(sigmoid_temperature)
+    with_temperature = staticmethod(with_sigmoid_temperature)
+
+    def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
+        """Compute binary cross-entropy, averaged over labels and rows; smoothing moves targets towards 0.5.
+
+        With class weights, the mean over labels is weighted.
+        """
+        targets = batch["labels"].to(logits.dtype)
+        targets = targets * (1 - options.label_smoothing) + options.label_smoothing / 2
+        losses = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        if options.class_weights is None:
+            by_row = losses.mean(dim=1)
+        else:
+            by_row = losses @ options.class_weights / options.class_weights.sum()
+        return (by_row * batch["weights"]).sum() / len(by_row)
+
+    def label_counts(self, rows: MultiLabelRows) -> NDArray[np.int64]:
+        """See `TaskKind.label_counts`; a row counts once for each of its labels."""
+        return rows.labels.sum(axis=0)
+
+    def calibrate(self, rows: MultiLabelRows, predictions: Probabilities) -> Calibration:
+        """Fit the temperature, if configured, then the threshold with the best score; 0.5 if no other is better."""
+        temperature = super().calibrate(rows, predictions)
+
+        def score(threshold: float) -> float:
+            statistics = self.statistics(rows, predictions, {**temperature, THRESHOLD: threshold})
+            return self.scores(statistics)[self.config.metric]
+
+        return {**temperature, THRESHOLD: max(_THRESHOLDS, key=score)}
+
+    def given(self, probabilities: Probabilities, calibration: Calibration) -> NDArray[np.int64]:
+        """Return the predicted labels [N, L], 0 or 1 each, from calibrated probabilities."""
+        return (probabilities >= calibration.get(THRESHOLD, _DEFAULT_THRESHOLD)).astype(np.int64)
+
+    def statistics(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> Statistics:
+        """Return gold labels, then predicted labels, 0 or 1 each, [N, 2 L]."""
+        given = self.given(self.calibrated(predictions, calibration), calibration)
+        return np.concatenate([rows.labels, given], axis=1).astype(np.float64)
+
+    def scores(self, statistics: Statistics) -> dict[str, float]:
+        """See `metrics.classification.multi_label_scores`."""
+        gold, given = np.split(statistics.astype(np.int64), 2, axis=1)
+        return metrics.multi_label_scores(gold, given)
+
+    def table(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
+        """See `TaskKind.table`; `score` is the lowest confidence among the row's label decisions."""
+        predictions = self.calibrated(predictions, calibration)
+        given = self.given(predictions, calibration)
+        return self.table_of(
+            rows,
+            predictions,
+            gold=self._names(rows.labels),
+            predicted=self._names(given),
+            score=np.where(given == 1, predictions, 1 - predictions).min(axis=1).astype(np.float64),
+            correct=(given == rows.labels).all(axis=1),
+        )
+
+    def details(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
+        """Return `by_label` (F1, precision, recall, number of rows) and `calibration_error` over all labels."""
+
+        def error(probabilities: Probabilities) -> float:
+            return metrics.expected_calibration_error(probabilities.ravel(), rows.labels.ravel() == 1)
+
+        given = self.given(self.calibrated(predictions, calibration), calibration)
+        return {
+            "by_label": metrics.scores_by_label(rows.labels, given, self.labels),
+            "calibration_error": self.calibration_errors(predictions, calibration, error),
+        }
+
+    def is_degenerate(self, rows: MultiLabelRows, predictions: Probabilities, calibration: Calibration) -> bool:
+        """Return whether every row gets the same labels."""
+        given = self.given(self.calibrated(predictions, calibration), calibration)
+        return bool((given == given[0]).all())
+
+    def _names(self, labels: NDArray[np.int64]) -> list[str]:
+        return [", ".join(label for label, has in zip(self.labels, row, strict=True) if has) for row in labels]
 
 
 def task_kind(config: ClassificationTaskConfig, labels: Sequence[str]) -> Classification | MultiLabel:

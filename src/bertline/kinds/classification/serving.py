@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bertline.inference.predictor import TaskPredictor, TextPredictor, row_ids
-from bertline.kinds.classification.multi_label import THRESHOLD, MultiLabel
+from bertline.kinds.classification.model import THRESHOLD, MultiLabel
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 
 LABEL_COLUMN = "predicted"

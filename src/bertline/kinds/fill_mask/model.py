@@ -23,6 +23,7 @@ from bertline.finetuning.task_kind import (
     Calibration,
     HeadSettings,
     LossOptions,
+    Statistics,
     TaskKind,
     with_new_head,
 )
@@ -173,7 +174,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
                 guess_probs[chosen] = (best - normaliser).exp().cpu().numpy()
         return FilledBlanks(encoded.rows, gold, log_probs, ranks, guesses, guess_probs, encoded.vocab)
 
-    def statistics(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> NDArray[np.float64]:
+    def statistics(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> Statistics:
         """Return the sum of log probabilities, scored tokens, top-1 hits and top-k hits (`top_k`), [N, 4]."""
         columns = (
             predictions.log_probs.astype(np.float64),
@@ -186,7 +187,7 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
             totals[:, number] = np.bincount(predictions.rows, weights=column, minlength=len(rows))
         return totals
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of(statistics)
 
     def table(self, rows: PlainRows, predictions: FilledBlanks, calibration: Calibration) -> pa.Table:

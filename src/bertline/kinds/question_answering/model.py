@@ -5,8 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +18,13 @@ from bertline.finetuning.task_kind import (
     Batch,
     Batches,
     Calibration,
-    HeadSettings,
     LossOptions,
+    Statistics,
     TaskKind,
-    with_new_head,
 )
 from bertline.kinds.question_answering.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
-from bertline.modeling.attention import AttentionKind
 from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
-from bertline.modeling.huggingface import load_with_head
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -68,14 +63,8 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
     """
 
     rows_class = QuestionRows
-
-    def new_model(self, folder: Path, head: HeadSettings) -> BertForQuestionAnswering:
-        """See `TaskKind.new_model`."""
-        return with_new_head(folder, BertForQuestionAnswering, head, "qa_outputs.")
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForQuestionAnswering:
-        """See `TaskKind.load_model`."""
-        return load_with_head(folder, partial(BertForQuestionAnswering, attention=attention))
+    model_class = BertForQuestionAnswering
+    head_weights = ("qa_outputs.",)
 
     def encode(self, rows: QuestionRows, tokenizer: Tokenizer) -> EncodedQuestions:
         return encode_questions(rows, tokenizer, self.config)
@@ -133,9 +122,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         margins = predictions.null_scores - predictions.scores
         return {NO_ANSWER_THRESHOLD: best_no_answer_threshold(scores, has_answer, margins)}
 
-    def statistics(
-        self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: QuestionRows, predictions: AnswerPredictions, calibration: Calibration) -> Statistics:
         """Return F1, exact match, and whether the question has an answer, [N, 3]."""
         scores = np.array(_pairs_of_scores(predictions.texts, rows.answers)).reshape(-1, 2)
         has_answer = np.array([bool(answers) for answers in rows.answers], dtype=np.bool_).reshape(-1, 1)
@@ -143,7 +130,7 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         scores = np.where(_withheld(predictions, calibration)[:, None], ~has_answer, scores)
         return np.concatenate([scores, has_answer], axis=1)
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         has_answer = statistics[:, 2] == 1
         groups = {"": np.ones(len(statistics), dtype=np.bool_)}
         if not has_answer.all():

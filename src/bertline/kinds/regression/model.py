@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,13 +14,22 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_in_batches
-from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, outputs_of
+from bertline.finetuning.task_kind import (
+    Batch,
+    Batches,
+    Calibration,
+    HeadSettings,
+    LossOptions,
+    Statistics,
+    TaskKind,
+    paired_columns,
+)
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.attention import AttentionKind
-from bertline.modeling.bert import BertModel
-from bertline.modeling.huggingface import load_classifier, load_text_encoder, save_model
+from bertline.modeling.bert import BertForSequenceClassification, BertModel
+from bertline.modeling.huggingface import load_text_encoder, save_model
 from bertline.tasks.metrics.correlation import pearson, spearman
 from bertline.tasks.stored_rows import NumberRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -51,6 +60,9 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     rows_class = NumberRows
     config: RegressionTaskConfig
+    model_class = BertForSequenceClassification
+    outputs = ("number",)
+    problem_type = "regression"
 
     @property
     def unused_options(self) -> dict[str, str]:
@@ -63,20 +75,20 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             return load_text_encoder(
                 folder, pooling=self.config.pooling, dropout_prob=head.dropout_prob, attention=head.attention
             )
-        return load_classifier(folder, num_labels=1, **asdict(head))
+        return super().new_model(folder, head)
 
     def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> nn.Module:
         """See `TaskKind.load_model`."""
         if self.config.head == "cosine":
             return load_text_encoder(folder, pooling=self.config.pooling, attention=attention)
-        return load_classifier(folder, attention=attention)
+        return super().load_model(folder, attention=attention)
 
     def save_model(self, model: nn.Module, folder: Path) -> None:
         """See `TaskKind.save_model`: a `BertModel`, or a one-label classifier whose output is scaled to [0, 1]."""
         if self.config.head == "cosine":
             save_model(cast(BertModel, model.bert), folder)
         else:
-            save_model(model, folder, id2label={0: "number"}, problem_type="regression")
+            super().save_model(model, folder)
 
     def encode(self, rows: NumberRows, tokenizer: Tokenizer) -> EncodedNumbers:
         """See `TaskKind.encode`.
@@ -123,8 +135,10 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
 
     def predict(self, model: nn.Module, encoded: EncodedNumbers, machine: Machine) -> NDArray[np.float64]:
         """See `TaskKind.predict`."""
-        outputs = _outputs(model, encoded.sequences, machine).astype(np.float64)
-        if self.config.head == "cosine":
+        is_cosine = self.config.head == "cosine"
+        width = cast(BertModel, model.bert).config.hidden_size if is_cosine else 1
+        outputs = outputs_of(model, encoded.sequences, machine, width).astype(np.float64)
+        if is_cosine:
             first, second = outputs.reshape(2, len(encoded.targets), -1)
             norms = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
             shares = (first * second).sum(axis=1) / np.maximum(norms, 1e-12)
@@ -132,13 +146,11 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
             shares = outputs[:, 0].clip(0.0, 1.0)
         return self.config.low + (self.config.high - self.config.low) * shares
 
-    def statistics(
-        self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> Statistics:
         """Return gold and predicted number, [N, 2]."""
         return np.stack([rows.numbers, predictions], axis=1)
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         """Return `pearson` and `spearman`, -1 to 1."""
         gold, predicted = statistics.T
         return {"pearson": pearson(gold, predicted), "spearman": spearman(gold, predicted)}
@@ -149,9 +161,7 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         distances = np.abs(predictions - rows.numbers) / (self.config.high - self.config.low)
         return pa.table(
             {
-                "id": rows.ids,
-                "text": rows.texts,
-                "text_pair": pa.nulls(len(rows), pa.string()) if rows.text_pairs is None else rows.text_pairs,
+                **paired_columns(rows),
                 "gold": [f"{number:.3f}" for number in rows.numbers],
                 "predicted": [f"{number:.3f}" for number in predictions],
                 "score": distances,
@@ -168,16 +178,6 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
     def is_degenerate(self, rows: NumberRows, predictions: NDArray[np.float64], calibration: Calibration) -> bool:
         """Return whether all predictions lie within a thousandth of the scale."""
         return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * (self.config.high - self.config.low))
-
-
-def _outputs(model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
-    """Compute the model output of each sequence, [S, 1] (a number) or [S, H] (a vector)."""
-    outputs: NDArray[np.float32] | None = None
-    for indices, found in outputs_in_batches(model, sequences, machine):
-        if outputs is None:
-            outputs = np.zeros((len(sequences), found.shape[1]), dtype=np.float32)
-        outputs[indices] = found
-    return np.zeros((0, 1), dtype=np.float32) if outputs is None else outputs
 
 
 def task_kind(config: RegressionTaskConfig, labels: Sequence[str]) -> Regression:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,12 @@ from bertline.finetuning.encoding import (
     Sequences,
     any_of,
     encode_texts,
-    outputs_in_batches,
+    outputs_of,
 )
-from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForSequenceClassification
-from bertline.modeling.huggingface import load_classifier, save_model
 from bertline.tasks.metrics import ranking
 from bertline.tasks.stored_rows import CandidateRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -36,7 +33,6 @@ from bertline.training.devices import Machine
 
 CandidateScores = list[NDArray[np.float32]]
 """For each query, the logits of its candidates, in their order; or their first-stage scores."""
-_SCORES = ("map", "mrr", "ndcg@10")
 # Range of logits below which candidates differ only by rounding.
 _DEGENERATE_SPREAD = 1e-3
 
@@ -100,18 +96,9 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     rows_class = CandidateRows
     config: RerankingTaskConfig
-
-    def new_model(self, folder: Path, head: HeadSettings) -> BertForSequenceClassification:
-        """See `TaskKind.new_model`."""
-        return load_classifier(folder, num_labels=1, **asdict(head))
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForSequenceClassification:
-        """See `TaskKind.load_model`."""
-        return load_classifier(folder, attention=attention)
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        """See `TaskKind.save_model`: a classifier with one label."""
-        save_model(model, folder, id2label={0: "relevance"})
+    model_class = BertForSequenceClassification
+    outputs = ("relevance",)
+    score_names = ("map", "mrr", "ndcg@10")
 
     # ---- training
 
@@ -143,21 +130,17 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
 
     def predict(self, model: nn.Module, encoded: EncodedCandidates, machine: Machine) -> CandidateScores:
         """See `TaskKind.predict`."""
-        scores = np.zeros(len(encoded.sequences), dtype=np.float32)
-        for indices, logits in outputs_in_batches(model, encoded.sequences, machine):
-            scores[indices] = logits[:, 0]
+        scores = outputs_of(model, encoded.sequences, machine, 1)[:, 0]
         return np.split(scores, encoded.offsets[1:-1]) if len(encoded.offsets) > 1 else []
 
     def first_stage(self, rows: CandidateRows) -> CandidateScores:
         """Return the first-stage scores stored with the candidates."""
         return [np.array(scores, dtype=np.float32) for scores in rows.first_scores]
 
-    def statistics(
-        self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> Statistics:
         """Return average precision, reciprocal rank and nDCG@10, [N, 3]. Relevant documents missing from the candidates
         count as not found."""
-        values = np.zeros((len(rows), len(_SCORES)))
+        values = np.zeros((len(rows), len(self.score_names)))
         for row, scores in enumerate(predictions):
             judged = rows.all_relevances[row]
             order = ranking.trec_order(rows.candidate_ids[row], scores)
@@ -168,10 +151,6 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
                 ranking.ndcg(ranked, judged, 10),
             )
         return values
-
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
-        """See `TaskKind.scores`: means over queries."""
-        return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
 
     def table(self, rows: CandidateRows, predictions: CandidateScores, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` has the relevant candidates, `predicted` the top one; `correct` is the task's
@@ -190,7 +169,9 @@ class Reranking(TaskKind[CandidateRows, EncodedCandidates, CandidateScores]):
                     0.0 if place is None else _sigmoid(float(predictions[row][place]))
                     for row, place in enumerate(first)
                 ],
-                "correct": self.statistics(rows, predictions, calibration)[:, _SCORES.index(self.config.metric)],
+                "correct": self.statistics(rows, predictions, calibration)[
+                    :, self.score_names.index(self.config.metric)
+                ],
             }
         )
 

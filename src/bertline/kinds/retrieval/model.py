@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES, Sequences, encode_texts, outputs_in_batches
-from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, TaskKind
+from bertline.finetuning.encoding import INPUT_NAMES, Sequences, encode_texts, outputs_of
+from bertline.finetuning.task_kind import Batch, Batches, Calibration, HeadSettings, LossOptions, Statistics, TaskKind
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.foundation.errors import ArtifactError
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
@@ -34,7 +34,6 @@ DEPTH = 1000
 """Number of documents kept in each query's ranking: the usual depth for trec_eval, over which MAP is computed."""
 MINED = 30
 """Number of hard negatives mined for each query; training samples from them."""
-_SCORES = ("ndcg@10", "mrr@10", "recall@100", "map")
 _SHOWN = 10
 
 
@@ -56,6 +55,7 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     rows_class = QueryRows
     config: RetrievalTaskConfig
+    score_names = ("ndcg@10", "mrr@10", "recall@100", "map")
 
     def __init__(self, config: RetrievalTaskConfig, labels: Sequence[str]) -> None:
         super().__init__(config, labels)
@@ -189,18 +189,16 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
 
     def vectors(self, model: nn.Module, sequences: Sequences, machine: Machine) -> NDArray[np.float32]:
         """Compute the vector of each sequence, [N, H]; unit vectors if the similarity is cosine."""
-        vectors = np.zeros((len(sequences), cast(BertModel, model.bert).config.hidden_size), dtype=np.float32)
-        for indices, found in outputs_in_batches(model, sequences, machine, self._comparable):
-            vectors[indices] = found
-        return vectors
+        width = cast(BertModel, model.bert).config.hidden_size
+        return outputs_of(model, sequences, machine, width, read=self._comparable)
 
     def predict(self, model: nn.Module, encoded: EncodedSearch, machine: Machine) -> Found:
         """See `TaskKind.predict`: the first `DEPTH` documents."""
         return Found(*self._search(model, encoded, machine, DEPTH))
 
-    def statistics(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> NDArray[np.float64]:
+    def statistics(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> Statistics:
         """Return nDCG@10, MRR@10, recall@100 and average precision of each query, [N, 4]."""
-        values = np.zeros((len(rows), len(_SCORES)))
+        values = np.zeros((len(rows), len(self.score_names)))
         relevance_of = np.zeros(len(self.collection) + 1, dtype=np.int64)
         for row, ids in enumerate(rows.document_ids):
             judged = [self._numbers.get(identity, -1) for identity in ids]  # -1, the last entry, stands for unknown ids
@@ -216,10 +214,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
             )
         return values
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
-        """See `TaskKind.scores`: means over queries."""
-        return {name: float(value) for name, value in zip(_SCORES, statistics.mean(axis=0), strict=True)}
-
     def table(self, rows: QueryRows, predictions: Found, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are ids of documents, `correct` is the task's metric.
 
@@ -231,7 +225,6 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
         ]
         texts = self.collection.texts_read()
         relevant = [[each for each, value in judged if value > 0] for judged in _judged(rows)]
-        column = _SCORES.index(self.config.metric)
         return pa.table(
             {
                 "id": rows.ids,
@@ -243,7 +236,9 @@ class Retrieval(TaskKind[QueryRows, EncodedSearch, Found]):
                     next((texts[self._numbers[each]] for each in ids if each in self._numbers), "") for ids in relevant
                 ],
                 "score": predictions.scores.max(axis=1, initial=-np.inf).astype(np.float64),
-                "correct": self.statistics(rows, predictions, calibration)[:, column],
+                "correct": self.statistics(rows, predictions, calibration)[
+                    :, self.score_names.index(self.config.metric)
+                ],
             }
         )
 

@@ -9,91 +9,54 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches
-from bertline.finetuning.sentence_groups import (
-    NO_LABEL,
-    EncodedSentences,
-    encode_documents,
-    sentence_probabilities,
-)
+from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches
+from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import (
     Batch,
     Batches,
     Calibration,
-    HeadSettings,
     LossOptions,
-    TaskKind,
-    with_new_head,
+    Statistics,
 )
 from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
 from bertline.kinds.sentence_labelling.data import SentenceRows
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.huggingface import load_with_head
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
-Probabilities = list[NDArray[np.float64]]
-"""For each document, the probabilities of its sentences' labels [sentences, L]."""
 
-
-class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities]):
-    """Predicts a label for each sentence; a document longer than `max_length` is read in groups of whole sentences."""
+class SentenceLabelling(SentenceReader[SentenceRows]):
+    """Predicts a label for each sentence. Predictions are the probabilities of each document's sentences and labels."""
 
     rows_class = SentenceRows
     # Most sentences of a document are labelled correctly, so a single wrong one makes the document an error.
     right_from = 1.0
 
-    def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
-        make = partial(BertForTokenClassification, num_labels=len(self.labels))
-        return with_new_head(folder, make, head, "classifier.")
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForTokenClassification:
-        make = partial(BertForTokenClassification, num_labels=len(self.labels), attention=attention)
-        return load_with_head(folder, make)
-
     def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
-
-    def num_cut(self, encoded: EncodedSentences) -> int:
-        """Return the number of documents with a truncated sentence."""
-        return int(encoded.cut.sum())
 
     def training_batches(self, encoded: EncodedSentences, *, batch_size: int, seed: int) -> Batches:
         return LengthSortedBatches(encoded.sequences.lengths, encoded.batch, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over the sentences of the batch."""
-        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])
-        return F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            batch["labels"].flatten(),
-            weight=options.class_weights,
-            label_smoothing=options.label_smoothing,
-            ignore_index=NO_LABEL,
-        )
+        return options.cross_entropy(model(*(batch[name] for name in INPUT_NAMES)), batch["labels"])
 
     def label_counts(self, rows: SentenceRows) -> NDArray[np.int64]:
         return np.bincount([label for labels in rows.labels for label in labels], minlength=len(self.labels))
 
-    def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> Probabilities:
-        softmax = partial(torch.softmax, dim=-1)
-        return sentence_probabilities(model, encoded, machine, softmax, num_labels=len(self.labels))
+    def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
+        return self.probabilities(model, encoded, machine, partial(torch.softmax, dim=-1))
 
-    def statistics(
-        self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return for each label the number of hits, of predicted and of gold sentences, [N, 3 labels]."""
         counts = [
             row_counts(np.array(gold, dtype=np.int64), found.argmax(1), len(self.labels))
@@ -101,10 +64,10 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
         ]
         return np.array(counts).reshape(len(rows), 3 * len(self.labels))
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of(statistics)
 
-    def table(self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration) -> pa.Table:
+    def table(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
         texts = pa.list_(pa.string())
         predicted = [found.argmax(1) for found in predictions]
@@ -122,11 +85,11 @@ class SentenceLabelling(TaskKind[SentenceRows, EncodedSentences, Probabilities])
             }
         )
 
-    def details(self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration) -> dict[str, Any]:
+    def details(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
         """Return precision, recall and F1 of each label."""
         return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
 
-    def is_degenerate(self, rows: SentenceRows, predictions: Probabilities, calibration: Calibration) -> bool:
+    def is_degenerate(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> bool:
         """Return whether every sentence gets the same label."""
         return len({int(label) for found in predictions for label in found.argmax(1)}) <= 1
 

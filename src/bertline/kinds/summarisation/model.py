@@ -8,8 +8,6 @@ References:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,59 +17,35 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches
-from bertline.finetuning.sentence_groups import (
-    NO_LABEL,
-    EncodedSentences,
-    encode_documents,
-    sentence_probabilities,
-)
+from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches
+from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import (
     Batch,
     Batches,
     Calibration,
-    HeadSettings,
     LossOptions,
-    TaskKind,
-    with_new_head,
+    Statistics,
 )
+from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
-from bertline.modeling.attention import AttentionKind
-from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.huggingface import load_with_head, save_model
 from bertline.tasks.metrics.rouge import rouge
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
-SCORES = ("rouge1", "rouge2", "rougeL")
 
-
-class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.float64]]]):
+class Summarisation(SentenceReader[SummaryRows]):
     """Selects the `num_sentences` sentences with the highest probabilities, in document order.
 
-    Predictions are the probabilities of each document's sentences. A document longer than `max_length` is split into
-    groups of whole sentences; training uses the first group of each document.
+    Predictions are the probabilities of each document's sentences. Training uses the first group of each document.
     """
 
     rows_class = SummaryRows
-
-    def new_model(self, folder: Path, head: HeadSettings) -> BertForTokenClassification:
-        make = partial(BertForTokenClassification, num_labels=1)
-        return with_new_head(folder, make, head, "classifier.")
-
-    def load_model(self, folder: Path, *, attention: AttentionKind = "plain") -> BertForTokenClassification:
-        return load_with_head(folder, partial(BertForTokenClassification, num_labels=1, attention=attention))
-
-    def save_model(self, model: nn.Module, folder: Path) -> None:
-        save_model(model, folder, id2label={0: "summary"})
+    outputs = ("summary",)
+    score_names = ("rouge1", "rouge2", "rougeL")
 
     def encode(self, rows: SummaryRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.chosen, tokenizer, max_length=self.config.max_length)
-
-    def num_cut(self, encoded: EncodedSentences) -> int:
-        """Return the number of documents with a truncated sentence."""
-        return int(encoded.cut.sum())
 
     def training_batches(self, encoded: EncodedSentences, *, batch_size: int, seed: int) -> Batches:
         firsts = np.flatnonzero(encoded.is_first)
@@ -84,33 +58,26 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean binary cross-entropy over the sentences of the batch, weighted by class weights if given."""
-        logits = model(batch["input_ids"], batch["token_type_ids"], batch["attention_mask"])[..., 0].float()
-        labels = batch["labels"][batch["labels"] != NO_LABEL]
+        logits = model(*(batch[name] for name in INPUT_NAMES))[..., 0].float()
+        labelled = batch["labels"] != IGNORED_LABEL
+        labels = batch["labels"][labelled]
         targets = labels.float() * (1 - options.label_smoothing) + options.label_smoothing / 2
         weights = None if options.class_weights is None else options.class_weights[labels]
-        losses = F.binary_cross_entropy_with_logits(
-            logits[batch["labels"] != NO_LABEL], targets, weight=weights, reduction="sum"
-        )
+        losses = F.binary_cross_entropy_with_logits(logits[labelled], targets, weight=weights, reduction="sum")
         return losses / (len(labels) if weights is None else weights.sum())
 
     def label_counts(self, rows: SummaryRows) -> NDArray[np.int64]:
         """Return the number of sentences outside and inside the summaries."""
         return np.bincount([label for chosen in rows.chosen for label in chosen], minlength=2)
 
-    def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> list[NDArray[np.float64]]:
-        found = sentence_probabilities(model, encoded, machine, torch.sigmoid, num_labels=1)
-        return [probabilities[:, 0] for probabilities in found]
+    def predict(self, model: nn.Module, encoded: EncodedSentences, machine: Machine) -> OfSentences:
+        return [found[:, 0] for found in self.probabilities(model, encoded, machine, torch.sigmoid)]
 
-    def statistics(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> Statistics:
         """Return the F1 of ROUGE-1, ROUGE-2 and ROUGE-L, [N, 3]."""
         return _rouge_of(rows, self._chosen(predictions))
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
-        return dict(zip(SCORES, statistics.mean(axis=0).tolist(), strict=True))
-
-    def table(self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration) -> pa.Table:
+    def table(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `score` is the mean probability of the chosen sentences, `correct` is ROUGE-1."""
         chosen = self._chosen(predictions)
         return pa.table(
@@ -124,20 +91,16 @@ class Summarisation(TaskKind[SummaryRows, EncodedSentences, list[NDArray[np.floa
             }
         )
 
-    def details(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration
-    ) -> dict[str, Any]:
+    def details(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
         """Return `oracle`: the scores of the gold sentences that training uses as targets."""
         return {"oracle": self.scores(_rouge_of(rows, [np.flatnonzero(chosen) for chosen in rows.chosen]))}
 
-    def is_degenerate(
-        self, rows: SummaryRows, predictions: list[NDArray[np.float64]], calibration: Calibration
-    ) -> bool:
+    def is_degenerate(self, rows: SummaryRows, predictions: OfSentences, calibration: Calibration) -> bool:
         """Return whether every sentence has the same probability, up to rounding."""
         every = np.concatenate(predictions)
         return len(every) > 1 and float(every.max() - every.min()) < 1e-4
 
-    def _chosen(self, predictions: list[NDArray[np.float64]]) -> list[NDArray[np.int64]]:
+    def _chosen(self, predictions: OfSentences) -> list[NDArray[np.int64]]:
         """Return the indices of the best sentences of each document, ascending; ties go to the first."""
         return [np.sort(np.argsort(-scores, kind="stable")[: self.config.num_sentences]) for scores in predictions]
 
@@ -151,7 +114,8 @@ def _rouge_of(rows: SummaryRows, chosen: Sequence[NDArray[np.int64]]) -> NDArray
         rouge(_joined(sentences, places), summary)
         for sentences, places, summary in zip(rows.sentences, chosen, rows.summaries, strict=True)
     )
-    return np.array([[scores[name] for name in SCORES] for scores in found]).reshape(-1, len(SCORES))
+    names = Summarisation.score_names
+    return np.array([[scores[name] for name in names] for scores in found]).reshape(-1, len(names))
 
 
 def task_kind(config: SummarisationTaskConfig, labels: Sequence[str]) -> Summarisation:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertline.finetuning.task_kind import Calibration
+from bertline.finetuning.task_kind import Calibration, Statistics
 from bertline.finetuning.word_tagging import TagPredictions, WordTagger
 from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
@@ -18,9 +17,7 @@ from bertline.tasks.stored_rows import TaggedRows
 class Tagging(WordTagger):
     """Predicts a tag for each word."""
 
-    def statistics(
-        self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
         """Return for each tag the number of hits, of predicted and of gold words, [N, 3 tags]."""
         numbers = {label: number for number, label in enumerate(self.labels)}
         counts = [
@@ -29,7 +26,7 @@ class Tagging(WordTagger):
         ]
         return np.array(counts).reshape(len(rows), 3 * len(self.labels))
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         return scores_of(statistics)
 
     def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions
+from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, Statistics
 from bertline.finetuning.word_tagging import OUTSIDE_MARGIN, TagPredictions, WordTagger
 from bertline.finetuning.word_windows import EncodedWords
 from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
@@ -96,9 +95,7 @@ class TokenClassification(WordTagger):
 
         return {OUTSIDE_MARGIN: max(_MARGINS, key=score)}
 
-    def statistics(
-        self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration
-    ) -> NDArray[np.float64]:
+    def statistics(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> Statistics:
         """Return words, correct words, and for each type hits, predicted and gold entities, [N, 2 + 3 types]."""
         shares = [
             metrics.row_statistics(gold, predicted, self.types)
@@ -106,7 +103,7 @@ class TokenClassification(WordTagger):
         ]
         return np.array(shares).reshape(len(shares), 2 + 3 * len(self.types))
 
-    def scores(self, statistics: NDArray[np.float64]) -> dict[str, float]:
+    def scores(self, statistics: Statistics) -> dict[str, float]:
         return metrics.scores_of(statistics)
 
     def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
