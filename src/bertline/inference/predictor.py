@@ -164,10 +164,11 @@ def require_pairs(first: Any, second: Any, names: tuple[str, str]) -> tuple[list
 def predictor_of(finished: FinishedTask, model: nn.Module, tokenizer: Tokenizer) -> TaskPredictor:
     """Wrap a fine-tuned model for prediction on user inputs.
 
-    `kinds/NAME/serving.py` has a function `predictor(kind) -> type[TaskPredictor]`.
+    `kinds/NAME/serving.py` has `predictor(kind, calibration, model, tokenizer) -> TaskPredictor`, often the class.
     """
-    predictor: type[TaskPredictor] = kind_part(finished.kind.config.kind, "serving").predictor(finished.kind)
-    return predictor(finished.kind, finished.calibration, model, tokenizer)
+    serving = kind_part(finished.kind.config.kind, "serving")
+    predictor: TaskPredictor = serving.predictor(finished.kind, finished.calibration, model, tokenizer)
+    return predictor
 
 
 class TextPredictor(TaskPredictor):

@@ -70,8 +70,9 @@ def check_parts(folder: Path) -> None:
         file = folder / f"{part}.py"
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         for name in functions:
-            # A part that another kind has already may be imported from there.
-            if not re.search(rf"^(def {name}\(|from bertline\.kinds\.\S+ import .*\b{name}\b)", text, re.MULTILINE):
+            # It may be a class, or that of another kind.
+            made = rf"^(def {name}\(|{name} = |from bertline\.kinds\.\S+ import .*\b{name}\b)"
+            if not re.search(made, text, re.MULTILINE):
                 raise TypeError(f"the kind of task {folder.name!r} needs a function `{name}` in {file}")
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bertline.evaluation.html import counted, label_block
 
-
-def error_block(error: dict[str, Any]) -> str:
-    """Return the HTML of an error."""
-    return label_block(error)
+error_block = label_block
 
 
 def about(labels: Sequence[str]) -> str:

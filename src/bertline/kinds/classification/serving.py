@@ -8,10 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from torch import nn
 
+from bertline.finetuning.task_kind import Calibration
 from bertline.inference.predictor import TaskPredictor, TextPredictor, row_ids
 from bertline.kinds.classification.model import THRESHOLD, MultiLabel
 from bertline.tasks.stored_rows import MultiLabelRows, TextRows
+from bertline.tokenization.tokenizer import Tokenizer
 
 LABEL_COLUMN = "predicted"
 PROBABILITY_COLUMN = "probability"
@@ -130,6 +133,7 @@ class MultiLabelPredictor(_LabelPredictor):
         ]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return MultiLabelPredictor if isinstance(kind, MultiLabel) else ClassificationPredictor
+def predictor(kind: Any, calibration: Calibration, model: nn.Module, tokenizer: Tokenizer) -> TaskPredictor:
+    """Return the predictor on user inputs."""
+    made = MultiLabelPredictor if isinstance(kind, MultiLabel) else ClassificationPredictor
+    return made(kind, calibration, model, tokenizer)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -29,7 +29,6 @@ from bertline.finetuning.task_kind import (
 )
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.seeds import seed_for
-from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForMaskedLM, BertForPreTraining, MaskedLanguageModel
 from bertline.modeling.huggingface import architecture_of, load_with_own_heads
@@ -285,6 +284,4 @@ def _evenly(places: NDArray[np.int64], most: int | None) -> NDArray[np.int64]:
     return places[((np.arange(most) + 0.5) * len(places) / most).astype(np.int64)]
 
 
-def task_kind(config: FillMaskTaskConfig, labels: Sequence[str]) -> FillMask:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return FillMask(config, labels)
+task_kind = FillMask

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,6 @@ from bertline.finetuning.task_kind import (
     TaskKind,
 )
 from bertline.kinds.question_answering.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
-from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold
 from bertline.tasks.stored_rows import QuestionRows
@@ -253,6 +251,4 @@ def _pairs_of_scores(given: list[str], answers: list[list[str]]) -> list[tuple[f
     return [answer_scores(text, right) for text, right in zip(given, answers, strict=True)]
 
 
-def task_kind(config: QuestionAnsweringTaskConfig, labels: Sequence[str]) -> QuestionAnswering:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return QuestionAnswering(config, labels)
+task_kind = QuestionAnswering

@@ -53,6 +53,4 @@ class QuestionAnsweringPredictor(TaskPredictor):
         return [{"answer": each.text, "answer_start": each.start, "score": each.score} for each in found]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return QuestionAnsweringPredictor
+predictor = QuestionAnsweringPredictor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -180,6 +179,4 @@ class Regression(TaskKind[NumberRows, EncodedNumbers, NDArray[np.float64]]):
         return bool(np.ptp(predictions) < _DEGENERATE_SPREAD * (self.config.high - self.config.low))
 
 
-def task_kind(config: RegressionTaskConfig, labels: Sequence[str]) -> Regression:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return Regression(config, labels)
+task_kind = Regression

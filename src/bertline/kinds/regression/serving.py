@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from bertline.foundation.errors import DataError
-from bertline.inference.predictor import TaskPredictor, TextPredictor, row_ids
+from bertline.inference.predictor import TextPredictor, row_ids
 from bertline.tasks.stored_rows import NumberRows
 
 LABEL_COLUMN = "predicted"
@@ -41,6 +41,4 @@ class RegressionPredictor(TextPredictor):
         return [{LABEL_COLUMN: number} for number in self.predict(*inputs)]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return RegressionPredictor
+predictor = RegressionPredictor

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,6 +193,4 @@ def _sigmoid(value: float) -> float:
     return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
 
 
-def task_kind(config: RerankingTaskConfig, labels: Sequence[str]) -> Reranking:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return Reranking(config, labels)
+task_kind = Reranking

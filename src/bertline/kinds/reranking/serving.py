@@ -72,6 +72,4 @@ def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> Candidat
     return CandidateRows(**known)
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return RerankingPredictor
+predictor = RerankingPredictor

@@ -283,6 +283,4 @@ def _judged(rows: QueryRows) -> list[list[tuple[str, int]]]:
     return [list(zip(*each, strict=True)) for each in zip(rows.document_ids, rows.relevances, strict=True)]
 
 
-def task_kind(config: RetrievalTaskConfig, labels: Sequence[str]) -> Retrieval:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return Retrieval(config, labels)
+task_kind = Retrieval

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bertline.evaluation.html import metric_name, ranking_block
 
-
-def error_block(error: dict[str, Any]) -> str:
-    """Return the HTML of an error."""
-    return ranking_block(error)
+error_block = ranking_block
 
 
 def about(labels: Sequence[str]) -> str:
@@ -18,6 +14,4 @@ def about(labels: Sequence[str]) -> str:
     return "Retrieval: find the documents of a collection that belong to a query."
 
 
-def row_measure(metric: str) -> str:
-    """Return what the column `correct` of the predictions measures, in words."""
-    return metric_name(metric)
+row_measure = metric_name

@@ -187,6 +187,4 @@ class GivenDocuments(TaskPredictor):
         ]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return RetrievalPredictor
+predictor = RetrievalPredictor

@@ -26,7 +26,6 @@ from bertline.finetuning.task_kind import (
     LossOptions,
     Statistics,
 )
-from bertline.kinds.sentence_labelling.config import SentenceLabellingTaskConfig
 from bertline.kinds.sentence_labelling.data import SentenceRows
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tokenization.tokenizer import Tokenizer
@@ -97,6 +96,4 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         return [self.labels[label] for label in labels]
 
 
-def task_kind(config: SentenceLabellingTaskConfig, labels: Sequence[str]) -> SentenceLabelling:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return SentenceLabelling(config, labels)
+task_kind = SentenceLabelling

@@ -56,6 +56,4 @@ class SentenceLabellingPredictor(TaskPredictor):
         return [{"labelled": [each._asdict() for each in document]} for document in self.predict(inputs[0])]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return SentenceLabellingPredictor
+predictor = SentenceLabellingPredictor

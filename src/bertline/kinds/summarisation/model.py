@@ -27,7 +27,6 @@ from bertline.finetuning.task_kind import (
     Statistics,
 )
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.summarisation.config import SummarisationTaskConfig
 from bertline.tasks.metrics.rouge import rouge
 from bertline.tasks.stored_rows import SummaryRows
 from bertline.tokenization.tokenizer import Tokenizer
@@ -118,6 +117,4 @@ def _rouge_of(rows: SummaryRows, chosen: Sequence[NDArray[np.int64]]) -> NDArray
     return np.array([[scores[name] for name in names] for scores in found]).reshape(-1, len(names))
 
 
-def task_kind(config: SummarisationTaskConfig, labels: Sequence[str]) -> Summarisation:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return Summarisation(config, labels)
+task_kind = Summarisation

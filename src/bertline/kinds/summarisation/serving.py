@@ -60,6 +60,4 @@ class SummarisationPredictor(TaskPredictor):
         return [{"summary": each.text, "sentences": list(each.places)} for each in self.predict(inputs[0])]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return SummarisationPredictor
+predictor = SummarisationPredictor

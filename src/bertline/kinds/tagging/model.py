@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bertline.finetuning.task_kind import Calibration, Statistics
 from bertline.finetuning.word_tagging import TagPredictions, WordTagger
-from bertline.kinds.tagging.config import TaggingTaskConfig
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tasks.stored_rows import TaggedRows
 
@@ -34,6 +32,4 @@ class Tagging(WordTagger):
         return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
 
 
-def task_kind(config: TaggingTaskConfig, labels: Sequence[str]) -> Tagging:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return Tagging(config, labels)
+task_kind = Tagging

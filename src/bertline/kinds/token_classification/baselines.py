@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bertline.finetuning.word_tagging import TagPredictions
-from bertline.kinds.token_classification.model import TokenClassification
+from bertline.finetuning.word_tagging import TagPredictions, WordTagger
 from bertline.sweep.baselines.base import Baseline, Given
 from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import NAMES, tagging_baseline
@@ -16,7 +15,7 @@ from bertline.tasks.stored_rows import SplitName, TaggedRows
 
 
 def tagging_baselines(
-    kind: TokenClassification, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
+    kind: WordTagger, train: TaggedRows, dev: TaggedRows, tests: Mapping[SplitName, TaggedRows]
 ) -> list[Baseline]:
     """Return the baseline that predicts the tag that each word, in this spelling, has most often in train.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, Statistics
 from bertline.finetuning.word_tagging import OUTSIDE_MARGIN, TagPredictions, WordTagger
 from bertline.finetuning.word_windows import EncodedWords
-from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.attention import AttentionKind
 from bertline.modeling.crf import BertForTokenClassificationWithCrf, LinearChainCrf, read_crf, write_crf
 from bertline.tasks.metrics import entities as metrics
@@ -148,6 +146,4 @@ def _marginals(crf: LinearChainCrf, emissions: Tensor, lengths: Tensor) -> Tenso
     return marginals
 
 
-def task_kind(config: TokenClassificationTaskConfig, labels: Sequence[str]) -> TokenClassification:
-    """Return the kind of a task; `labels` are those of its manifest."""
-    return TokenClassification(config, labels)
+task_kind = TokenClassification

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from bertline.inference.predictor import TaskPredictor
 from bertline.inference.words import Places, WordsPredictor
 from bertline.tasks.metrics.entities import entities
 
@@ -43,6 +42,4 @@ class TokenClassificationPredictor(WordsPredictor):
         return [{"entities": [entity._asdict() for entity in of_text]} for of_text in found]
 
 
-def predictor(kind: Any) -> type[TaskPredictor]:
-    """Return the class that predicts on user inputs."""
-    return TokenClassificationPredictor
+predictor = TokenClassificationPredictor

@@ -25,14 +25,14 @@ _METRICS = {
 _CUT_METRICS = {"ndcg": "nDCG", "mrr": "MRR", "recall": "recall", "precision": "precision", "map": "MAP"}
 
 
-def metric_name(key: str) -> str:
+def metric_name(metric: str) -> str:
     """Return the display name of a metric.
 
     Example:
         >>> metric_name("macro_f1"), metric_name("ndcg@10"), metric_name("recall@100"), metric_name("accuracy")
         ('macro F1', 'nDCG@10', 'recall@100', 'accuracy')
     """
-    name, sign, depth = key.partition("@")
+    name, sign, depth = metric.partition("@")
     if sign:
         return f"{_CUT_METRICS.get(name, name)}@{depth}"
-    return _METRICS.get(key, key.replace("_", " "))
+    return _METRICS.get(metric, metric.replace("_", " "))
