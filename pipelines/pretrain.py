@@ -38,8 +38,8 @@ def pretrained(composed: Mapping[str, Any]) -> Path:
 def checkpoint_taken(stage: StageRun) -> dict[str, float | int]:
     """Write the configured checkpoint as the encoder; return its headline figures."""
     # Imported here, because they load torch, which a recipe does not need if a worker does the work.
-    from bertline.pretraining.checkpoint import take_checkpoint
     from bertline.pretraining.config import checkpoint_title
+    from bertline.pretraining.result import take_checkpoint
     from bertline.tokenization.resolve import resolve_folder
 
     config = stage.config.pretrain

@@ -15,7 +15,7 @@ NAMES = re.compile(r"(?<![A-Za-z])nsp(?![a-z])|Nsp(?![a-z])|NSP|[Nn]ext.?[Ss]ent
 MAY_NAME = (
     "src/bertline/examples/",
     "src/bertline/pretraining/objectives/",
-    *(f"src/bertline/modeling/{name}.py" for name in ("bert", "weight_names")),
+    *(f"src/bertline/modeling/{name}.py" for name in ("bert", "weight_files")),
     "src/bertline/inference/",
 )
 

@@ -9,13 +9,13 @@ import pretraining_inputs
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining.callbacks import RecordMetrics
+from bertline.pretraining.callbacks import BetweenSteps
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.interval import LOG_EVERY_STEPS
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
-from bertline.training import compiling
+from bertline.training import devices
 
 pytestmark = [
     pytest.mark.gpu,
@@ -45,7 +45,7 @@ def test_no_step_between_two_rows_waits_for_the_device(tmp_path, monkeypatch, op
     pretraining_inputs.write_inputs(tmp_path, full_lengths=(16,) if layout == "full" else ())
     called = []
     # The step, and what is counted after it.
-    for owner, name in ((PretrainingModule, "training_step"), (RecordMetrics, "on_train_batch_end")):
+    for owner, name in ((PretrainingModule, "training_step"), (BetweenSteps, "_record")):
         monkeypatch.setattr(owner, name, without_waiting(getattr(owner, name), called))
     changes = {
         "optimizer": OPTIMIZERS[optimizer],
@@ -57,7 +57,7 @@ def test_no_step_between_two_rows_waits_for_the_device(tmp_path, monkeypatch, op
         **{f"model__{name}": value for name, value in NO_DROPOUT.items()},
     }
     run_pretraining(pretraining_inputs.pretrain_job(tmp_path, tmp_path / "run", **changes))
-    assert called == ["training_step", "on_train_batch_end"] * LOG_EVERY_STEPS
+    assert called == ["training_step", "_record"] * LOG_EVERY_STEPS
 
 
 def without_waiting(method, called):
@@ -117,8 +117,8 @@ def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, sp
 
 def test_compiled_varlen_attention_trains_like_the_plain_formula(inputs):
     device = torch.device("cuda", 0)
-    if compiling._missing(device) is not None:
-        pytest.skip(compiling._missing(device))
+    if devices._missing(device) is not None:
+        pytest.skip(devices._missing(device))
     examples = MaskedExamples(inputs / "examples", "train", 16)
     batch = examples.batch(torch.arange(40).numpy(), epoch=0)
     (arrays,) = examples.micro_batches(batch, RowLayout(packed=True, rows=40))
@@ -131,7 +131,7 @@ def test_compiled_varlen_attention_trains_like_the_plain_formula(inputs):
         initialize(model, config, seed=1)
         losses = PreTrainingLosses(model, tiny.mlm_nsp()).to(device)
         if kind == "varlen":
-            compiling.compile_in_place(losses)
+            devices.compile_in_place(losses)
         with torch.autocast("cuda", dtype=torch.bfloat16):
             sums = losses(micro_batch)
         (sums["mlm_loss"] + sums["nsp_loss"]).backward()

@@ -15,7 +15,7 @@ from bertline.modeling.attention import AttentionKind
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.huggingface import load_classifier, load_masked_lm, load_pretraining_model
 from bertline.modeling.losses import masked_lm_loss_sum, sequence_loss_sum
-from bertline.modeling.weight_names import to_disk
+from bertline.modeling.weight_files import to_disk
 from bertline.pretraining.module import PreTrainingLosses
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")

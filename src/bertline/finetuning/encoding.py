@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bertline.foundation.seeds import generator
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import evaluating
 
 # Number of batches within which sequences are sorted by length: enough for little padding, few enough to stay random.
 _BATCHES_SORTED_TOGETHER = 16

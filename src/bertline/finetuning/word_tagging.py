@@ -28,7 +28,7 @@ from bertline.modeling.heads import BertForTokenClassification
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import evaluating
 
 OUTSIDE_MARGIN = "outside_margin"
 """Calibration key: margin by which the logit of O has to exceed that of the best other tag."""

@@ -9,6 +9,7 @@ References:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -70,6 +71,9 @@ class MaskedLMOutput(NamedTuple):
 
     mlm_logits: Tensor
     """See `PreTrainingOutput`."""
+
+
+LanguageModelOutput = PreTrainingOutput | MaskedLMOutput
 
 
 class BertModel(nn.Module):
@@ -203,74 +207,21 @@ class MaskedLanguageModelHead(nn.Module):
         return scores + self.bias.to(scores.dtype)
 
 
-class BertForPreTraining(nn.Module):
-    """The encoder with the masked language model head and the next sentence head (paper, section 3.1)."""
+class MaskedLanguageModel(nn.Module):
+    """An encoder with a masked language model head: what pretraining trains, and what fills blanks."""
 
-    def __init__(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
-    ) -> None:
-        super().__init__()
-        self.bert = BertModel(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-        self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
-        self.nsp_head = nn.Linear(config.hidden_size, 2)
-
-    @property
-    def attention(self) -> AttentionKind:
-        """Attention kernel of the layers."""
-        return self.bert.layers[0].attention
-
-    def forward(
-        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
-    ) -> PreTrainingOutput:
-        """Compute vocabulary logits at the masked positions only: 15 % of the work for all positions.
-
-        The last layer is also computed only at these positions and the first one.
-
-        Args:
-            input_ids: [B, S].
-            token_type_ids: [B, S].
-            attention_mask: [B, S] or None, as in `BertModel.forward`.
-            masked_positions: [B, P] indices into S; a sequence with fewer targets may have any indices in the rest.
-        """
-        encoded = self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions)
-        mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
-        return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
-
-    def forward_everywhere(
-        self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
-    ) -> PreTrainingOutput:
-        """Compute vocabulary logits at every position, [B, S, V], as the class in transformers does."""
-        encoded = self.bert(input_ids, token_type_ids, attention_mask)
-        mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
-        return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
-
-    def forward_packed(self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor) -> PreTrainingOutput:
-        """Compute the logits of `forward` for packed rows.
-
-        Args:
-            rows: The packed sequences.
-            masked_positions: [P] indices into the flattened rows.
-            first_positions: [B]; see `BertModel.forward_packed_at`.
-        """
-        encoded = self.bert.forward_packed_at(rows, masked_positions, first_positions)
-        mlm_logits = self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
-        return PreTrainingOutput(mlm_logits, self.nsp_head(encoded.pooled))
-
-
-class BertForMaskedLM(nn.Module):
-    """The encoder with the masked language model head alone; it has no pooler, as in transformers.
-
-    Arguments and methods are those of `BertForPreTraining`.
-    """
-
-    uses_pooler: ClassVar[bool] = False
+    uses_pooler: ClassVar[bool] = True
 
     def __init__(
         self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
     ) -> None:
         super().__init__()
         self.bert = BertModel(
-            config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention, with_pooler=False
+            config,
+            vocab_size=vocab_size,
+            pad_token_id=pad_token_id,
+            attention=attention,
+            with_pooler=self.uses_pooler,
         )
         self.mlm_head = MaskedLanguageModelHead(config, vocab_size=vocab_size)
 
@@ -281,26 +232,65 @@ class BertForMaskedLM(nn.Module):
 
     def forward(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None, masked_positions: Tensor
-    ) -> MaskedLMOutput:
-        """Compute vocabulary logits at the masked positions only."""
+    ) -> LanguageModelOutput:
+        """Compute vocabulary logits at the masked positions only: 15 % of the work for all positions.
+
+        The last layer is also computed only at these positions and the first one.
+
+        Args:
+            input_ids: [B, S].
+            token_type_ids: [B, S].
+            attention_mask: [B, S] or None, as in `BertModel.forward`.
+            masked_positions: [B, P] indices into S; a sequence with fewer targets may have any indices in the rest.
+        """
         return self._read(self.bert.forward_at(input_ids, token_type_ids, attention_mask, masked_positions))
 
     def forward_everywhere(
         self, input_ids: Tensor, token_type_ids: Tensor, attention_mask: Tensor | None = None
-    ) -> MaskedLMOutput:
-        """Compute vocabulary logits at every position, [B, S, V]."""
+    ) -> LanguageModelOutput:
+        """Compute vocabulary logits at every position, [B, S, V], as the class in transformers does."""
         return self._read(self.bert(input_ids, token_type_ids, attention_mask))
 
-    def forward_packed(self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor) -> MaskedLMOutput:
-        """Compute the logits of `forward` for packed rows; the first positions are not read."""
+    def forward_packed(
+        self, rows: PackedRows, masked_positions: Tensor, first_positions: Tensor
+    ) -> LanguageModelOutput:
+        """Compute the logits of `forward` for packed rows.
+
+        Args:
+            rows: The packed sequences.
+            masked_positions: [P] indices into the flattened rows.
+            first_positions: [B]; see `BertModel.forward_packed_at`. Read only with a pooler.
+        """
         return self._read(self.bert.forward_packed_at(rows, masked_positions, first_positions))
 
+    @abstractmethod
+    def _read(self, encoded: Encoded) -> LanguageModelOutput:
+        """Apply the heads."""
+
+    def _mlm_logits(self, encoded: Encoded) -> Tensor:
+        return self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight)
+
+
+class BertForPreTraining(MaskedLanguageModel):
+    """The encoder with the masked language model head and the next sentence head (paper, section 3.1)."""
+
+    def __init__(
+        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind = "plain"
+    ) -> None:
+        super().__init__(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        self.nsp_head = nn.Linear(config.hidden_size, 2)
+
+    def _read(self, encoded: Encoded) -> PreTrainingOutput:
+        return PreTrainingOutput(self._mlm_logits(encoded), self.nsp_head(encoded.pooled))
+
+
+class BertForMaskedLM(MaskedLanguageModel):
+    """The encoder with the masked language model head alone; it has no pooler, as in transformers."""
+
+    uses_pooler: ClassVar[bool] = False
+
     def _read(self, encoded: Encoded) -> MaskedLMOutput:
-        return MaskedLMOutput(self.mlm_head(encoded.hidden_states, self.bert.embeddings.word_embeddings.weight))
-
-
-MaskedLanguageModel = BertForPreTraining | BertForMaskedLM
-"""An encoder with a masked language model head: what pretraining trains, and what fills blanks."""
+        return MaskedLMOutput(self._mlm_logits(encoded))
 
 
 class BertWithClassifier(nn.Module):

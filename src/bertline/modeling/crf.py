@@ -11,13 +11,12 @@ from typing import ClassVar
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from bertline.foundation.errors import ArtifactError, MachineError
-from bertline.foundation.files import cannot_write
+from bertline.foundation.errors import ArtifactError
 from bertline.modeling.heads import BertForTokenClassification
-from bertline.modeling.weight_files import require_finite
+from bertline.modeling.weight_files import require_finite, write_weights
 
 CRF_NAME = "crf.safetensors"
 _NAMES = ("start", "transitions", "end")
@@ -165,18 +164,7 @@ def write_crf(crf: LinearChainCrf, folder: Path) -> None:
     Raises:
         MachineError: The folder is full or cannot be written.
     """
-    scores = {name: score.detach().float().cpu().contiguous() for name, score in zip(_NAMES, crf.scores(), strict=True)}
-    target, temporary = folder / CRF_NAME, folder / f".{CRF_NAME}"
-    try:
-        temporary.touch()
-        mode = temporary.stat().st_mode & 0o777
-        save_file(scores, temporary, metadata={"format": "pt"})
-        temporary.chmod(mode)  # safetensors creates files that only the owner can read
-        temporary.replace(target)
-    except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        reason = error if isinstance(error, OSError) else OSError(str(error))
-        raise MachineError(cannot_write(target, reason)) from error
+    write_weights(dict(zip(_NAMES, crf.scores(), strict=True)), folder / CRF_NAME)
 
 
 def read_crf(crf: LinearChainCrf, folder: Path) -> None:

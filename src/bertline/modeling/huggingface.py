@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -24,8 +25,14 @@ from bertline.modeling.bert import (
 from bertline.modeling.config import ModelConfig
 from bertline.modeling.heads import BertTextEncoder
 from bertline.modeling.initialization import Undrawn, initialize
-from bertline.modeling.weight_files import read_weight_names, read_weights, write_weights
-from bertline.modeling.weight_names import from_disk, to_disk
+from bertline.modeling.weight_files import (
+    WEIGHTS_NAME,
+    from_disk,
+    read_weight_names,
+    read_weights,
+    to_disk,
+    write_weights,
+)
 
 CONFIG_NAME = "config.json"
 _POOLER = "bert.pooler."
@@ -62,7 +69,7 @@ def config_to_huggingface(
         "model_type": "bert",
         "vocab_size": vocab_size,
         "pad_token_id": pad_token_id,
-        **{name: getattr(config, name) for name in _field_names()},
+        **asdict(config),
         "tie_word_embeddings": True,
         "dtype": "float32",
         **labels,
@@ -77,12 +84,9 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
     Raises:
         ArtifactError: The architecture is not BERT's, or is a variant that bertline does not support.
     """
-    variants = {
-        "model_type": ("bert", mapping.get("model_type", "bert")),
-        "is_decoder": (False, mapping.get("is_decoder", False)),
-        "position_embedding_type": ("absolute", mapping.get("position_embedding_type", "absolute")),
-    }
-    for key, (expected, found) in variants.items():
+    only = {"model_type": "bert", "is_decoder": False, "position_embedding_type": "absolute"}
+    for key, expected in only.items():
+        found = mapping.get(key, expected)
         if found != expected:
             raise ArtifactError(
                 f"{where}: {key} is {found!r}; bertline reads {expected!r} only. Choose a BERT encoder."
@@ -110,8 +114,7 @@ def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME
         )
     except ValueError as error:
         raise ArtifactError(f"{where}: {error}.") from error
-    pad_token_id = mapping.get("pad_token_id")
-    return config, mapping["vocab_size"], 0 if pad_token_id is None else pad_token_id
+    return config, mapping["vocab_size"], mapping.get("pad_token_id") or 0
 
 
 def save_model(
@@ -142,7 +145,7 @@ def save_model(
     config = config_to_huggingface(
         encoder.config, encoder.vocab_size, encoder.pad_token_id, type(model).__name__, **labels
     )
-    write_weights(weights_on_disk(model), folder)
+    write_weights(weights_on_disk(model), folder / WEIGHTS_NAME)
     write_json(folder / CONFIG_NAME, config)
 
 
@@ -165,18 +168,12 @@ def load_pretraining_model(folder: Path, *, attention: AttentionKind = "plain") 
 
     Heads that the folder lacks are initialised randomly, with a warning.
     """
-    config, vocab_size, pad_token_id = read_config(folder)
-    with Undrawn():
-        model = BertForPreTraining(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-    return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
+    return load_with_head(folder, partial(BertForPreTraining, attention=attention))
 
 
 def load_masked_lm(folder: Path, *, attention: AttentionKind = "plain") -> BertForMaskedLM:
     """Load any BERT folder as a model with the masked language model head alone; see `load_pretraining_model`."""
-    config, vocab_size, pad_token_id = read_config(folder)
-    with Undrawn():
-        model = BertForMaskedLM(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-    return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
+    return load_with_head(folder, partial(BertForMaskedLM, attention=attention))
 
 
 def load_with_own_heads(folder: Path, *, attention: AttentionKind = "plain") -> MaskedLanguageModel:
@@ -190,13 +187,13 @@ def load_encoder(folder: Path, *, attention: AttentionKind = "plain") -> BertMod
 
     Other folders that lack a pooler get a random one, with a warning.
     """
-    config, vocab_size, pad_token_id = read_config(folder)
-    with_pooler = architecture_of(folder) != "BertForMaskedLM" or f"{_POOLER}dense.weight" in read_weight_names(folder)
-    with Undrawn():
-        model = BertModel(
-            config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention, with_pooler=with_pooler
-        )
-    return _filled(model, folder, seed=_FRESH_SEED, expected_fresh=())
+
+    def make(config: ModelConfig, **sizes: Any) -> BertModel:
+        is_alone = architecture_of(folder) == "BertForMaskedLM"
+        with_pooler = not is_alone or f"{_POOLER}dense.weight" in read_weight_names(folder)
+        return BertModel(config, **sizes, attention=attention, with_pooler=with_pooler)
+
+    return load_with_head(folder, make)
 
 
 def load_classifier(
@@ -216,24 +213,15 @@ def load_classifier(
         seed: Seed of weights that the folder lacks.
         attention: Attention kernel.
     """
-    mapping = _config_mapping(folder)
-    config, vocab_size, pad_token_id = config_from_huggingface(mapping, str(folder / CONFIG_NAME))
-    classifier_dropout = mapping.get("classifier_dropout")
-    if classifier_dropout is None:
-        classifier_dropout = config.hidden_dropout_prob
-    if dropout_prob is not None:
-        config = replace(config, hidden_dropout_prob=dropout_prob, attention_probs_dropout_prob=dropout_prob)
-        classifier_dropout = dropout_prob
-    with Undrawn():
-        model = BertForSequenceClassification(
-            config,
-            vocab_size=vocab_size,
-            pad_token_id=pad_token_id,
-            num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
-            classifier_dropout=classifier_dropout,
-            attention=attention,
-        )
-    return _filled(model, folder, seed=seed, expected_fresh=() if num_labels is None else ("classifier.",))
+    own_dropout = _config_mapping(folder).get("classifier_dropout")
+    make = partial(
+        BertForSequenceClassification,
+        num_labels=len(read_labels(folder)) if num_labels is None else num_labels,
+        classifier_dropout=own_dropout if dropout_prob is None else dropout_prob,
+        attention=attention,
+    )
+    new_head = () if num_labels is None else ("classifier.",)
+    return load_with_head(folder, make, new_head=new_head, dropout_prob=dropout_prob, seed=seed)
 
 
 def load_with_head(
@@ -248,7 +236,8 @@ def load_with_head(
 
     Args:
         folder: Any BERT folder.
-        make: Class of the model, with the encoder as `bert`; called with the config, `vocab_size` and `pad_token_id`.
+        make: Class of the model, an encoder or one with the encoder as `bert`; called with the config, `vocab_size` and
+            `pad_token_id`.
         new_head: Prefixes, in on-disk names, of weights to initialise randomly even if the folder has them
             (`("classifier.",)`). Empty for a fine-tuned model, whose head comes from the folder.
         dropout_prob: Dropout rate of attention and hidden states; None keeps the folder's.
@@ -326,10 +315,6 @@ def _config_mapping(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ArtifactError(f"{path} is missing; {folder} is not a model folder. Give one with config.json.")
     return read_json(path)
-
-
-def _field_names() -> list[str]:
-    return [field.name for field in fields(ModelConfig)]
 
 
 def _filled(model: Model, folder: Path, *, seed: int, expected_fresh: tuple[str, ...]) -> Model:

@@ -1,4 +1,8 @@
-"""Reading and writing the weights of a model folder: safetensors only, never pickle."""
+"""Reading and writing the weights of a model folder: safetensors only, never pickle; and their names there.
+
+Files always have Hugging Face's names, also for fused weights: query, key and value are one matrix in memory and three
+on disk.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +18,41 @@ from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, read_json
-from bertline.modeling.weight_names import normalised_name
 
 WEIGHTS_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 _PICKLE_NAMES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DECODER = "cls.predictions.decoder.weight"
 _WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
+_LAYER_NAMES = {
+    "attention_output": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "intermediate": "intermediate.dense",
+    "output": "output.dense",
+    "output_norm": "output.LayerNorm",
+}
+_OTHER_NAMES = {
+    "bert.embeddings.norm": "bert.embeddings.LayerNorm",
+    "bert.pooler": "bert.pooler.dense",
+    "mlm_head.transform": "cls.predictions.transform.dense",
+    "mlm_head.norm": "cls.predictions.transform.LayerNorm",
+    "mlm_head": "cls.predictions",
+    "nsp_head": "cls.seq_relationship",
+}
+_FUSED = "query_key_value"
+_FUSED_PARTS = ("attention.self.query", "attention.self.key", "attention.self.value")
 
 
-def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Write `model.safetensors` atomically, in fp32.
+def write_weights(weights: Mapping[str, Tensor], target: Path) -> None:
+    """Write a safetensors file atomically, in fp32.
 
     Raises:
         MachineError: The folder is full or cannot be written.
     """
     contiguous = {name: tensor.detach().float().cpu().contiguous() for name, tensor in weights.items()}
-    target, temporary = folder / WEIGHTS_NAME, folder / f".{WEIGHTS_NAME}"
+    temporary = target.with_name(f".{target.name}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch()
         mode = temporary.stat().st_mode & 0o777
         # transformers checks the `format` entry.
@@ -40,7 +60,7 @@ def write_weights(weights: Mapping[str, Tensor], folder: Path) -> None:
         temporary.chmod(mode)  # safetensors creates files that only the owner can read
         temporary.replace(target)
     except (OSError, SafetensorError) as error:
-        if folder.is_dir():
+        if target.parent.is_dir():
             temporary.unlink(missing_ok=True)
         reason = error if isinstance(error, OSError) else OSError(str(error))
         raise MachineError(cannot_write(target, reason)) from error
@@ -157,3 +177,68 @@ def digest_of_weights(model: nn.Module) -> str:
         digest.update(f"{name} {weights.dtype} {tuple(weights.shape)}".encode())
         digest.update(weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()
+
+
+def names_on_disk(name: str) -> tuple[str, ...]:
+    """Return the Hugging Face name of a bertline weight, or the three names of a fused one, in order.
+
+    >>> names_on_disk("bert.layers.3.output_norm.weight")
+    ('bert.encoder.layer.3.output.LayerNorm.weight',)
+    >>> names_on_disk("bert.layers.0.query_key_value.bias")[1]
+    'bert.encoder.layer.0.attention.self.key.bias'
+    """
+    module, _, kind = name.rpartition(".")
+    if module.startswith("bert.layers."):
+        number, part = module.removeprefix("bert.layers.").split(".")
+        parts = _FUSED_PARTS if part == _FUSED else (_LAYER_NAMES[part],)
+        return tuple(f"bert.encoder.layer.{number}.{part}.{kind}" for part in parts)
+    return (f"{_OTHER_NAMES.get(module, module)}.{kind}",)
+
+
+def to_disk(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights under Hugging Face's names; fused weights are split into three parts (views, not copies)."""
+    result: dict[str, Tensor] = {}
+    for name, tensor in state.items():
+        names = names_on_disk(name)
+        result.update(zip(names, tensor.chunk(len(names)), strict=True))
+    return result
+
+
+def from_disk(ours: Mapping[str, Tensor], disk: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], list[str]]:
+    """Return Hugging Face weights under bertline's names.
+
+    Args:
+        ours: Weights of the model to load into; only their names are used.
+        disk: Weights with names normalised by `normalised_name`.
+
+    Returns:
+        The weights found, in fp32, and the Hugging Face names of the missing ones.
+    """
+    found, missing = {}, []
+    for name in ours:
+        names = names_on_disk(name)
+        absent = [key for key in names if key not in disk]
+        if absent:
+            missing += absent
+        else:
+            found[name] = torch.cat([disk[key] for key in names]).float()
+    return found, missing
+
+
+def normalised_name(key: str) -> str | None:
+    """Return the current Hugging Face name, with the `bert.` prefix, for a weight name of any BERT checkpoint.
+
+    LayerNorm's old `gamma` and `beta` are renamed, and names of a bare encoder get the prefix. None for entries that
+    are not separate weights: position and token type ids stored by some versions, and the decoder bias's second name.
+
+    >>> normalised_name("embeddings.LayerNorm.gamma")
+    'bert.embeddings.LayerNorm.weight'
+    """
+    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+        if key.endswith(old):
+            key = key.removesuffix(old) + new
+    if key.startswith(("embeddings.", "encoder.", "pooler.")):
+        key = f"bert.{key}"
+    if key.endswith((".position_ids", "embeddings.token_type_ids")) or key == "cls.predictions.decoder.bias":
+        return None
+    return key

@@ -53,6 +53,16 @@ class Training:
         """Return the fraction of positions that go through the MLM head."""
         return self.targets(length) / length
 
+    def flops_per_token(self, length: int) -> float:
+        """Return the FLOPs per real token of sequences of this length."""
+        return flops_per_token(
+            self.model,
+            vocab_size=self.vocab_size,
+            seq_len=length,
+            target_fraction=self.target_fraction(length),
+            with_pooler=self.objective.with_pooler,
+        )
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
@@ -91,11 +101,6 @@ class PhaseForecast:
     largest_micro_batch_size: int | None
     """Largest power of two that fits the memory of one device; None if none does."""
 
-    @property
-    def hours_range(self) -> tuple[float, float]:
-        """Hours in the best and in the worst case."""
-        return self.hours / self.rate.fastest, self.hours / self.rate.slowest
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Forecast:
@@ -108,43 +113,20 @@ class Forecast:
     phases: tuple[PhaseForecast, ...]
     usable_bytes: int
     """Memory of a device that is available for tensors, in bytes."""
+    steps: int
+    """Number of steps of all phases; the next figures are sums over the phases too."""
+    tokens: float
+    targets: float
+    flops: float
+    hours: float
+    hours_at_best: float
+    hours_at_worst: float
+    epochs: float | None
 
     @property
-    def steps(self) -> int:
-        """Number of steps of all phases."""
-        return sum(phase.steps for phase in self.phases)
-
-    @property
-    def tokens(self) -> float:
-        """Number of non-padding tokens of all phases."""
-        return sum(phase.tokens for phase in self.phases)
-
-    @property
-    def targets(self) -> float:
-        """Number of predicted tokens of all phases."""
-        return sum(phase.targets for phase in self.phases)
-
-    @property
-    def flops(self) -> float:
-        """FLOPs of all phases."""
-        return sum(phase.flops for phase in self.phases)
-
-    @property
-    def hours(self) -> float:
-        """Hours of all phases."""
-        return sum(phase.hours for phase in self.phases)
-
-    @property
-    def hours_range(self) -> tuple[float, float]:
-        """Hours of all phases in the best and in the worst case."""
-        best, worst = zip(*(phase.hours_range for phase in self.phases), strict=True)
-        return sum(best), sum(worst)
-
-    @property
-    def epochs(self) -> float | None:
-        """Number of epochs of all phases; None if unknown."""
-        epochs = [phase.epochs for phase in self.phases if phase.epochs is not None]
-        return sum(epochs) if len(epochs) == len(self.phases) else None
+    def tokens_per_s(self) -> float:
+        """Non-padding tokens per second."""
+        return self.tokens / (3600 * self.hours)
 
     @property
     def fullest(self) -> PhaseForecast:
@@ -193,19 +175,23 @@ def forecast(training: Training, resources: Resources) -> Forecast:
                 f"{resources.num_devices} devices (plan.num_devices). Give every device at least one sequence a step."
             )
     model, vocab_size = training.model, training.vocab_size
+    phases = tuple(_of_phase(phase, training, resources) for phase in training.phases)
+    epochs = [phase.epochs for phase in phases if phase.epochs is not None]
     return Forecast(
         embedding_parameters=num_embedding_parameters(model, vocab_size=vocab_size),
         encoder_parameters=num_encoder_parameters(model),
         parameters=num_parameters(model, vocab_size=vocab_size, with_pooler=training.objective.with_pooler),
-        phases=tuple(_of_phase(phase, training, resources) for phase in training.phases),
+        phases=phases,
         usable_bytes=resources.hardware.usable_bytes,
+        steps=sum(phase.steps for phase in phases),
+        tokens=sum(phase.tokens for phase in phases),
+        targets=sum(phase.targets for phase in phases),
+        flops=sum(phase.flops for phase in phases),
+        hours=sum(phase.hours for phase in phases),
+        hours_at_best=sum(phase.hours / phase.rate.fastest for phase in phases),
+        hours_at_worst=sum(phase.hours / phase.rate.slowest for phase in phases),
+        epochs=sum(epochs) if len(epochs) == len(phases) else None,
     )
-
-
-def _computed_share(length: int, training: Training, resources: Resources) -> float:
-    """Return the number of positions computed per sequence as a fraction of `length`: 1 if rows are padded."""
-    fill = resources.text.tokens_per_sequence(length) / length
-    return fill if packs(training.runtime, fill=fill, attention=_attention(length, training, resources)) else 1.0
 
 
 def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> PhaseForecast:
@@ -215,8 +201,11 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
     shape = _shape(phase, training, resources)
     fraction = training.target_fraction(length)
     rate = resources.rates.of(training.model, vocab_size=training.vocab_size, seq_len=length, target_fraction=fraction)
-    positions = sequences * length * _computed_share(length, training, resources)
-    computing_s = positions * _flops_per_token(length, training) / rate.flops_per_s
+    # Rows are computed whole unless they are packed.
+    fill = resources.text.tokens_per_sequence(length) / length
+    is_packed = packs(training.runtime, fill=fill, attention=_attention(length, training, resources))
+    flops = training.flops_per_token(length)
+    computing_s = sequences * length * (fill if is_packed else 1.0) * flops / rate.flops_per_s
     launching_s = phase.steps * _launches_s(phase, shape, training, resources)
     hours = max(computing_s, launching_s) / 3600
     return PhaseForecast(
@@ -227,7 +216,7 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
         tokens=tokens,
         targets=training.mask_prob * (tokens - (1 + training.objective.num_segments) * sequences),
         epochs=sequences / one_pass.sequences if one_pass else None,
-        flops=tokens * _flops_per_token(length, training),
+        flops=tokens * flops,
         hours=hours,
         tokens_per_s=tokens / (3600 * hours),
         rate=rate,
@@ -277,13 +266,3 @@ def _device(training: Training, resources: Resources) -> AttentionDevice:
         return AttentionDevice(type="cpu", precision=training.precision)
     capability = _WITHOUT_BF16 if resources.hardware.bf16_flops is None else _WITH_BF16
     return AttentionDevice(type="cuda", precision=training.precision, compute_capability=capability)
-
-
-def _flops_per_token(length: int, training: Training) -> float:
-    return flops_per_token(
-        training.model,
-        vocab_size=training.vocab_size,
-        seq_len=length,
-        target_fraction=training.target_fraction(length),
-        with_pooler=training.objective.with_pooler,
-    )

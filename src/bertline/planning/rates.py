@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +61,7 @@ class SpeedRecord:
         return self.tokens_per_s * self.flops_per_token
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Rate:
     """Model FLOPs per second on all devices together, with their uncertainty."""
 
@@ -97,9 +97,9 @@ class Rates:
         one = self._measured(needed, seq_len, model) or self._stated(model)
         if self.num_devices == 1:
             return one
-        return Rate(
+        return replace(
+            one,
             flops_per_s=one.flops_per_s * self.num_devices * _SHARE_OF_SEVERAL,
-            slowest=one.slowest,
             fastest=min(one.fastest, 1 / _SHARE_OF_SEVERAL) if one.measured else one.fastest,
             measured=False,
             basis=f"{one.basis}; {self.num_devices} devices together at {_SHARE_OF_SEVERAL:.0%} of that each",
@@ -107,11 +107,10 @@ class Rates:
 
     def _measured(self, needed: float, seq_len: int, model: ModelConfig) -> Rate | None:
         """Interpolate between measured models at the nearest sequence length; None if no record is near enough."""
-        near = [one for one in self._records if _factor(one.seq_len, seq_len) <= _NEARBY + 1]
-        if not near:
+        closest = min((_factor(one.seq_len, seq_len) for one in self._records), default=math.inf)
+        if closest > _NEARBY + 1:
             return None
-        closest = min(_factor(one.seq_len, seq_len) for one in near)
-        near = [one for one in near if _factor(one.seq_len, seq_len) == closest]
+        near = [one for one in self._records if _factor(one.seq_len, seq_len) == closest]
         with_dropout = model.hidden_dropout_prob > 0
         near.sort(key=lambda one: (one.dropout > 0) != with_dropout)
         of_sizes = {one.flops_per_token: one for one in reversed(near)}  # prefers records with the model's dropout
@@ -119,14 +118,8 @@ class Rates:
         nearest = min(near, key=lambda one: _factor(one.flops_per_token, needed))
         if nearest.seq_len == seq_len and _factor(nearest.flops_per_token, needed) <= _SAME_FLOPS:
             same = (nearest.dropout > 0) == with_dropout
-            lowest, highest = _MEASURED_RANGE if same else _NEARBY_RANGE
-            return Rate(
-                flops_per_s=nearest.flops_per_s,
-                slowest=lowest,
-                fastest=highest,
-                measured=True,
-                basis=f"measured: {nearest.file}" + ("" if same else f" (dropout {nearest.dropout:g})"),
-            )
+            basis = f"measured: {nearest.file}" + ("" if same else f" (dropout {nearest.dropout:g})")
+            return Rate(nearest.flops_per_s, *(_MEASURED_RANGE if same else _NEARBY_RANGE), measured=True, basis=basis)
         is_between = near[0].flops_per_token <= needed <= near[-1].flops_per_token
         if not is_between and _factor(nearest.flops_per_token, needed) > _NEARBY:
             return None
@@ -136,38 +129,29 @@ class Rates:
             [math.log(one.flops_per_token) for one in near],
             [math.log(one.flops_per_s) for one in near],
         )
-        files = sorted({nearest.file, *_around(near, needed)})
-        return Rate(
-            flops_per_s=math.exp(logarithm),
-            slowest=_NEARBY_RANGE[0],
-            fastest=_NEARBY_RANGE[1],
-            measured=True,
-            basis=f"measured on models near it: {', '.join(files)}",
-        )
+        below = [one.file for one in near if one.flops_per_token <= needed]
+        above = [one.file for one in near if one.flops_per_token >= needed]
+        basis = f"measured on models near it: {', '.join(sorted({nearest.file, *below[-1:], *above[:1]}))}"
+        return Rate(math.exp(logarithm), *_NEARBY_RANGE, measured=True, basis=basis)
 
     def _stated(self, model: ModelConfig) -> Rate:
         """Return the stated fraction of the peak."""
         peak = self.hardware.peak_flops(self.precision)
         if not self.hardware.is_gpu:
-            share, (lowest, highest) = _UTILISATION_ON_CPU[self.precision], _RANGE_ON_CPU
+            share, bounds = _UTILISATION_ON_CPU[self.precision], _RANGE_ON_CPU
             reason = "what tiny and mini reach on a core"
         else:
             sizes = sorted(_PUBLISHED_UTILISATION)
             share = float(np.interp(model.hidden_size, sizes, [_PUBLISHED_UTILISATION[size] for size in sizes]))
-            lowest, highest = _PUBLISHED_RANGE
+            bounds = _PUBLISHED_RANGE
             reason = f"what others publish for hidden size {model.hidden_size}"
             if self.precision == "fp32" and share < _FP32_UTILISATION:
                 share, reason = _FP32_UTILISATION, "a cautious guess for fp32"
-        return Rate(
-            flops_per_s=share * peak,
-            slowest=lowest,
-            fastest=highest,
-            measured=False,
-            basis=(
-                f"not measured: {share:.1%} of {peak / 1e12:.3g} TFLOP/s in {self.precision} "
-                f"({self.hardware.source}), {reason}"
-            ),
+        basis = (
+            f"not measured: {share:.1%} of {peak / 1e12:.3g} TFLOP/s in {self.precision} "
+            f"({self.hardware.source}), {reason}"
         )
+        return Rate(share * peak, *bounds, measured=False, basis=basis)
 
 
 def read_records(folder: Path) -> list[SpeedRecord]:
@@ -189,12 +173,6 @@ def _is_of(record: SpeedRecord, hardware: Hardware) -> bool:
     if hardware.is_gpu:
         return re.search(hardware.pattern, record.device) is not None
     return (record.device, record.threads) == (processor_name(), hardware.num_threads)
-
-
-def _around(near: list[SpeedRecord], needed: float) -> list[str]:
-    below = [one.file for one in near if one.flops_per_token <= needed]
-    above = [one.file for one in near if one.flops_per_token >= needed]
-    return [*below[-1:], *above[:1]]
 
 
 def _factor(left: float, right: float) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from bertline.foundation.formats import rough_duration, three_digits
 from bertline.planning.budget import BestUse, Candidate
 from bertline.planning.config import PlanConfig
-from bertline.planning.forecast import Forecast, Resources, Training
+from bertline.planning.forecast import Forecast, PhaseForecast, Resources, Training
 from bertline.planning.scaling import DECODER_TOKENS_PER_PARAMETER, decoder_rule, encoder_rule
 
 _WIDTH = 112
@@ -63,21 +63,12 @@ def best_use_text(use: BestUse, resources: Resources, config: PlanConfig, *, com
 
 def as_data(found: Forecast) -> dict[str, Any]:
     """Convert a forecast to plain data, including its totals."""
-    fastest, slowest = found.hours_range
     return {
         **dataclasses.asdict(found),
         "phases": [
             {**dataclasses.asdict(phase), "memory": {**dataclasses.asdict(phase.memory), "total": phase.memory.total}}
             for phase in found.phases
         ],
-        "steps": found.steps,
-        "tokens": found.tokens,
-        "targets": found.targets,
-        "flops": found.flops,
-        "epochs": found.epochs,
-        "hours": found.hours,
-        "hours_at_best": fastest,
-        "hours_at_worst": slowest,
         "memory_bytes": found.fullest.memory.total,
         "fits": found.fits,
         "fitting_micro_batch_size": found.fitting_micro_batch_size,
@@ -112,12 +103,8 @@ def described(resources: Resources) -> str:
 
 def tokens_of_text(resources: Resources) -> str:
     """Return the size of the text and its source as text."""
-    known = resources.text.tokens
-    return (
-        f"{resources.text.basis}"
-        if known is None
-        else f"{three_digits(known)} tokens to train on ({resources.text.basis})"
-    )
+    text = resources.text
+    return text.basis if text.tokens is None else f"{three_digits(text.tokens)} tokens to train on ({text.basis})"
 
 
 def wrapped(label: str, text: str) -> list[str]:
@@ -149,22 +136,10 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def _phase_table(found: Forecast, resources: Resources) -> Iterator[str]:
     head = ["phase", "steps", "length", "batch", "tokens", "epochs", "FLOP", "tokens/s", "time"]
     rows = [
-        [
-            str(number),
-            f"{phase.steps:,}",
-            str(phase.max_length),
-            str(phase.global_batch_size),
-            three_digits(phase.tokens),
-            _passes(phase.epochs),
-            f"{phase.flops:.3g}",
-            three_digits(phase.tokens_per_s),
-            rough_duration(phase.hours),
-        ]
+        [str(number), f"{phase.steps:,}", str(phase.max_length), str(phase.global_batch_size), *_amounts(phase)]
         for number, phase in enumerate(found.phases, start=1)
     ]
-    speed = found.tokens / (3600 * found.hours)
-    together = ["all", f"{found.steps:,}", "", "", three_digits(found.tokens), _passes(found.epochs)]
-    together += [f"{found.flops:.3g}", three_digits(speed), rough_duration(found.hours)]
+    together = ["all", f"{found.steps:,}", "", "", *_amounts(found)]
     yield from aligned([head, *rows, *([together] if len(rows) > 1 else [])])
     uncounted = sorted({one.max_length for one in found.phases} - resources.text.lengths.keys())
     if uncounted:
@@ -172,8 +147,14 @@ def _phase_table(found: Forecast, resources: Resources) -> Iterator[str]:
         yield f"Tokens of length {lengths}: at most; no examples of it have been counted (dvc repro examples)."
 
 
+def _amounts(found: Forecast | PhaseForecast) -> list[str]:
+    """Return tokens, epochs, FLOPs, speed and time as text."""
+    amounts = [three_digits(found.tokens), _passes(found.epochs), f"{found.flops:.3g}"]
+    return [*amounts, three_digits(found.tokens_per_s), rough_duration(found.hours)]
+
+
 def _hours_and_money(found: Forecast, resources: Resources, config: PlanConfig) -> Iterator[str]:
-    best, worst = found.hours_range
+    best, worst = found.hours_at_best, found.hours_at_worst
     yield from wrapped(
         "time",
         f"{rough_duration(found.hours)}, between {rough_duration(best)} and {rough_duration(worst)}, for pretraining "
@@ -194,25 +175,18 @@ def _hours_and_money(found: Forecast, resources: Resources, config: PlanConfig) 
 
 def _memory(found: Forecast, resources: Resources) -> Iterator[str]:
     fullest = found.fullest
-    memory = fullest.memory
-    parts = {
-        "weights": memory.weights,
-        "gradients": memory.gradients,
-        "optimizer": memory.optimizer,
-        "activations": memory.activations,
-        "scores of the masked positions": memory.logits,
-    }
+    titles = {"logits": "scores of the masked positions"}
+    parts = {titles.get(name, name): size for name, size in dataclasses.asdict(fullest.memory).items()}
     yield from wrapped(
         "memory",
-        f"{_gigabytes(memory.total)} ± 25 % of the {_gigabytes(found.usable_bytes)} that {resources.hardware.title} "
-        f"has for tensors, with {fullest.micro_batch_size} sequences of {fullest.max_length} at once: "
-        + ", ".join(f"{name} {_gigabytes(size)}" for name, size in parts.items()),
+        f"{_gigabytes(fullest.memory.total)} ± 25 % of the {_gigabytes(found.usable_bytes)} that "
+        f"{resources.hardware.title} has for tensors, with {fullest.micro_batch_size} sequences of "
+        f"{fullest.max_length} at once: " + ", ".join(f"{name} {_gigabytes(size)}" for name, size in parts.items()),
     )
     if not found.fits:
-        size = found.fitting_micro_batch_size
-        if size is None:
-            advice = "Not even one sequence at once would. Take a smaller model or a larger device."
-        else:
+        advice = "Not even one sequence at once would. Take a smaller model or a larger device."
+        if found.fitting_micro_batch_size is not None:
+            size = found.fitting_micro_batch_size
             advice = f"It does with runtime.micro_batch_size={size}, which changes no result."
         yield from wrapped("", f"IT DOES NOT FIT. {advice}")
 
@@ -231,7 +205,7 @@ def _size_row(one: Candidate, use: BestUse) -> list[str]:
         f"{'>' if one is use.chosen else ' '} {one.size}",
         three_digits(found.parameters),
         three_digits(found.encoder_parameters),
-        three_digits(found.tokens / (3600 * found.hours)),
+        three_digits(found.tokens_per_s),
         three_digits(found.tokens),
         _passes(found.epochs),
         f"{one.targets_per_parameter:.3g}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -91,23 +92,18 @@ class MaskedExamples:
             yield {name: values[start : start + size] for name, values in batch.items() if name not in unneeded}
 
 
+@dataclass(eq=False)
 class StepDataset(Dataset[StepBatch]):
     """Dataset whose item i is this rank's share of step i. Any process can build any item without earlier ones."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        examples: Mapping[int, MaskedExamples],
-        layouts: Mapping[int, RowLayout],
-        *,
-        ranks: Ranks,
-        seed: int,
-    ) -> None:
-        self.plan = plan
-        self.examples = examples
-        self.layouts = layouts
-        self.ranks = ranks
-        self.seed = seed
+    plan: Plan
+    examples: Mapping[int, MaskedExamples]
+    """Training examples by sequence length."""
+    layouts: Mapping[int, RowLayout]
+    """Row layout by sequence length."""
+    ranks: Ranks
+    seed: int
+    """`pretrain.seed`, which determines the order of the examples."""
 
     def __len__(self) -> int:
         return self.plan.num_steps
@@ -139,20 +135,20 @@ class StepDataset(Dataset[StepBatch]):
         return parts[0] if len(parts) == 1 else {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
+@dataclass(frozen=True, eq=False)
 class TimedLoader:
     """Data loader whose batches are prefetched by a thread; the time spent waiting for them is recorded."""
 
-    def __init__(self, loader: DataLoader[StepBatch], clock: TrainingClock) -> None:
-        self._loader = loader
-        self._clock = clock
+    loader: DataLoader[StepBatch]
+    clock: TrainingClock
 
     def __len__(self) -> int:
-        return len(self._loader)
+        return len(self.loader)
 
     def __iter__(self) -> Iterator[StepBatch]:
-        with closing(prefetched(self._loader, ahead=_STEPS_FETCHED)) as batches:
-            for _ in range(len(self._loader)):
-                with self._clock.waiting():
+        with closing(prefetched(self.loader, ahead=_STEPS_FETCHED)) as batches:
+            for _ in range(len(self.loader)):
+                with self.clock.waiting():
                     batch = next(batches)
                 yield batch
 
@@ -161,32 +157,22 @@ class PretrainingData(pl.LightningDataModule):
     """Data module that gives the steps from `first_step` to the end of the plan.
 
     Args:
-        examples: Training examples by sequence length.
-        layouts: Row layout by sequence length.
-        plan: Steps of the run.
-        num_workers: Number of processes that prepare batches.
+        dataset: The steps.
         machine: Device and ranks.
-        seed: `pretrain.seed`, which determines the order of the examples.
         clock: Records the time spent waiting for data.
+        num_workers: Number of processes that prepare batches.
+        first_step: First step to give.
     """
 
     def __init__(
-        self,
-        examples: Mapping[int, MaskedExamples],
-        layouts: Mapping[int, RowLayout],
-        plan: Plan,
-        *,
-        num_workers: int,
-        machine: Machine,
-        seed: int,
-        clock: TrainingClock,
+        self, dataset: StepDataset, machine: Machine, clock: TrainingClock, *, num_workers: int, first_step: int
     ) -> None:
         super().__init__()
-        self.dataset = StepDataset(plan, examples, layouts, ranks=machine.ranks, seed=seed)
-        self.num_workers = num_workers
+        self.dataset = dataset
         self.machine = machine
         self.clock = clock
-        self.first_step = 0
+        self.num_workers = num_workers
+        self.first_step = first_step
 
     def train_dataloader(self) -> TimedLoader:
         """Return a loader of the remaining steps in order, one item per step."""

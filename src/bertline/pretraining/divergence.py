@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import append_lines, write_atomically
+from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import warn
 from bertline.pretraining.data import read_examples_manifest
@@ -57,10 +57,11 @@ class DivergenceGuard:
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
         self.failure: Failure | None = None
         """Reason why training must roll back; None while there is none."""
-        self._path = job.health_path
+        self._job = job
+        self._plan = plan
         self._config = job.pretrain.health
         self._machine = machine
-        self._may_roll_back = len(rewinds) < self._config.max_rewinds
+        self._rewinds = rewinds
         self._monitor = _monitor(job, plan)
         self._steps_of_row = 1
         if machine.ranks.is_first:
@@ -92,7 +93,8 @@ class DivergenceGuard:
 
     def _is_fatal(self, alarm: Alarm) -> bool:
         if alarm.kind == "spike":
-            return self._config.rewind_on_spike and self._may_roll_back  # else training can continue
+            # Without a rollback, training can continue.
+            return self._config.rewind_on_spike and len(self._rewinds) < self._config.max_rewinds
         return alarm.kind == "non_finite"
 
     def _agree(self, fatal: Alarm | None, step: int, first_step: int) -> bool:
@@ -105,69 +107,55 @@ class DivergenceGuard:
 
     def _raise(self, alarm: Alarm) -> None:
         warn(f"pretraining, step {alarm.step:,}: {alarm.message}. {alarm.advice}")
-        _append(self._path, dataclasses.asdict(alarm))
+        self._log(alarm)
 
+    def _log(self, alarm: Alarm, **rewind: Any) -> None:
+        append_lines(self._job.health_path, [json.dumps({**dataclasses.asdict(alarm), **rewind})])
 
-def roll_back(
-    job: PretrainJob,
-    plan: Plan,
-    checkpoints: CheckpointFolder,
-    rewinds: Sequence[Mapping[str, Any]],
-    failure: Failure,
-    *,
-    machine: Machine,
-) -> list[dict[str, Any]]:
-    """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
+    def roll_back(self, failure: Failure, checkpoints: CheckpointFolder) -> list[dict[str, Any]]:
+        """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
 
-    Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
+        Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
 
-    Args:
-        job: Job of the run.
-        plan: Plan of the run, including the examples skipped so far.
-        checkpoints: Checkpoints of the run.
-        rewinds: Rewinds of this run so far, as returned by this function.
-        failure: Failure to recover from.
-        machine: Ranks and device.
+        Args:
+            failure: Failure to recover from.
+            checkpoints: Checkpoints of the run.
 
-    Returns:
-        `rewinds` plus a new one, as plain data for the checkpoint: the step of the failure, the step that training
-        rolls back to (None for its start) and the examples that it skips.
+        Returns:
+            The rewinds of the run plus a new one, as plain data for the checkpoint: the step of the failure, the step
+            that training rolls back to (None for its start) and the examples that it skips.
 
-    Raises:
-        TrainingDivergedError: The allowed number of rollbacks is used up.
-    """
-    alarm = failure.alarm
-    if len(rewinds) >= job.pretrain.health.max_rewinds:
-        if machine.ranks.is_first:
-            _append(job.health_path, dataclasses.asdict(alarm))
-        steps = ", ".join(f"{rewind['step']:,}" for rewind in rewinds) or "never"
-        raise TrainingDivergedError(
-            f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
-            f"pretrain.health.max_rewinds={job.pretrain.health.max_rewinds} allows (from step: {steps}), each time "
-            f"passing over the examples that it failed on. {alarm.advice} The last good checkpoint is in "
-            f"{job.checkpoints_folder}."
-        )
-    if machine.ranks.is_first:
-        checkpoints.give_up_after(failure.first_step)
-    sum_over_ranks([0.0], machine.device)  # no rank lists the checkpoints before the first rank has deleted some
-    target = checkpoints.steps[-1] if checkpoints.steps else None
-    # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
-    end = min(plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
-    skipped = plan.skipping(max(failure.first_step, target or 0), end)
-    rewind = {
-        "step": alarm.step,
-        "rewound_to": target,
-        "skipped": [dataclasses.asdict(one) for one in skipped],
-    }
-    if machine.ranks.is_first:
-        _append(job.health_path, {**dataclasses.asdict(alarm), **rewind})
-        sequences = sum(one.sequences for one in skipped)
-        warn(
-            f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
-            f"{'its start' if target is None else f'step {target:,}'} and skips {sequences:,} sequences "
-            f"({len(rewinds) + 1} of at most {job.pretrain.health.max_rewinds} times). {alarm.advice}"
-        )
-    return [*(dict(one) for one in rewinds), rewind]
+        Raises:
+            TrainingDivergedError: The allowed number of rollbacks is used up.
+        """
+        alarm, is_first, most = failure.alarm, self._machine.ranks.is_first, self._config.max_rewinds
+        if len(self._rewinds) >= most:
+            if is_first:
+                self._log(alarm)
+            steps = ", ".join(f"{rewind['step']:,}" for rewind in self._rewinds) or "never"
+            raise TrainingDivergedError(
+                f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
+                f"pretrain.health.max_rewinds={most} allows (from step: {steps}), each time "
+                f"passing over the examples that it failed on. {alarm.advice} The last good checkpoint is in "
+                f"{self._job.checkpoints_folder}."
+            )
+        if is_first:
+            checkpoints.give_up_after(failure.first_step)
+        sum_over_ranks([0.0], self._machine.device)  # no rank lists the checkpoints before the first has deleted some
+        target = checkpoints.steps[-1] if checkpoints.steps else None
+        # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
+        end = min(self._plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
+        skipped = self._plan.skipping(max(failure.first_step, target or 0), end)
+        rewind = {"rewound_to": target, "skipped": [dataclasses.asdict(one) for one in skipped]}
+        if is_first:
+            self._log(alarm, **rewind)
+            sequences = sum(one.sequences for one in skipped)
+            warn(
+                f"pretraining, step {alarm.step:,}: {alarm.message}. It rolls back to "
+                f"{'its start' if target is None else f'step {target:,}'} and skips {sequences:,} sequences "
+                f"({len(self._rewinds) + 1} of at most {most} times). {alarm.advice}"
+            )
+        return [*(dict(one) for one in self._rewinds), {"step": alarm.step, **rewind}]
 
 
 def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
@@ -177,9 +165,7 @@ def skipped_in(rewinds: Sequence[Mapping[str, Any]]) -> list[SkippedSequences]:
 
 def read_health(path: Path) -> list[dict[str, Any]]:
     """Read the alarms of a run in order; those that caused a rollback have `rewound_to`."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if line[-1] == "\n"]
+    return read_json_lines(path)
 
 
 def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> None:
@@ -193,10 +179,6 @@ def keep_health(path: Path, step: int, rewinds: Sequence[Mapping[str, Any]]) -> 
         if rewind in known or (rewind is None and row["step"] <= step):
             kept.append(row)
     write_atomically(path, "".join(json.dumps(row) + "\n" for row in kept))
-
-
-def _append(path: Path, row: Mapping[str, Any]) -> None:
-    append_lines(path, [json.dumps(row)])
 
 
 def _monitor(job: PretrainJob, plan: Plan) -> HealthMonitor:

@@ -61,28 +61,19 @@ class Stretch:
     """Baselines of the objective's metrics at the sequence length of the phase."""
 
 
+@dataclass
 class HealthMonitor:
-    """Checks the rows of a training run in order and reports each problem once until it is over.
+    """Checks the rows of a training run in order and reports each problem once until it is over."""
 
-    Args:
-        config: `pretrain.health`.
-        num_warmup_steps: Number of warm-up steps of the schedule.
-        objective: Judges which metrics are still at their baselines.
-        stretch_of: Function that returns the phase of a 0-based step.
-    """
+    config: HealthConfig
+    num_warmup_steps: int
+    """Number of warm-up steps of the schedule."""
+    objective: Objective
+    """Judges which metrics are still at their baselines."""
+    stretch_of: Callable[[int], Stretch]
+    """Function that returns the phase of a 0-based step."""
 
-    def __init__(
-        self,
-        config: HealthConfig,
-        *,
-        num_warmup_steps: int,
-        objective: Objective,
-        stretch_of: Callable[[int], Stretch],
-    ) -> None:
-        self._config = config
-        self._num_warmup_steps = num_warmup_steps
-        self._objective = objective
-        self._stretch_of = stretch_of
+    def __post_init__(self) -> None:
         self._stretch: Stretch | None = None
         self._rows: deque[tuple[int, Mapping[str, float]]] = deque()
         self._losses: deque[float] = deque(maxlen=_MEDIAN_ROWS)
@@ -92,17 +83,17 @@ class HealthMonitor:
         """Check the next row of metrics and return the new alarms. Rows from probes are ignored."""
         if "train/loss" not in metrics:
             return []
-        self._enter(self._stretch_of(step - 1))
+        self._enter(self.stretch_of(step - 1))
         problems = dict(self._non_finite(metrics))
         if math.isfinite(metrics["train/loss"]):
             self._rows.append((step, metrics))
-            while self._rows[0][0] <= step - self._config.patience_steps:
+            while self._rows[0][0] <= step - self.config.patience_steps:
                 self._rows.popleft()
             for find in (self._spike, self._gradients, self._at_baseline, self._data_wait):
                 problems.update(find(step, metrics))
         new = [kind for kind in problems if kind not in self._standing]
         self._standing = set(problems)
-        advice = {**ADVICE, **self._objective.advice}
+        advice = {**ADVICE, **self.objective.advice}
         return [Alarm(kind=kind, step=step, message=problems[kind], advice=advice[kind]) for kind in new]
 
     def _enter(self, stretch: Stretch) -> None:
@@ -115,7 +106,7 @@ class HealthMonitor:
     def _non_finite(self, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         skipped = metrics.get("optim/skipped_steps", 0.0)
         found = f"{skipped:.0f} steps since the last row had gradients that are infinite or NaN"
-        if skipped > self._config.max_skipped_steps:
+        if skipped > self.config.max_skipped_steps:
             yield "non_finite", found
         elif not math.isfinite(metrics["train/loss"]):
             yield "non_finite", f"the loss is {metrics['train/loss']}"
@@ -125,7 +116,7 @@ class HealthMonitor:
     def _spike(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         loss = metrics["train/loss"]
         median = statistics.median(self._losses) if len(self._losses) >= _FEWEST_ROWS else math.inf
-        if loss > self._config.spike_factor * median:
+        if loss > self.config.spike_factor * median:
             # The row stays out of the median: a loss that never recovers must not become the baseline.
             yield "spike", f"the loss rose to {loss:.2f}; the median of the rows before is {median:.2f}"
         else:
@@ -133,25 +124,25 @@ class HealthMonitor:
 
     def _gradients(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         norm = metrics["optim/grad_norm"]
-        if norm < self._config.min_grad_norm:
+        if norm < self.config.min_grad_norm:
             yield "gradients_vanish", f"the mean norm of the gradients is {norm:.2g}"
-        if norm > self._config.max_grad_norm:
+        if norm > self.config.max_grad_norm:
             yield "gradients_explode", f"the mean norm of the gradients, before clipping, is {norm:.2g}"
 
     def _at_baseline(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-        patience = self._config.patience_steps
+        patience = self.config.patience_steps
         assert self._stretch is not None  # set by `take`
-        if step - max(self._num_warmup_steps, self._stretch.first_step) < patience:
+        if step - max(self.num_warmup_steps, self._stretch.first_step) < patience:
             return
         baselines = self._stretch.baselines
         means = {name: self._mean(f"train/{name}") for name in baselines}
-        yield from self._objective.alarms(means, baselines, self._config, steps=patience)
+        yield from self.objective.alarms(means, baselines, self.config, steps=patience)
 
     def _data_wait(self, step: int, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         assert self._stretch is not None  # set by `take`
         share = self._mean("perf/data_wait_fraction")
-        if step - self._stretch.first_step >= self._config.patience_steps and (
-            share > self._config.max_data_wait_fraction
+        if step - self._stretch.first_step >= self.config.patience_steps and (
+            share > self.config.max_data_wait_fraction
         ):
             yield "data_wait", f"{share:.0%} of the time of the last steps was spent waiting for data"
 

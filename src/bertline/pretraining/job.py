@@ -82,11 +82,6 @@ class PretrainJob:
         return self.run_folder / "mask_predictions.jsonl"
 
     @property
-    def mask_predictions_text_path(self) -> Path:
-        """Path of the mask predictions as readable text."""
-        return self.mask_predictions_path.with_suffix(".txt")
-
-    @property
     def health_path(self) -> Path:
         """Path of the file with the alarms and the rollbacks to a checkpoint."""
         return self.run_folder / "health.jsonl"
@@ -112,11 +107,15 @@ class PretrainJob:
         return self.run_folder / "result"
 
     @property
+    def records(self) -> tuple[Path, ...]:
+        """Files that the run appends to while it trains; the result has copies of them."""
+        return (self.metrics_path, self.mask_predictions_path, self.health_path)
+
+    @property
     def written_atomically(self) -> tuple[Path, ...]:
         """Files and folders of which a kill may leave half-written copies, under temporary names in the same folder."""
         folders = (self.latest_folder, self.best_folder, self.profile_folder, self.result_folder)
-        files = (self.metrics_path, self.mask_predictions_path, self.mask_predictions_text_path, self.health_path)
-        return (*files, *folders)
+        return (*self.records, self.mask_predictions_path.with_suffix(".txt"), *folders)
 
 
 # Keys that do not affect the weights of the last step, which are the result. Probes run without dropout and gradients

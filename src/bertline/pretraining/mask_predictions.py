@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,92 +12,78 @@ import torch
 from torch import Tensor
 
 from bertline.foundation.errors import ConfigError
-from bertline.foundation.files import append_lines, write_atomically
+from bertline.foundation.files import append_lines, read_json_lines, write_atomically
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.objectives.base import Objective
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import Probe, evaluating
 
 
-class MaskPredictionProbe:
+@dataclass
+class MaskPredictionProbe(Probe):
     """Appends frames to `mask_predictions.jsonl`: for each sentence, the most likely tokens at its first blank.
 
     `mask_predictions.txt` in the same folder has all frames as readable text and is rewritten
     with every frame.
 
-    Args:
-        model: Model being trained.
-        objective: Its objective, which knows the guesses in its output.
-        tokenizer: Tokenizer of the pipeline.
-        config: Sentences and number of guesses.
-        path: Path of the JSON Lines file.
-        machine: Device, precision and ranks; only the first rank writes.
+    Raises:
+        ConfigError: A sentence is too long for the model.
     """
 
-    def __init__(
-        self,
-        model: MaskedLanguageModel,
-        objective: Objective,
-        tokenizer: Tokenizer,
-        config: MaskPredictionsConfig,
-        path: Path,
-        *,
-        machine: Machine,
-    ) -> None:
-        self.every_steps = config.every_steps
-        self._model = model
-        self._objective = objective
-        self._tokenizer = tokenizer
-        self._config = config
-        self._path = path
-        self._machine = machine
-        self._inputs = [self._encode(sentence) for sentence in config.sentences]
+    model: MaskedLanguageModel
+    """Model being trained."""
+    objective: Objective
+    """Its objective, which knows the guesses in its output."""
+    tokenizer: Tokenizer
+    config: MaskPredictionsConfig
+    """Sentences and number of guesses."""
+    path: Path
+    """Path of the JSON Lines file."""
+    machine: Machine
+    """Device, precision and ranks; only the first rank writes."""
+
+    def __post_init__(self) -> None:
+        self.every_steps = self.config.every_steps
+        self._inputs = [self._encode(sentence) for sentence in self.config.sentences]
 
     def probe(self, step: int) -> dict[str, float]:
         """Append the frame of this step. The returned metrics are empty."""
-        if self._machine.ranks.is_first and self._inputs:
+        if self.machine.ranks.is_first and self._inputs:
             rows = [
                 {"step": step, "sentence": sentence, "guesses": self._guesses(*inputs)}
-                for sentence, inputs in zip(self._config.sentences, self._inputs, strict=True)
+                for sentence, inputs in zip(self.config.sentences, self._inputs, strict=True)
             ]
-            append_lines(self._path, [json.dumps(row, ensure_ascii=False) for row in rows])
+            append_lines(self.path, [json.dumps(row, ensure_ascii=False) for row in rows])
             self._write_text()
         return {}
 
     def keep_up_to(self, step: int) -> None:
         """Drop the frames after `step`."""
-        if self._machine.ranks.is_first and self._path.exists():
-            rows = [row for row in read_mask_predictions(self._path) if row["step"] <= step]
-            write_atomically(self._path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        if self.machine.ranks.is_first and self.path.exists():
+            rows = [row for row in read_mask_predictions(self.path) if row["step"] <= step]
+            write_atomically(self.path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
             self._write_text()
 
     def _write_text(self) -> None:
-        write_atomically(self._path.with_suffix(".txt"), mask_predictions_text(read_mask_predictions(self._path)))
+        write_atomically(self.path.with_suffix(".txt"), mask_predictions_text(read_mask_predictions(self.path)))
 
     def _guesses(self, input_ids: Tensor, position: int) -> list[list[Any]]:
         """Return the most likely tokens and their probabilities, most likely first."""
-        on_device = input_ids.to(self._machine.device)
-        with evaluating(self._model, self._machine) as run:
-            output = run(
-                on_device,
-                torch.zeros_like(on_device),
-                torch.ones_like(on_device),
-                torch.full_like(on_device[:, :1], position),
-            )
-        logits = self._objective.guesses(output)[0, 0]
-        probabilities, ids = logits.float().softmax(-1).topk(self._config.num_guesses)
-        tokens = self._tokenizer.tokens(ids.tolist())
-        return [
-            [token, round(probability, 6)] for token, probability in zip(tokens, probabilities.tolist(), strict=True)
-        ]
+        ids = input_ids.to(self.machine.device)
+        with evaluating(self.model, self.machine) as run:
+            output = run(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.full_like(ids[:, :1], position))
+        logits = self.objective.guesses(output)[0, 0]
+        probabilities, guesses = logits.float().softmax(-1).topk(self.config.num_guesses)
+        tokens = self.tokenizer.tokens(guesses.tolist())
+        return [[token, round(prob, 6)] for token, prob in zip(tokens, probabilities.tolist(), strict=True)]
 
     def _encode(self, sentence: str) -> tuple[Tensor, int]:
         """Return `[CLS] sentence [SEP]` as token ids [1, S], and the position of the first blank."""
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         ids = [tokenizer.cls_id, *tokenizer.encode(sentence), tokenizer.sep_id]
-        longest = self._model.bert.config.max_position_embeddings
+        longest = self.model.bert.config.max_position_embeddings
         if len(ids) > longest:
             raise ConfigError(
                 f"pretrain.mask_predictions.sentences has one of {len(ids)} tokens, the model has positions for "
@@ -122,6 +109,5 @@ def mask_predictions_text(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def read_mask_predictions(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a mask predictions in file order. A torn last line (the writer was killed) is skipped."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    """Read the rows of mask predictions in file order. A torn last line (the writer was killed) is skipped."""
+    return read_json_lines(path)

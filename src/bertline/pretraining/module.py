@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
+from operator import add
 from typing import Any
 
 import pytorch_lightning as pl
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
-from bertline.modeling.bert import MaskedLanguageModel, MaskedLMOutput, PackedRows, PreTrainingOutput
+from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel, PackedRows
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
@@ -123,7 +125,8 @@ class PretrainingModule(pl.LightningModule):
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
                 sums = self.losses(micro_batch)
-                self.manual_backward(_added([sums[name] * factor for name, factor in factors.items()]))
+                # Without a zero at the start, which the backward pass would have to follow.
+                self.manual_backward(reduce(add, (sums[name] * factor for name, factor in factors.items())))
             self.interval.add_micro_batch(sums)
 
     def _without_synchronisation(self) -> AbstractContextManager[None]:
@@ -134,14 +137,6 @@ class PretrainingModule(pl.LightningModule):
     def _clip(self) -> Tensor:
         """Clip the gradients to the configured maximum norm and return their norm before clipping."""
         return clip_gradients(self.losses.parameters(), self.optimizer_config.max_grad_norm)
-
-
-def _added(terms: Sequence[Tensor]) -> Tensor:
-    """Add the terms in their order, without a zero that the backward pass would have to follow."""
-    loss = terms[0]
-    for term in terms[1:]:
-        loss = loss + term
-    return loss
 
 
 def _at_least_one(count: Tensor | float) -> Tensor | float:
@@ -169,13 +164,12 @@ class PreTrainingLosses(nn.Module):
         Returns:
             The sums by name; see `Objective.sums`.
         """
-        output = self._packed(batch) if "boundaries" in batch else self._padded(batch)
-        return self.objective.sums(output, batch)
+        return self.objective.sums(self.output(batch), batch)
 
-    def _padded(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput | MaskedLMOutput:
+    def output(self, batch: Mapping[str, Tensor]) -> LanguageModelOutput:
+        """Return the output of the model on such a batch."""
+        if "boundaries" in batch:
+            rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
+            return self.model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])
         attention_mask = batch.get("attention_mask")
         return self.model(batch["input_ids"], batch["token_type_ids"], attention_mask, batch["masked_positions"])
-
-    def _packed(self, batch: Mapping[str, Tensor]) -> PreTrainingOutput | MaskedLMOutput:
-        rows = PackedRows(**{name: batch[name] for name in PackedRows._fields})
-        return self.model.forward_packed(rows, batch["masked_positions"], batch["first_positions"])

@@ -6,7 +6,7 @@ Both are pure functions: of the step and the phases, and of seed and epoch. Noth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,13 +89,9 @@ class SkippedSequences:
     sequences: int
 
 
+@dataclass
 class Plan:
     """The steps of a run, over all phases.
-
-    Args:
-        phases: Configured phases.
-        num_steps: Number of steps of the whole run, at most the sum over all phases.
-        skipped: Jumps in the order of the examples.
 
     Example:
         >>> phases = [PhaseConfig(steps=2, max_length=64, global_batch_size=8),
@@ -104,10 +100,11 @@ class Plan:
         Place(phase=1, consumed=48, max_length=64, global_batch_size=32)
     """
 
-    def __init__(self, phases: Sequence[PhaseConfig], num_steps: int, skipped: Sequence[SkippedSequences] = ()) -> None:
-        self.phases = tuple(phases)
-        self.num_steps = num_steps
-        self.skipped = tuple(skipped)
+    phases: Sequence[PhaseConfig]
+    num_steps: int
+    """Number of steps of the whole run, at most the sum over all phases."""
+    skipped: Sequence[SkippedSequences] = ()
+    """Jumps in the order of the examples."""
 
     @classmethod
     def of(cls, config: PretrainConfig) -> Plan:
@@ -180,7 +177,8 @@ class Plan:
             return False
         starts = (*other._phase_starts(), *(start for start in self._phase_starts() if start < other.num_steps))
         lasts = [start - 1 for start in starts if start > 0]
-        return all(_same_batch(self.place(step), other.place(step)) for step in (*starts, *lasts, other.num_steps - 1))
+        steps = (*starts, *lasts, other.num_steps - 1)
+        return all(replace(self.place(step), phase=0) == replace(other.place(step), phase=0) for step in steps)
 
     def _stretches(self, first_step: int, end_step: int) -> Iterator[tuple[Place, int, int]]:
         """Split the steps `first_step` to `end_step` by phase: yield the place before the first, that step, the end."""
@@ -220,12 +218,4 @@ def share_of(place: Place, ranks: Ranks) -> range:
         )
     return range(
         place.consumed + size * ranks.rank // world_size, place.consumed + size * (ranks.rank + 1) // world_size
-    )
-
-
-def _same_batch(left: Place, right: Place) -> bool:
-    return (left.consumed, left.max_length, left.global_batch_size) == (
-        right.consumed,
-        right.max_length,
-        right.global_batch_size,
     )

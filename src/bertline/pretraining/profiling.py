@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +26,20 @@ _WARMUP_STEPS = 1  # the profiler's own first step is slow
 _NAME_WIDTH = 100
 
 
+@dataclass
 class StepProfiler:
-    """Records `num_steps` steps, after one that warms up the profiler, and writes the profile.
+    """Records `num_steps` steps, after one that warms up the profiler, and writes the profile."""
 
-    Args:
-        folder: Folder for `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole.
-        device: Device that the steps run on.
-        num_steps: Number of steps to record.
-    """
-
-    def __init__(self, folder: Path, device: torch.device, *, num_steps: int) -> None:
-        self.folder = folder
-        self.device = device
-        self.num_steps = num_steps
-        self.is_written = False
-        self._profile: profile | None = None
-        self._recorded = 0
-        self._begun = 0.0
+    folder: Path
+    """Folder for `trace.json.gz` (Chrome's format) and `top_operations.txt`; replaced as a whole."""
+    device: torch.device
+    """Device that the steps run on."""
+    num_steps: int
+    """Number of steps to record."""
+    is_written: bool = False
+    _profile: profile | None = None
+    _recorded: int = 0
+    _begun: float = 0.0
 
     def start(self) -> None:
         """Start the profiler. Call before the first step."""
@@ -141,24 +139,22 @@ _FIRST_STEPS = 10
 _PROFILED_STEPS = 5
 
 
+@dataclass(eq=False)
 class ProfileSteps(pl.Callback):
     """Profiles a few steps of this start on the first rank and logs the paths of the result.
 
     A run with fewer steps left is profiled earlier, but never in its first step, which compiles. Profiling does not
     change the trained weights.
-
-    Args:
-        folder: Folder for the trace and the table.
-        clock: Paused while the profiler starts, advances or writes.
-        num_steps: Number of steps of the whole run.
     """
 
-    def __init__(self, folder: Path, clock: TrainingClock, *, num_steps: int) -> None:
-        self._folder = folder
-        self._clock = clock
-        self._num_steps = num_steps
-        self._profiler: StepProfiler | None = None
-        self._first_step = 0
+    folder: Path
+    """Folder for the trace and the table."""
+    clock: TrainingClock
+    """Paused while the profiler starts, advances or writes."""
+    num_steps: int
+    """Number of steps of the whole run."""
+    _profiler: StepProfiler | None = None
+    _first_step: int = 0
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
         """Enable the names of compiled kernels, before anything is compiled."""
@@ -168,18 +164,18 @@ class ProfileSteps(pl.Callback):
         """Choose the steps to profile."""
         if not module.machine.ranks.is_first:
             return
-        left = self._num_steps - module.finished_steps
+        left = self.num_steps - module.finished_steps
         num_steps = min(_PROFILED_STEPS, left - 2)  # one step compiles, one warms up the profiler
         if num_steps < 1:
             warn(f"runtime.profile: {left} steps are left, too few for a profile, which needs 3")
             return
         self._first_step = module.finished_steps + min(_FIRST_STEPS, left - num_steps - 1)
-        self._profiler = StepProfiler(self._folder, module.machine.device, num_steps=num_steps)
+        self._profiler = StepProfiler(self.folder, module.machine.device, num_steps=num_steps)
 
     def on_train_batch_start(self, trainer: pl.Trainer, module: PretrainingModule, batch: Any, batch_idx: int) -> None:
         """Start the profiler at the first chosen step."""
         if self._profiler is not None and module.finished_steps == self._first_step:
-            with self._clock.paused():
+            with self.clock.paused():
                 self._profiler.start()
 
     def on_train_batch_end(
@@ -188,11 +184,11 @@ class ProfileSteps(pl.Callback):
         """Advance the profiler, which writes the profile after the last step."""
         if self._profiler is None:
             return
-        with self._clock.paused():
+        with self.clock.paused():
             self._profiler.step()
         if self._profiler.is_written:
             say(
-                f"profile: {self._folder / TABLE_NAME} has the costliest operations, {self._folder / TRACE_NAME} every "
+                f"profile: {self.folder / TABLE_NAME} has the costliest operations, {self.folder / TRACE_NAME} every "
                 "one (open it at ui.perfetto.dev or chrome://tracing)"
             )
             self._profiler = None

@@ -1,52 +1,35 @@
-"""Result of a finished run: a folder that transformers can load, with the run's metrics."""
+"""Result of pretraining: a folder that transformers can load, of a finished run or of a checkpoint taken as it is."""
 
 from __future__ import annotations
 
-import copy
 import shutil
 import statistics
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import folder_written_atomically
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say
-from bertline.modeling.bert import MaskedLanguageModel
-from bertline.modeling.huggingface import save_model
+from bertline.modeling.bert import BertModel, MaskedLanguageModel
+from bertline.modeling.huggingface import architecture_of, load_encoder, load_with_own_heads, save_model
 from bertline.pretraining.data import read_examples_manifest
 from bertline.pretraining.divergence import read_health
 from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.plan import Plan
-from bertline.tokenization.storage import copy_tokenizer
-from bertline.training.checkpoints import Checkpoint
+from bertline.tokenization.storage import copy_tokenizer, save_tokenizer
+from bertline.tokenization.tokenizer import Tokenizer
 
 _HEADLINES = ("train/loss", "val/", "probe/")
 
 
-def write_latest(job: PretrainJob, model: MaskedLanguageModel) -> None:
-    """Replace the model folder of the newest weights."""
-    with folder_written_atomically(job.latest_folder) as folder:
+def write_model_folder(job: PretrainJob, model: MaskedLanguageModel, target: Path) -> None:
+    """Replace a model folder of the run."""
+    with folder_written_atomically(target) as folder:
         _write_model(job, model, folder)
-
-
-def write_best(job: PretrainJob, model: MaskedLanguageModel, best: Checkpoint) -> None:
-    """Write the model folder of the step with the lowest held-out loss.
-
-    Args:
-        job: Job of the run.
-        model: Model of the last step; it is not modified.
-        best: Checkpoint of the best step.
-    """
-    model = copy.deepcopy(model)
-    model.load_state_dict(best.state["model"])
-    with folder_written_atomically(job.best_folder) as folder:
-        _write_model(job, model, folder)
-    loss = best.state["best"][f"val/{job.objective.judged_by}"]
-    say(
-        f"the held-out loss was lowest ({loss:.4f}) after step {best.step:,}; "
-        f"that model is in {job.best_folder}, the last one is the result"
-    )
 
 
 def write_result(
@@ -69,7 +52,7 @@ def write_result(
     metrics = headline_figures(job, model, totals)
     with folder_written_atomically(job.result_folder) as folder:
         _write_model(job, model, folder)
-        for path in (job.metrics_path, job.mask_predictions_path, job.health_path):
+        for path in job.records:
             if path.exists():
                 shutil.copyfile(path, folder / path.name)
         content = {
@@ -84,12 +67,9 @@ def write_result(
 
 def _write_model(job: PretrainJob, model: MaskedLanguageModel, folder: Path) -> None:
     save_model(model, folder)
-    copy_tokenizer(job.tokenizer_folder, folder, max_length=_longest_trained(job))
-
-
-def _longest_trained(job: PretrainJob) -> int | None:
-    """Return the longest sequence length of the run; None if its initial checkpoint may have seen longer ones."""
-    return None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
+    # An initial checkpoint may have seen longer sequences than this run.
+    longest = None if job.start_from_folder else max(phase.max_length for phase in job.pretrain.phases)
+    copy_tokenizer(job.tokenizer_folder, folder, max_length=longest)
 
 
 def headline_figures(job: PretrainJob, model: MaskedLanguageModel, totals: dict[str, float]) -> dict[str, float]:
@@ -112,3 +92,58 @@ def headline_figures(job: PretrainJob, model: MaskedLanguageModel, totals: dict[
         "train_time_s": totals["train_time_s"],
         "steps": job.pretrain.num_steps,
     }
+
+
+def take_checkpoint(source: Path, out: Path, *, title: str) -> dict[str, float | int]:
+    """Write a checkpoint's encoder and vocabulary to `out`, with its pretraining heads if it has them.
+
+    Args:
+        source: Folder of any BERT checkpoint.
+        out: Folder to write.
+        title: Display name of the checkpoint; stored in the manifest as `taken_from`.
+
+    Returns:
+        Headline figures: number of parameters, number of layers, hidden size and vocabulary size.
+
+    Raises:
+        ArtifactError: The folder is not a BERT checkpoint, its vocabulary does not fit its embeddings, or the written
+            weights differ when read back.
+    """
+    model, tokenizer = _read(source), Tokenizer.load(source)
+    encoder = model if isinstance(model, BertModel) else model.bert
+    if tokenizer.vocab_size > encoder.vocab_size:
+        raise ArtifactError(
+            f"{source}: the vocabulary has {tokenizer.vocab_size:,} subwords, but the embeddings only "
+            f"{encoder.vocab_size:,} rows. Is this the tokenizer that belongs to the model?"
+        )
+    with folder_written_atomically(out) as folder:
+        save_model(model, folder)
+        save_tokenizer(tokenizer, folder)
+        _require_same(model, _read(folder), source)
+        figures = {
+            "num_parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "num_hidden_layers": encoder.config.num_hidden_layers,
+            "hidden_size": encoder.config.hidden_size,
+            "vocab_size": tokenizer.vocab_size,
+        }
+        content = {
+            "metrics": figures,
+            "taken_from": title,
+            "heads": not isinstance(model, BertModel),
+            "versions": versions_of("torch", "tokenizers"),
+        }
+        write_manifest(folder, kind="pretrain", format_version=1, content=content)
+    say(f"nothing is pretrained: {title} is the encoder as it is ({figures['num_parameters']:,} parameters)")
+    return dict(figures)
+
+
+def _read(folder: Path) -> MaskedLanguageModel | BertModel:
+    # Missing heads are not initialized at random: nothing would ever train them.
+    has_heads = architecture_of(folder) in ("BertForPreTraining", "BertForMaskedLM")
+    return load_with_own_heads(folder) if has_heads else load_encoder(folder)
+
+
+def _require_same(model: torch.nn.Module, written: torch.nn.Module, source: Path) -> None:
+    ours, theirs = model.state_dict(), written.state_dict()
+    if ours.keys() != theirs.keys() or not all(torch.equal(ours[name], theirs[name]) for name in ours):
+        raise ArtifactError(f"{source} was written and reads back with other weights. Copy the checkpoint again.")

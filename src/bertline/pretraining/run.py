@@ -6,6 +6,7 @@ a batch is made (`pretraining.data`).
 
 from __future__ import annotations
 
+import copy
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,30 +17,29 @@ from bertline.foundation.metrics_log import MetricsLog
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
 from bertline.modeling.attention import attention_device
-from bertline.modeling.attention_choice import AttentionChoice
-from bertline.pretraining.callbacks import AttentionByLength, RecordMetrics, RunProbes, SaveAndStop, Totals
-from bertline.pretraining.data import MaskedExamples, PretrainingData
-from bertline.pretraining.divergence import DivergenceGuard, roll_back, skipped_in
+from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
+from bertline.pretraining.callbacks import AttentionByLength, BetweenSteps
+from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDataset
+from bertline.pretraining.divergence import DivergenceGuard, skipped_in
 from bertline.pretraining.job import PretrainJob, identity_of
 from bertline.pretraining.linear_probe import linear_probes
 from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.profiling import ProfileSteps
-from bertline.pretraining.result import write_best, write_result
+from bertline.pretraining.result import write_model_folder, write_result
 from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
 from bertline.pretraining.start import build_model, find_checkpoint
-from bertline.pretraining.state import TrainingState
+from bertline.pretraining.state import Totals, TrainingState
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.pretraining.validation import BestStep, ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
-from bertline.training.compiling import compile_in_place
-from bertline.training.devices import Machine, resolve_machine
+from bertline.training.devices import Machine, compile_in_place, resolve_machine
 from bertline.training.distributed import leave_process_group, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
-from bertline.training.probe import MakeProbe, Probe
+from bertline.training.probe import MakeProbe
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
 
@@ -72,11 +72,11 @@ def run_pretraining(
         TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    state, probes, clock = _built(job, machine, make_probes, rewinds=None)
+    state = _built(job, machine, make_probes, rewinds=None)
     while state.module.finished_steps < state.plan.num_steps:
-        rewinds = _train(state, probes, clock, callbacks)
+        rewinds = _train(state, callbacks)
         if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
-            state, probes, clock = _built(job, machine, make_probes, rewinds=rewinds)
+            state = _built(job, machine, make_probes, rewinds=rewinds)
     if not machine.ranks.is_first:
         return {}
     _write_best(state)
@@ -90,8 +90,8 @@ def _built(
     make_probes: Sequence[MakeProbe],
     *,
     rewinds: Sequence[Mapping[str, Any]] | None,
-) -> tuple[TrainingState, list[Probe], TrainingClock]:
-    """Build what training changes, restored to the newest checkpoint; the last value measures the training time.
+) -> TrainingState:
+    """Build what training changes, restored to the newest checkpoint.
 
     Args:
         job: See `run_pretraining`.
@@ -125,8 +125,6 @@ def _built(
     predictions = MaskPredictionProbe(
         model, job.objective, tokenizer, shown, job.mask_predictions_path, machine=machine
     )
-    probes: list[Probe] = [best, predictions, *(make(model, machine) for make in make_probes)]
-
     clock = TrainingClock()
     state = TrainingState(
         job=job,
@@ -134,58 +132,51 @@ def _built(
         identity=identity,
         module=module,
         best=best,
+        probes=[best, predictions, *(make(model, machine) for make in make_probes)],
+        clock=clock,
         totals=Totals(clock, saved.get("totals"), Seconds(**saved.get("interval_s", {}))),
         rewinds=saved.get("rewinds", []) if rewinds is None else rewinds,
         log=MetricsLog(job.metrics_path),
         checkpoints=CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints),
     )
-    plan.skipped = tuple(skipped_in(state.rewinds))
-    state.restore(checkpoint, probes)
-    return state, probes, clock
+    plan.skipped = skipped_in(state.rewinds)
+    state.restore(checkpoint)
+    return state
 
 
-def _train(
-    state: TrainingState, probes: Sequence[Probe], clock: TrainingClock, extra_callbacks: Sequence[pl.Callback]
-) -> list[dict[str, Any]] | None:
+def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
-    machine, num_steps = module.machine, plan.num_steps
-    attention = _attention_by_length(job, machine, plan)
-    data = _build_data(job, machine, plan, clock, attention)
-    data.first_step = module.finished_steps
+    machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
+    device = attention_device(machine.device, machine.precision)
+    attention = {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
+    dataset = _steps(job, plan, machine, attention, device)
     if machine.compile:
         compile_in_place(module.losses)
     progress = TrainingProgress(
         "pretraining",
-        first_step=data.first_step,
+        first_step=first_step,
         num_steps=num_steps,
         every_s=job.runtime.progress_every_s,
         shown=machine.ranks.is_first,
     )
-    left = TimeLeft(plan, work_of_sequences(module.model, data.dataset.examples, data.dataset.layouts))
+    left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
-    every_steps = job.pretrain.checkpoint_every_steps
-    saving = SaveAndStop(state.save, request, clock, state.best, guard, every_steps=every_steps, num_steps=num_steps)
-    profiles = [ProfileSteps(job.profile_folder, clock, num_steps=num_steps)] if job.runtime.profile else []
-    callbacks = [
-        *profiles,
-        AttentionByLength(attention),
-        RecordMetrics(state.log, clock, state.totals, progress, left, guard, num_steps=num_steps),
-        RunProbes(probes, state.log, clock, num_steps=num_steps),
-        saving,
-        *extra_callbacks,
-    ]
+    between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request)
+    profiles = [ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []
+    callbacks = [*profiles, AttentionByLength(attention), between, *extra_callbacks]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
+    data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
     with progress:
-        clock.start()
+        state.clock.start()
         fit(trainer, module, data)
     state.log.close()
     if guard.failure is not None and not sum_over_ranks([request.made], machine.device)[0]:
-        return roll_back(job, plan, state.checkpoints, state.rewinds, guard.failure, machine=machine)
+        return guard.roll_back(guard.failure, state.checkpoints)
     leave_process_group()
     if guard.failure is not None:
         raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
-    if saving.stopped:
+    if between.stopped:
         raise TrainingInterrupted(
             f"pretraining was stopped and saved after step {module.finished_steps:,} of {num_steps:,} in "
             f"{job.run_folder}"
@@ -193,36 +184,28 @@ def _train(
     return None
 
 
-def _attention_by_length(job: PretrainJob, machine: Machine, plan: Plan) -> dict[int, AttentionChoice]:
-    device = attention_device(machine.device, machine.precision)
-    return {length: pretraining_attention(job.runtime, job.model, device, length) for length in plan.lengths}
-
-
-def _build_data(
-    job: PretrainJob, machine: Machine, plan: Plan, clock: TrainingClock, attention: Mapping[int, AttentionChoice]
-) -> PretrainingData:
+def _steps(
+    job: PretrainJob, plan: Plan, machine: Machine, attention: Mapping[int, AttentionChoice], device: AttentionDevice
+) -> StepDataset:
     """Build the batches of all steps: examples in their order, masked on the fly, packed into rows if that pays."""
     examples = {length: MaskedExamples(job.examples_folder, "train", length) for length in plan.lengths}
     stores = {length: of_length.store for length, of_length in examples.items()}
     layouts = row_layouts(job.runtime, stores, attention)
     if machine.ranks.is_first:
-        device = attention_device(machine.device, machine.precision)
         say(f"pretraining {layouts_in_words(layouts, stores, attention, job.model, device)}")
-    return PretrainingData(
-        examples,
-        layouts,
-        plan,
-        num_workers=job.runtime.num_workers,
-        machine=machine,
-        seed=job.pretrain.seed,
-        clock=clock,
-    )
+    return StepDataset(plan, examples, layouts, ranks=machine.ranks, seed=job.pretrain.seed)
 
 
 def _write_best(state: TrainingState) -> None:
     """Write a model folder of the best step, unless that is the last step, whose model is the result."""
-    step = state.best.step
+    job, step = state.job, state.best.step
     if step is None or step == state.plan.num_steps:
-        shutil.rmtree(state.job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
+        shutil.rmtree(job.best_folder, ignore_errors=True)  # left by an earlier run in this folder
     elif (checkpoint := state.checkpoints.load(step)) is not None:
-        write_best(state.job, state.module.model, checkpoint)
+        model = copy.deepcopy(state.module.model)
+        model.load_state_dict(checkpoint.state["model"])
+        write_model_folder(job, model, job.best_folder)
+        say(
+            f"the held-out loss was lowest ({state.best.loss:.4f}) after step {step:,}; "
+            f"that model is in {job.best_folder}, the last one is the result"
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
+from pathlib import Path
 from typing import Any
 
 from bertline.examples.store import num_segments
@@ -12,7 +12,7 @@ from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.progress import say
 from bertline.modeling.attention import attention_device
 from bertline.modeling.bert import MaskedLanguageModel
-from bertline.modeling.huggingface import read_config
+from bertline.modeling.huggingface import load_with_head, read_config
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import read_examples_manifest
@@ -49,7 +49,7 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
         )
     device = attention_device(machine.device, machine.precision)
     first_length = job.pretrain.phases[0].max_length
-    model = job.objective.new_model(
+    model = job.objective.model_class()(
         job.model,
         vocab_size=tokenizer.vocab_size,
         pad_token_id=tokenizer.pad_id,
@@ -58,8 +58,9 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
     if job.start_from_folder is None:
         initialize(model, job.model, seed=job.pretrain.seed)
     else:
-        _require_fitting(job, tokenizer)
-        model.load_state_dict(job.objective.load_model(job.start_from_folder).state_dict())
+        _require_fitting(job, job.start_from_folder, tokenizer)
+        # Heads that the checkpoint lacks are initialised randomly, with a warning.
+        model.load_state_dict(load_with_head(job.start_from_folder, job.objective.model_class()).state_dict())
         say(f"pretraining starts from {job.start_from_folder}")
     return model
 
@@ -77,23 +78,10 @@ def find_checkpoint(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | 
         if checkpoint.step < job.pretrain.num_steps:
             say(f"pretraining resumes after step {checkpoint.step:,} of {job.pretrain.num_steps:,}")
         return checkpoint
-    return None if job.extend_from is None else _extended(job, identity)
+    return None if job.extend_from is None else _extended(job, job.extend_from, identity)
 
 
-def take_over_records(job: PretrainJob, *, is_first_rank: bool) -> None:
-    """Copy the records of the run that this one extends, so that its curves are complete."""
-    if job.extend_from is None or not is_first_rank or job.checkpoints_folder.exists():
-        return
-    job.run_folder.mkdir(parents=True, exist_ok=True)
-    for path in (job.metrics_path, job.mask_predictions_path, job.health_path):
-        source = job.extend_from / path.name
-        if source.exists():
-            shutil.copyfile(source, path)
-
-
-def _extended(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint:
-    folder = job.extend_from
-    assert folder is not None  # checked by the caller
+def _extended(job: PretrainJob, folder: Path, identity: dict[str, Any]) -> Checkpoint:
     if not (folder / "result" / MANIFEST_NAME).exists():
         raise ConfigError(
             f"pretrain.extends names {folder}, which is not a finished run. Finish it first (run it again), or name "
@@ -132,9 +120,7 @@ def _require_same_precision(checkpoint: Checkpoint, identity: dict[str, Any], jo
         )
 
 
-def _require_fitting(job: PretrainJob, tokenizer: Tokenizer) -> None:
-    folder = job.start_from_folder
-    assert folder is not None  # checked by the caller
+def _require_fitting(job: PretrainJob, folder: Path, tokenizer: Tokenizer) -> None:
     config, vocab_size, _ = read_config(folder)
     ours, theirs = dataclasses.asdict(job.model), dataclasses.asdict(config)
     problems = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,16 +11,53 @@ import torch
 
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
-from bertline.pretraining.callbacks import Totals
 from bertline.pretraining.divergence import keep_health
 from bertline.pretraining.job import PretrainJob, same_measure
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.result import write_latest
-from bertline.pretraining.start import take_over_records
+from bertline.pretraining.result import write_model_folder
 from bertline.pretraining.validation import BestStep
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
+from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.probe import Probe
+
+
+class Totals:
+    """Sums over the whole run, across restarts: real tokens, and seconds of training, data waiting and pauses.
+
+    Args:
+        clock: Clock of this start.
+        before: `as_mapping` from the checkpoint; checkpoints from before pauses were counted lack `paused_s`.
+        row_before: `Lap.seconds` of the metrics row that the checkpoint interrupted.
+    """
+
+    def __init__(
+        self, clock: TrainingClock, before: dict[str, float] | None = None, row_before: Seconds | None = None
+    ) -> None:
+        self._clock = clock
+        self._before = {"tokens": 0.0, "train_time_s": 0.0, "data_wait_s": 0.0, "paused_s": 0.0, **(before or {})}
+        self._paused_before_steps_s = 0.0
+        self.tokens = self._before["tokens"]
+        self.row = Lap(clock, row_before)
+        """Seconds since the last row of metrics."""
+
+    def begin_steps(self) -> None:
+        """Exclude the pauses so far from `paused_s`: those before the first step happen once, later ones recur."""
+        self._paused_before_steps_s = self._clock.seconds.paused_s
+
+    @property
+    def paused_s(self) -> float:
+        """Seconds of pauses between steps, over the whole run."""
+        return self._before["paused_s"] + self._clock.seconds.paused_s - self._paused_before_steps_s
+
+    def as_mapping(self) -> dict[str, float]:
+        """Return the totals as plain data for the checkpoint."""
+        return {
+            "tokens": self.tokens,
+            "train_time_s": self._before["train_time_s"] + self._clock.trained_s,
+            "data_wait_s": self._before["data_wait_s"] + self._clock.waited_s,
+            "paused_s": self.paused_s,
+        }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,16 +70,22 @@ class TrainingState:
     """See `identity_of`."""
     module: PretrainingModule
     best: BestStep
+    probes: Sequence[Probe]
+    """All measurements during training, `best` first."""
+    clock: TrainingClock
+    """Measures the training time of this start."""
     totals: Totals
     rewinds: Sequence[Mapping[str, Any]]
     """Rollbacks of the run so far."""
     log: MetricsLog
     checkpoints: CheckpointFolder
 
-    def restore(self, checkpoint: Checkpoint | None, probes: Sequence[Probe]) -> None:
+    def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore the module and the records to the state of the checkpoint; None starts from scratch."""
         is_first_rank = self.module.machine.ranks.is_first
-        take_over_records(self.job, is_first_rank=is_first_rank)
+        if is_first_rank:
+            self.job.run_folder.mkdir(parents=True, exist_ok=True)
+            self._take_over_records()
         if checkpoint is not None:
             state = checkpoint.state
             self.module.model.load_state_dict(state["model"])
@@ -55,31 +99,35 @@ class TrainingState:
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:
-            self.job.run_folder.mkdir(parents=True, exist_ok=True)
             for path in self.job.written_atomically:
                 drop_leftovers(path)
             self.log.keep_up_to(step)
             keep_health(self.job.health_path, step, self.rewinds)
-        for probe in probes:
+        for probe in self.probes:
             probe.keep_up_to(step)
 
-    def save(self, module: PretrainingModule) -> None:
+    def _take_over_records(self) -> None:
+        """Copy the records of the run that this one extends, so that its curves are complete."""
+        if self.job.extend_from is None or self.job.checkpoints_folder.exists():
+            return
+        for path in self.job.records:
+            source = self.job.extend_from / path.name
+            if source.exists():
+                shutil.copyfile(source, path)
+
+    def save(self) -> None:
         """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes."""
+        module = self.module
         interval = module.interval.total()
         if not module.machine.ranks.is_first:
             return
         # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
-        for path in (self.job.metrics_path, self.job.mask_predictions_path, self.job.health_path):
+        for path in self.job.records:
             sync_to_disk(path)
-        self.checkpoints.save(module.finished_steps, self._as_mapping(interval), best_step=self.best.step)
-        write_latest(self.job, module.model)
-
-    def _as_mapping(self, interval: dict[str, float]) -> dict[str, Any]:
-        module = self.module
         optimizer = module.optimizers(use_pl_optimizer=False)
         assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
         place = self.plan.place(module.finished_steps)
-        return {
+        state = {
             "step": module.finished_steps,
             "place": {"phase": place.phase, "consumed": place.consumed},
             "model": module.model.state_dict(),
@@ -91,3 +139,5 @@ class TrainingState:
             "rewinds": list(self.rewinds),
             "identity": self.identity,
         }
+        self.checkpoints.save(module.finished_steps, state, best_step=self.best.step)
+        write_model_folder(self.job, module.model, self.job.latest_folder)

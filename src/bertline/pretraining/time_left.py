@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bertline.examples.masking import masking_policy, max_targets
 from bertline.modeling.bert import MaskedLanguageModel
@@ -15,27 +16,27 @@ from bertline.pretraining.row_layout import RowLayout, fill_of
 _WINDOW_STEPS = 200
 
 
+@dataclass
 class TimeLeft:
     """Estimates the seconds left over all phases: a step of a later phase may cost many times a step of this one.
 
     The rate is that of the last 200 steps, in work per second of training. Steps that may compile do not count: the
     first step of a start and of each length. Lengths that are not reached yet are assumed to run at the current rate;
     costs that do not depend on the batch, such as the optimizer update, are not modelled separately.
-
-    Args:
-        plan: Steps of the run.
-        work: Work per sequence of each length, in any unit; see `work_of_sequences`.
     """
 
-    def __init__(self, plan: Plan, work: Mapping[int, float]) -> None:
-        self._plan = plan
-        self._work = work
+    plan: Plan
+    """Steps of the run."""
+    work: Mapping[int, float]
+    """Work per sequence of each length, in any unit; see `work_of_sequences`."""
+
+    def __post_init__(self) -> None:
         self._newest: deque[tuple[float, float]] = deque(maxlen=_WINDOW_STEPS)
         self._last: tuple[int, float] | None = None
 
     def take(self, step: int, trained_s: float) -> None:
         """Record a finished step (counted from 1) and the clock's seconds of training after it."""
-        length = self._plan.place(step - 1).max_length
+        length = self.plan.place(step - 1).max_length
         if self._last is not None and self._last[0] == length:
             self._newest.append((self._work_of(step - 1, step), trained_s - self._last[1]))
         self._last = (length, trained_s)
@@ -47,7 +48,7 @@ class TimeLeft:
             step: Number of finished steps.
             paused_s: Seconds of pauses between these steps; later pauses are assumed to be as frequent.
         """
-        num_steps = self._plan.num_steps
+        num_steps = self.plan.num_steps
         if step >= num_steps:
             return 0.0
         done, took_s = (sum(values) for values in zip(*self._newest, strict=True)) if self._newest else (0.0, 0.0)
@@ -56,8 +57,8 @@ class TimeLeft:
         return self._work_of(step, num_steps) * took_s / done + paused_s / step * (num_steps - step)
 
     def _work_of(self, first_step: int, end_step: int) -> float:
-        taken = self._plan.sequences(first_step, end_step)
-        return sum(count * self._work[length] for length, count in taken.items())
+        taken = self.plan.sequences(first_step, end_step)
+        return sum(count * self.work[length] for length, count in taken.items())
 
 
 def work_of_sequences(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,102 +18,86 @@ from bertline.pretraining.objectives.base import means, sum_names
 from bertline.pretraining.plan import Plan, shuffled
 from bertline.training.devices import Machine
 from bertline.training.distributed import sum_over_ranks
-from bertline.training.evaluating import evaluating
-from bertline.training.probe import Probe
+from bertline.training.probe import Probe, evaluating
 
 _BATCH_TOKENS = 8192
 
 
-class ValidationProbe:
+@dataclass
+class ValidationProbe(Probe):
     """Measures the losses and metrics of the objective, `val/NAME`, at the length of the current phase.
 
     The sequences are a fixed random sample of the held-out ones, with the masks of epoch 0 under `examples.seed`: the
     same masks with which the examples stage measured `unigram_entropy`.
-
-    Args:
-        losses: Module being trained; it runs uncompiled here, since the shapes differ from those of training.
-        folder: Folder of the examples artifact.
-        plan: Gives the sequence length of a step.
-        machine: Device, precision and ranks; the batches are distributed over the ranks.
-        every_steps: See `training.probe`.
-        max_sequences: Largest number of sequences to validate on.
     """
 
-    def __init__(
-        self,
-        losses: PreTrainingLosses,
-        folder: Path,
-        plan: Plan,
-        *,
-        machine: Machine,
-        every_steps: int,
-        max_sequences: int,
-    ) -> None:
-        self.every_steps = every_steps
-        self._losses = losses
-        self._plan = plan
-        self._machine = machine
-        self._max_sequences = max_sequences
-        self._examples = {length: MaskedExamples(folder, "validation", length) for length in plan.lengths}
+    losses: PreTrainingLosses
+    """Module being trained; it runs uncompiled here, since the shapes differ from those of training."""
+    folder: Path
+    """Folder of the examples artifact."""
+    plan: Plan
+    """Gives the sequence length of a step."""
+    machine: Machine
+    """Device, precision and ranks; the batches are distributed over the ranks."""
+    every_steps: int
+    max_sequences: int
+    """Largest number of sequences to validate on."""
+
+    def __post_init__(self) -> None:
+        self._examples = {length: MaskedExamples(self.folder, "validation", length) for length in self.plan.lengths}
 
     def probe(self, step: int) -> dict[str, float]:
         """Measure the losses and metrics."""
-        examples = self._examples[self._plan.place(max(0, step - 1)).max_length]
-        names: tuple[str, ...] = (*sum_names(self._losses.objective), "targets", "sequences")
+        examples = self._examples[self.plan.place(max(0, step - 1)).max_length]
+        names: tuple[str, ...] = (*sum_names(self.losses.objective), "targets", "sequences")
         sums = np.zeros(len(names))
-        with evaluating(self._losses, self._machine) as run:
+        with evaluating(self.losses, self.machine) as run:
             for batch in self._batches(examples):
-                on_device = {name: torch.from_numpy(values).to(self._machine.device) for name, values in batch.items()}
+                on_device = {name: torch.from_numpy(values).to(self.machine.device) for name, values in batch.items()}
                 counts = (int((batch["masked_labels"] != IGNORED_LABEL).sum()), len(batch["input_ids"]))
                 sums += [*torch.stack(list(run(on_device).values())).tolist(), *counts]
-        total = dict(zip(names, sum_over_ranks(sums.tolist(), self._machine.device), strict=True))
-        return {f"val/{name}": mean for name, mean in means(self._losses.objective, total).items()}
-
-    def keep_up_to(self, step: int) -> None:
-        """Do nothing: this probe keeps no records."""
+        total = dict(zip(names, sum_over_ranks(sums.tolist(), self.machine.device), strict=True))
+        return {f"val/{name}": mean for name, mean in means(self.losses.objective, total).items()}
 
     def _batches(self, examples: MaskedExamples) -> Iterator[dict[str, np.ndarray]]:
-        count = min(self._max_sequences, len(examples))
+        count = min(self.max_sequences, len(examples))
         indices = shuffled(np.arange(count), len(examples), seed=examples.seed, epoch=0)
         size = max(1, _BATCH_TOKENS // examples.store.max_length)
-        ranks = self._machine.ranks
+        ranks = self.machine.ranks
         for start in range(size * ranks.rank, count, size * ranks.world_size):
             yield examples.batch(indices[start : start + size], epoch=0)
 
 
-class BestStep:
+@dataclass
+class BestStep(Probe):
     """Runs the validation probe and records the step after which the held-out loss was lowest.
 
     Losses at different sequence lengths are not comparable: when a phase changes the length, the search starts over.
     The measurement before the first step does not count; nothing has been trained at that point.
-
-    Args:
-        validation: Probe that measures the loss, with the same result on every rank.
-        plan: Gives the sequence length of a step.
-        judged_by: Name of the loss; see `Objective.judged_by`.
     """
 
-    def __init__(self, validation: Probe, plan: Plan, *, judged_by: str) -> None:
-        self.every_steps = validation.every_steps
-        self.step: int | None = None
-        self.loss = math.inf
-        self._key = f"val/{judged_by}"
-        self._max_length = 0
-        self._validation = validation
-        self._plan = plan
+    validation: Probe
+    """Probe that measures the loss, with the same result on every rank."""
+    plan: Plan
+    """Gives the sequence length of a step."""
+    judged_by: str
+    """Name of the loss; see `Objective.judged_by`."""
+    step: int | None = None
+    loss: float = math.inf
+    _max_length: int = 0
+
+    def __post_init__(self) -> None:
+        self.every_steps = self.validation.every_steps
+        self._key = f"val/{self.judged_by}"
 
     def probe(self, step: int) -> Mapping[str, float]:
         """Validate and record the step if its loss is the lowest so far."""
-        metrics = self._validation.probe(step)
-        max_length = self._plan.place(max(0, step - 1)).max_length
+        metrics = self.validation.probe(step)
+        max_length = self.plan.place(max(0, step - 1)).max_length
         lowest = self.loss if max_length == self._max_length else math.inf
         if step > 0 and metrics[self._key] < lowest:
             self.step, self.loss, self._max_length = step, metrics[self._key], max_length
         return metrics
-
-    def keep_up_to(self, step: int) -> None:
-        """Drop validation records after `step`. The best step itself is restored from the checkpoint."""
-        self._validation.keep_up_to(step)
 
     def as_mapping(self) -> dict[str, Any] | None:
         """Return the best step as plain data for the checkpoint; None if there is none yet."""

@@ -40,18 +40,15 @@ class Checkpoint:
     state: dict[str, Any]
 
 
+@dataclass(frozen=True)
 class CheckpointFolder:
-    """The checkpoints of one run.
+    """The checkpoints of one run."""
 
-    Args:
-        folder: Folder of the checkpoints; created when the first one is saved.
-        keep: Number of newest checkpoints to keep, in addition to the best; older ones are deleted once a newer one is
-            safely on disk.
-    """
-
-    def __init__(self, folder: Path, *, keep: int) -> None:
-        self.folder = folder
-        self.keep = keep
+    folder: Path
+    """Folder of the checkpoints; created when the first one is saved."""
+    keep: int
+    """Number of newest checkpoints to keep, in addition to the best; older ones are deleted once a newer one is safely
+    on disk."""
 
     @property
     def steps(self) -> list[int]:
@@ -70,7 +67,11 @@ class CheckpointFolder:
             MachineError: The disk is full or the folder cannot be written; all earlier checkpoints are untouched.
             TypeError: The state holds a value that loading would refuse.
         """
-        _require_plain(state, "state")
+        # Values that `weights_only=True` would refuse to load are refused here: the run could not be resumed.
+        for where, value in _leaves(state, "state"):
+            # Exact types, not isinstance: numpy's float64 is a float, but loading it would run numpy's code.
+            if not (isinstance(value, torch.Tensor) or type(value) in _PLAIN):
+                raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
         path = self.folder / f"step-{step:08d}.pt"
         temporary = path.with_name(f".{path.name}.part")
         try:
@@ -158,38 +159,24 @@ def _load_whole(step: int, path: Path) -> Checkpoint | None:
             f"bertline did not write it so: delete it, and its .sha256, to resume from the one before. ({error})"
         ) from error
     # Training from non-finite values could only give NaN, and its checkpoints would replace the good ones.
-    bad = next((name for part in _TRAINED for name in _not_finite(state.get(part), part)), None)
-    if bad is not None:
-        warn(f"{path}: {bad} has values that are not finite. {_SKIPPED}")
-        return None
+    for where, value in (leaf for part in _TRAINED for leaf in _leaves(state.get(part), part)):
+        if isinstance(value, torch.Tensor) and not is_finite(value):
+            warn(f"{path}: {where} has values that are not finite. {_SKIPPED}")
+            return None
     return Checkpoint(step=step, path=path, state=state)
 
 
-def _not_finite(value: Any, where: str) -> Iterator[str]:
-    """Yield the places of tensors with NaN or infinite values."""
-    if isinstance(value, torch.Tensor):
-        if not is_finite(value):
-            yield where
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _not_finite(each, f"{where}[{key!r}]")
-    elif isinstance(value, (list, tuple)):
-        for index, each in enumerate(value):
-            yield from _not_finite(each, f"{where}[{index}]")
-
-
-def _require_plain(value: Any, where: str) -> None:
-    """Raise before writing a value that `weights_only=True` would refuse to load: the run could not be resumed."""
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    """Yield the place and the value of everything in nested dicts, lists and tuples, keys included."""
     if isinstance(value, dict):
         for key, each in value.items():
-            _require_plain(key, f"a key of {where}")
-            _require_plain(each, f"{where}[{key!r}]")
+            yield from _leaves(key, f"a key of {where}")
+            yield from _leaves(each, f"{where}[{key!r}]")
     elif isinstance(value, (list, tuple)):
         for index, each in enumerate(value):
-            _require_plain(each, f"{where}[{index}]")
-    # Exact types, not isinstance: numpy's float64 is a float, but loading it would run numpy's code.
-    elif not (isinstance(value, torch.Tensor) or type(value) in _PLAIN):
-        raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
+            yield from _leaves(each, f"{where}[{index}]")
+    else:
+        yield where, value
 
 
 def _digest_path(path: Path) -> Path:

@@ -19,13 +19,6 @@ class Seconds:
     paused_s: float = 0.0
     """Time paused for probes, validation and saving."""
 
-    def __add__(self, other: Seconds) -> Seconds:
-        return Seconds(
-            trained_s=self.trained_s + other.trained_s,
-            waited_s=self.waited_s + other.waited_s,
-            paused_s=self.paused_s + other.paused_s,
-        )
-
     def __sub__(self, other: Seconds) -> Seconds:
         return Seconds(
             trained_s=self.trained_s - other.trained_s,
@@ -101,17 +94,16 @@ class Lap:
         self.resume()
 
     def resume(self) -> None:
-        """Count from now on, in addition to the seconds of the earlier process."""
-        self._begun = self._clock.seconds
+        """Count from now on, in addition to the seconds of the earlier process. Call before the first `end`."""
+        self._begun = self._clock.seconds - self._before
 
     @property
     def seconds(self) -> Seconds:
         """Seconds of this lap so far."""
-        return self._before + (self._clock.seconds - self._begun)
+        return self._clock.seconds - self._begun
 
     def end(self) -> Seconds:
         """Return the seconds of this lap; the next one begins at the same moment."""
         now = self._clock.seconds
-        found = self._before + (now - self._begun)
-        self._before, self._begun = Seconds(), now
+        found, self._begun = now - self._begun, now
         return found

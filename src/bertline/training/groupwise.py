@@ -51,6 +51,16 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         """Update the given weights of the group, each of which has a gradient and a state."""
 
+    def _averages(self, group: dict[str, Any], weights: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """Update Adam's averages of the gradients and of their squares, and return both."""
+        averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
+        gradients = [weight.grad for weight in weights]
+        beta1, beta2 = group["betas"]
+        torch._foreach_lerp_(averages, gradients, 1 - beta1)
+        torch._foreach_mul_(squares, beta2)
+        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        return averages, squares
+
     @contextmanager
     def _skipped_if_bad(self, weights: list[Tensor]) -> Iterator[None]:
         """Restore weights and state after the block if `found_inf` is not zero; decided on the device, without waiting.
@@ -109,12 +119,8 @@ class Lamb(GroupwiseOptimizer):
         states = [self.state[weight] for weight in weights]
         for state in states:
             state["step"] += 1
-        averages, squares = [state["exp_avg"] for state in states], [state["exp_avg_sq"] for state in states]
-        gradients = [weight.grad for weight in weights]
+        averages, squares = self._averages(group, weights)
         beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(averages, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
         roots = torch._foreach_sqrt(squares)
         torch._foreach_div_(roots, [(1 - beta2 ** state["step"]) ** 0.5 for state in states])
         torch._foreach_add_(roots, group["eps"])
@@ -156,12 +162,7 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
         return {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     def _update(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        gradients = [weight.grad for weight in weights]
-        averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
-        beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(averages, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
-        torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
+        averages, squares = self._averages(group, weights)
         updates = torch._foreach_sqrt(squares)
         torch._foreach_add_(updates, group["eps"])
         updates = torch._foreach_div(averages, updates)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 
 import torch
@@ -28,17 +29,14 @@ class TrainingInterrupted(KeyboardInterrupt):
     """Training was stopped on request; starting it again resumes from the last checkpoint."""
 
 
+@dataclass
 class StopRequest:
-    """Records that a signal arrived. The handlers save nothing: saving inside one can hang or save half a step.
+    """Records that a signal arrived. The handlers save nothing: saving inside one can hang or save half a step."""
 
-    Args:
-        now: Function that returns the time in seconds, replaced in tests.
-    """
-
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self.signal_name: str | None = None
-        self._now = now
-        self._made_at = 0.0
+    now: Callable[[], float] = time.monotonic
+    """Function that returns the time in seconds, replaced in tests."""
+    signal_name: str | None = None
+    _made_at: float = 0.0
 
     @property
     def made(self) -> bool:
@@ -63,64 +61,54 @@ class StopRequest:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.signal_name is not None:
-            if self._now() - self._made_at >= _SAME_REQUEST_S:
+            if self.now() - self._made_at >= _SAME_REQUEST_S:
                 signal.default_int_handler(number, frame)
             return
-        self.signal_name, self._made_at = signal.Signals(number).name, self._now()
+        self.signal_name, self._made_at = signal.Signals(number).name, self.now()
         say(f"{self.signal_name}: training stops after a step and saves it. Once more stops at once.")
 
 
+@dataclass
 class StopAgreement:
     """Makes all ranks stop after the same step: signals reach them at different times, or reach only some of them.
 
     To agree, ranks wait for the device, and so for one another. They do so about once per second: after each step if
     steps take that long, and at least every `most_steps` steps if steps are short. The first rank measures the step
     time.
-
-    Args:
-        request: Stop request of this rank.
-        ranks: Rank of this process and number of ranks.
-        device: Device of this rank.
-        most_steps: Largest number of steps between two agreements.
-        now: Function that returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        request: StopRequest,
-        *,
-        ranks: Ranks,
-        device: torch.device,
-        most_steps: int,
-        now: Callable[[], float],
-    ) -> None:
-        self._request = request
-        self._ranks = ranks
-        self._device = device
-        # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device anyway.
-        self._intervals = [steps for steps in range(1, most_steps + 1) if most_steps % steps == 0]
-        self._interval = 1
-        self._now = now
-        self._last: tuple[int, float] | None = None
+    request: StopRequest
+    """Stop request of this rank."""
+    ranks: Ranks
+    device: torch.device
+    """Device of this rank."""
+    most_steps: int
+    """Largest number of steps between two agreements."""
+    now: Callable[[], float]
+    """Function that returns the time in seconds."""
+    _interval: int = 1
+    _last: tuple[int, float] | None = None
 
     def reached(self, step: int) -> bool:
         """Return whether to stop after this step, the last finished one. Every rank calls this after every step."""
-        if self._ranks.world_size == 1:
-            return self._request.made
+        if self.ranks.world_size == 1:
+            return self.request.made
         if step % self._interval:
             return False
-        if sum_over_ranks([self._request.made], self._device)[0]:
+        if sum_over_ranks([self.request.made], self.device)[0]:
             return True
         # Only after the sum are the steps complete on the device: before, it may have been behind.
-        now, last = self._now(), self._last
+        now, last = self.now(), self._last
         if last is not None:
-            interval = self._within_time((now - last[1]) / (step - last[0])) if self._ranks.is_first else 0
-            self._interval = int(sum_over_ranks([interval], self._device)[0])
+            interval = self._within_time((now - last[1]) / (step - last[0])) if self.ranks.is_first else 0
+            self._interval = int(sum_over_ranks([interval], self.device)[0])
         self._last = step, now
         return False
 
     def _within_time(self, step_s: float) -> int:
-        return max((steps for steps in self._intervals if steps * step_s <= _AGREE_EVERY_S), default=1)
+        # Divisors, so that ranks also agree at every multiple of `most_steps`, where they wait for the device anyway.
+        divisors = [steps for steps in range(1, self.most_steps + 1) if self.most_steps % steps == 0]
+        return max((steps for steps in divisors if steps * step_s <= _AGREE_EVERY_S), default=1)
 
 
 def ignore_signals_in_worker(worker_id: int) -> None:

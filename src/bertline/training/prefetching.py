@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import queue
-import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Generator, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar, cast
 
 Item = TypeVar("Item")
 
-_WAIT_S = 0.2
+_END = object()
 
 
 def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
@@ -23,42 +23,14 @@ def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, No
         items: Items to prefetch; only the thread iterates over them.
         ahead: Number of items to fetch in advance, at least 1.
     """
-    ready: queue.Queue[tuple[str, object]] = queue.Queue(maxsize=ahead)
-    stopped = threading.Event()
-
-    def put(kind: str, value: object) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put((kind, value), timeout=_WAIT_S)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def fetch(source: Iterator[Item]) -> None:
+    # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
+    source = iter(items)
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetching") as thread:
+        # One more than are ready is in the thread's hand.
+        fetched = deque(thread.submit(next, source, _END) for _ in range(ahead + 1))
         try:
-            for item in source:
-                if not put("item", item):
-                    return
-        except BaseException as error:  # raised again in the caller
-            put("error", error)
-        else:
-            put("end", None)
-
-    def taken() -> Generator[Item, None, None]:
-        # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
-        thread = threading.Thread(target=fetch, args=(iter(items),), name="prefetching", daemon=True)
-        thread.start()
-        try:
-            while True:
-                kind, value = ready.get()
-                if kind == "end":
-                    return
-                if kind == "error":
-                    raise cast(BaseException, value)
-                yield cast(Item, value)
+            while (item := fetched.popleft().result()) is not _END:
+                fetched.append(thread.submit(next, source, _END))
+                yield cast(Item, item)
         finally:
-            stopped.set()
-            thread.join()
-
-    return taken()
+            thread.shutdown(cancel_futures=True)

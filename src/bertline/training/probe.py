@@ -1,9 +1,13 @@
-"""Probes: measurements during training. A recipe passes them in; training does not know what they do."""
+"""Measurements during training, which a recipe passes in as probes, and a model in evaluation mode for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import nn
 
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.training.devices import Machine
@@ -20,11 +24,10 @@ class Probe(Protocol):
 
     def probe(self, step: int) -> Mapping[str, float]:
         """Measure after `step` finished steps. The returned metrics are written to metrics.jsonl under that step."""
-        ...
 
     def keep_up_to(self, step: int) -> None:
         """Drop the probe's own records after `step`: training resumes from there and creates them again."""
-        ...
+        return  # most probes keep none
 
 
 MakeProbe = Callable[[MaskedLanguageModel, Machine], Probe]
@@ -35,3 +38,21 @@ run passes in probes this way."""
 def is_due(probe: Probe, step: int, num_steps: int) -> bool:
     """Return whether a probe must run after `step` finished steps of `num_steps`."""
     return step % probe.every_steps == 0 or step == num_steps
+
+
+@contextmanager
+def evaluating(module: nn.Module, machine: Machine) -> Iterator[Callable[..., Any]]:
+    """Yield the module's uncompiled forward, without dropout and gradients and in the machine's precision.
+
+    The compiled forward is specialised for the shapes of training; other shapes would each cost a compilation. The mode
+    of each submodule is restored at the end.
+    """
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    autocast = torch.autocast(machine.device.type, dtype=torch.bfloat16, enabled=machine.precision == "bf16")
+    try:
+        with torch.no_grad(), autocast:
+            yield module.forward
+    finally:
+        for part, was_training in modes:  # one by one: a frozen part of a model being trained is in eval mode
+            part.training = was_training

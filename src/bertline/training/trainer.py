@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytorch_lightning as pl
 import torch
-from lightning_fabric.plugins.environments import ClusterEnvironment, LightningEnvironment, TorchElasticEnvironment
-from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
+from lightning_fabric.plugins.environments import LightningEnvironment, TorchElasticEnvironment
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
@@ -34,12 +34,17 @@ def build_trainer(
     # Lightning's advice and hardware notes cover only what bertline has decided or reported itself.
     for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    is_alone = machine.ranks.world_size == 1
     trainer = pl.Trainer(
         accelerator="gpu" if machine.device.type == "cuda" else machine.device.type,
-        devices=_devices(machine, runtime),
+        devices=[machine.device.index or 0] if is_alone and machine.device.type == "cuda" else runtime.num_devices,
         num_nodes=runtime.num_nodes,
-        strategy=_strategy(machine),
-        plugins=[_environment(machine)],
+        # DDP: every weight gets a gradient in every step, and there are no buffers to synchronise.
+        strategy=SingleDeviceStrategy(device=machine.device)
+        if is_alone
+        else DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True),
+        # Named, not detected: Lightning would take over requeueing if it found Slurm's variables.
+        plugins=[LightningEnvironment() if is_alone else TorchElasticEnvironment()],
         precision="bf16-mixed" if machine.precision == "bf16" else "32-true",
         max_epochs=max_epochs,
         callbacks=list(callbacks),
@@ -82,21 +87,3 @@ def _repeatable(device: torch.device) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before[0])
         torch.utils.deterministic.fill_uninitialized_memory = before[1]
-
-
-def _devices(machine: Machine, runtime: RuntimeConfig) -> int | list[int]:
-    if machine.device.type == "cuda" and machine.ranks.world_size == 1:
-        return [machine.device.index or 0]
-    return runtime.num_devices
-
-
-def _strategy(machine: Machine) -> Strategy:
-    if machine.ranks.world_size == 1:
-        return SingleDeviceStrategy(device=machine.device)
-    # Every weight gets a gradient in every step, and there are no buffers to synchronise.
-    return DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
-
-
-def _environment(machine: Machine) -> ClusterEnvironment:
-    # Named, not detected: Lightning would take over requeueing if it found Slurm's variables.
-    return LightningEnvironment() if machine.ranks.world_size == 1 else TorchElasticEnvironment()

@@ -30,7 +30,7 @@ def test_base_as_in_the_paper_on_one_a100_by_hand() -> None:
     assert [phase.flops for phase in found.phases] == [29_491_200_000 * FLOPS_AT_128, 13_107_200_000 * FLOPS_AT_512]
     # A share of 0.24 of 312 TFLOP/s, 15.2 and 7.3 x 10^18 operations.
     assert [phase.hours for phase in found.phases] == pytest.approx([56.34, 26.96], abs=0.01)
-    assert found.hours_range == pytest.approx((found.hours / 2, found.hours / 0.75))
+    assert (found.hours_at_best, found.hours_at_worst) == pytest.approx((found.hours / 2, found.hours / 0.75))
     assert found.steps == 1_000_000
     # 3.3e9 tokens are 26.4 M sequences of 128 and 6.48 M of 512.
     assert [phase.epochs for phase in found.phases] == pytest.approx([8.727, 3.949], abs=0.001)

@@ -10,7 +10,7 @@ import torch
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
 from bertline.modeling.huggingface import load_encoder, load_pretraining_model
-from bertline.pretraining.checkpoint import take_checkpoint
+from bertline.pretraining.result import take_checkpoint
 from bertline.tokenization.tokenizer import Tokenizer
 from tiny import WORDS, write_encoder, write_vocabulary
 

@@ -14,7 +14,7 @@ from bertline.pretraining.row_layout import RowLayout
 def losses(make_job, request) -> PreTrainingLosses:
     job, objective = make_job(), request.param()
     vocab_size = MaskedExamples(job.examples_folder, "train", 16).store.manifest["vocab_size"]
-    model = objective.new_model(job.model, vocab_size=vocab_size, pad_token_id=0, attention="plain")
+    model = objective.model_class()(job.model, vocab_size=vocab_size, pad_token_id=0, attention="plain")
     initialize(model, job.model, seed=1)
     assert job.model.hidden_dropout_prob == job.model.attention_probs_dropout_prob == 0.1
     return PreTrainingLosses(model, objective)

@@ -38,7 +38,7 @@ def test_a_frame_has_the_likeliest_tokens_of_each_sentence(make_probe, tmp_path)
 
 def test_the_guesses_are_the_models_at_the_first_blank(make_probe, tmp_path):
     probe = make_probe("the [MASK] sat [MASK].")
-    tokenizer, model = probe._tokenizer, probe._model
+    tokenizer, model = probe.tokenizer, probe.model
     ids = torch.tensor([[tokenizer.cls_id, *tokenizer.encode("the [MASK] sat [MASK]."), tokenizer.sep_id]])
     model.eval()
     logits = model(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.tensor([[2]])).mlm_logits[0, 0]

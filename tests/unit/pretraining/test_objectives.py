@@ -56,7 +56,7 @@ def batch() -> dict[str, torch.Tensor]:
 @EACH
 def test_the_sums_have_the_names_and_the_order_that_are_announced(objective):
     config = tiny.model_config()
-    model = objective.new_model(config, vocab_size=20, pad_token_id=0, attention="plain")
+    model = objective.model_class()(config, vocab_size=20, pad_token_id=0, attention="plain")
     output = model(batch()["ids"], torch.zeros_like(batch()["ids"]), None, torch.tensor([[1, 0], [1, 2]]))
     sums = objective.sums(output, batch())
     assert tuple(sums) == sum_names(objective)

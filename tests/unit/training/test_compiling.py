@@ -3,27 +3,27 @@ import torch
 from torch import nn
 
 from bertline.foundation.errors import MachineError
-from bertline.training import compiling
-from bertline.training.compiling import compile_in_place, should_compile
+from bertline.training import devices
+from bertline.training.devices import compile_in_place, should_compile
 
 CPU = torch.device("cpu")
 
 
 def test_without_a_compiler_auto_falls_back_and_says_so(monkeypatch, capsys):
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
+    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
     assert should_compile("auto", CPU) is False
     assert "no C++ compiler" in capsys.readouterr().err
 
 
 def test_without_a_compiler_on_is_an_error(monkeypatch):
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: None)
+    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
     with pytest.raises(MachineError, match="no C\\+\\+ compiler"):
         should_compile("on", CPU)
 
 
 def test_without_python_headers_auto_falls_back_and_says_so(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(compiling.shutil, "which", lambda name: "/usr/bin/g++")
-    monkeypatch.setattr(compiling.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(devices.shutil, "which", lambda name: "/usr/bin/g++")
+    monkeypatch.setattr(devices.sysconfig, "get_path", lambda name: str(tmp_path))
     assert should_compile("auto", CPU) is False
     assert "Python.h" in capsys.readouterr().err
 

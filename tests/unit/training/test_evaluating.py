@@ -2,7 +2,7 @@ import torch
 from torch import nn
 
 from bertline.training.devices import Machine, Ranks
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import evaluating
 
 
 def machine(precision: str) -> Machine:

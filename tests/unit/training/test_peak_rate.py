@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertline.training import peak_rate as module
-from bertline.training.peak_rate import peak_rate, rates_file
+from bertline.training import matmul_rate as module
+from bertline.training.matmul_rate import peak_rate, rates_file
 
 CPU = torch.device("cpu")
 

@@ -9,7 +9,7 @@ from bertline.training.prefetching import prefetched
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "prefetching"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetching")]
 
 
 def test_items_come_in_order_and_the_thread_ends():

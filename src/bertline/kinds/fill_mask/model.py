@@ -36,7 +36,7 @@ from bertline.tasks.metrics.fill_mask import STATISTICS, pseudo_perplexity, scor
 from bertline.tasks.stored_rows import PlainRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import evaluating
 
 # Paper, section 3.1: 80 % of the targets are replaced by [MASK], 10 % by a random token, 10 % stay unchanged.
 _REPLACE_WITH_MASK_PROB, _REPLACE_WITH_RANDOM_PROB = 0.8, 0.1

@@ -27,7 +27,7 @@ from bertline.tasks.metrics.answers import answer_scores, best_no_answer_thresho
 from bertline.tasks.stored_rows import QuestionRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import evaluating
 
 NO_ANSWER_THRESHOLD = "no_answer_threshold"
 """Calibration key: an answer is withheld if the null score exceeds its score by more than this threshold."""

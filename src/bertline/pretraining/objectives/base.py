@@ -1,4 +1,4 @@
-"""The protocol of a pretraining objective: everything that depends on what is learned.
+"""The contract of a pretraining objective: everything that depends on what is learned.
 
 Training, validation, health alarms, the report and the model card loop over the names that an objective gives here.
 """
@@ -6,17 +6,15 @@ Training, validation, health alarms, the report and the model card loop over the
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:  # an objective is also a section of the configuration, which is read without torch
     from torch import Tensor
 
-    from bertline.modeling.attention import AttentionKind
     from bertline.modeling.bert import MaskedLanguageModel
-    from bertline.modeling.config import ModelConfig
 
 Count = Literal["targets", "sequences"]
 """Number that a sum over the global batch is divided by: tokens chosen for prediction, or sequences."""
@@ -125,68 +123,37 @@ class LearningMargins:
     """Margin above chance at which the NSP accuracy counts as learning; proportionally less if chance is above 0.5."""
 
 
-class Objective(Protocol):
+class Objective(ABC):
     """A pretraining objective: a section of the configuration that knows everything which depends on what is learned.
 
     An objective is a dataclass in a file of `pretraining/objectives`, which `registry.py` lists in `ObjectiveConfig`.
     The file is imported wherever a configuration is read, so torch and the model are imported inside the methods.
     """
 
-    @property
-    def kind(self) -> str:
-        """Name of the objective in the configuration."""
-        ...
+    kind: str
+    """Name of the objective in the configuration."""
+    num_segments: ClassVar[int]
+    """Number of segments of the examples that it learns from."""
+    examples: ClassVar[str]
+    """Such examples, as a choice of the group `examples`."""
+    with_pooler: ClassVar[bool]
+    """Whether a head reads the pooler."""
+    terms: ClassVar[tuple[LossTerm, ...]]
+    """Terms of the loss, in the order in which they are added."""
+    metrics: ClassVar[tuple[Metric, ...]]
+    """Metrics besides the terms of the loss."""
+    judged_by: ClassVar[str]
+    """Name of the loss term whose lowest held-out value marks the best step."""
+    advice: ClassVar[Mapping[str, str]]
+    """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
+    showing: ClassVar[Showing]
+    """What the report and the model card show."""
 
-    @property
-    def num_segments(self) -> int:
-        """Number of segments of the examples that it learns from."""
-        ...
+    @abstractmethod
+    def model_class(self) -> type[MaskedLanguageModel]:
+        """Return the class of an encoder with the heads of the objective."""
 
-    @property
-    def examples(self) -> str:
-        """Such examples, as a choice of the group `examples`."""
-        ...
-
-    @property
-    def with_pooler(self) -> bool:
-        """Whether a head reads the pooler."""
-        ...
-
-    @property
-    def terms(self) -> tuple[LossTerm, ...]:
-        """Terms of the loss, in the order in which they are added."""
-        ...
-
-    @property
-    def metrics(self) -> tuple[Metric, ...]:
-        """Metrics besides the terms of the loss."""
-        ...
-
-    @property
-    def judged_by(self) -> str:
-        """Name of the loss term whose lowest held-out value marks the best step."""
-        ...
-
-    @property
-    def advice(self) -> Mapping[str, str]:
-        """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
-        ...
-
-    @property
-    def showing(self) -> Showing:
-        """What the report and the model card show."""
-        ...
-
-    def new_model(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
-    ) -> MaskedLanguageModel:
-        """Return an encoder with the heads of the objective, whose weights are not initialised yet."""
-        ...
-
-    def load_model(self, folder: Path) -> MaskedLanguageModel:
-        """Load any BERT folder as such a model; heads that it lacks are initialised randomly, with a warning."""
-        ...
-
+    @abstractmethod
     def sums(self, output: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics.
 
@@ -194,12 +161,12 @@ class Objective(Protocol):
             output: Output of the model of `new_model`.
             batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
         """
-        ...
 
+    @abstractmethod
     def guesses(self, output: Any) -> Tensor:
         """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show."""
-        ...
 
+    @abstractmethod
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the baseline of each metric that has one: the score that needs no learning from context.
 
@@ -207,8 +174,8 @@ class Objective(Protocol):
             known: Settings and measurements of the examples, such as `unigram_entropy`; a baseline whose facts are
                 missing is left out.
         """
-        ...
 
+    @abstractmethod
     def alarms(
         self, means: Mapping[str, float], baselines: Mapping[str, float], margins: LearningMargins, *, steps: int
     ) -> Iterator[tuple[str, str]]:
@@ -220,7 +187,6 @@ class Objective(Protocol):
             margins: Margins that count as learning.
             steps: Number of steps that the means cover.
         """
-        ...
 
 
 def sum_names(objective: Objective) -> tuple[str, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bertline.pretraining.objectives.base import (
     LearningMargins,
     LossTerm,
     Metric,
+    Objective,
     Showing,
     ShownChart,
     ShownCurve,
@@ -21,9 +21,7 @@ from bertline.pretraining.objectives.base import (
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bertline.modeling.attention import AttentionKind
-    from bertline.modeling.bert import BertForMaskedLM, MaskedLMOutput, PreTrainingOutput
-    from bertline.modeling.config import ModelConfig
+    from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel
 
 LOSS = LossTerm(name="mlm_loss", count="targets", weight=1.0)
 ACCURACY = Metric(name="mlm_accuracy", total="mlm_correct", count="targets")
@@ -87,7 +85,7 @@ SHOWING = Showing(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MaskedLMObjective:
+class MaskedLMObjective(Objective):
     """Everything of the objective `mlm` but its name, for objectives that vary it."""
 
     num_segments: ClassVar[int] = 1
@@ -99,21 +97,13 @@ class MaskedLMObjective:
     advice: ClassVar[Mapping[str, str]] = ADVICE
     showing: ClassVar[Showing] = SHOWING
 
-    def new_model(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
-    ) -> BertForMaskedLM:
-        """See `Objective.new_model`."""
+    def model_class(self) -> type[MaskedLanguageModel]:
+        """See `Objective.model_class`."""
         from bertline.modeling.bert import BertForMaskedLM
 
-        return BertForMaskedLM(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
+        return BertForMaskedLM
 
-    def load_model(self, folder: Path) -> BertForMaskedLM:
-        """See `Objective.load_model`."""
-        from bertline.modeling.huggingface import load_masked_lm
-
-        return load_masked_lm(folder)
-
-    def sums(self, output: MaskedLMOutput | PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def sums(self, output: LanguageModelOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """See `Objective.sums`."""
         from bertline.modeling.losses import masked_lm_correct, masked_lm_loss_sum
 
@@ -121,7 +111,7 @@ class MaskedLMObjective:
         loss, _ = masked_lm_loss_sum(output.mlm_logits, labels)
         return {"mlm_loss": loss, "mlm_correct": masked_lm_correct(output.mlm_logits, labels).float()}
 
-    def guesses(self, output: MaskedLMOutput | PreTrainingOutput) -> Tensor:
+    def guesses(self, output: LanguageModelOutput) -> Tensor:
         """See `Objective.guesses`."""
         return output.mlm_logits
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from bertline.pretraining.objectives import mlm
@@ -23,9 +22,7 @@ from bertline.pretraining.objectives.mlm import MaskedLMObjective
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from bertline.modeling.attention import AttentionKind
-    from bertline.modeling.bert import BertForPreTraining, PreTrainingOutput
-    from bertline.modeling.config import ModelConfig
+    from bertline.modeling.bert import MaskedLanguageModel, PreTrainingOutput
 
 ADVICE = {
     **mlm.ADVICE,
@@ -89,19 +86,11 @@ class MlmNsp(MaskedLMObjective):
         """See `Objective.terms`."""
         return (mlm.LOSS, LossTerm(name="nsp_loss", count="sequences", weight=self.nsp_weight))
 
-    def new_model(
-        self, config: ModelConfig, *, vocab_size: int, pad_token_id: int, attention: AttentionKind
-    ) -> BertForPreTraining:
-        """See `Objective.new_model`."""
+    def model_class(self) -> type[MaskedLanguageModel]:
+        """See `Objective.model_class`."""
         from bertline.modeling.bert import BertForPreTraining
 
-        return BertForPreTraining(config, vocab_size=vocab_size, pad_token_id=pad_token_id, attention=attention)
-
-    def load_model(self, folder: Path) -> BertForPreTraining:
-        """See `Objective.load_model`."""
-        from bertline.modeling.huggingface import load_pretraining_model
-
-        return load_pretraining_model(folder)
+        return BertForPreTraining
 
     def sums(self, output: PreTrainingOutput, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:  # type: ignore[override]
         """See `Objective.sums`."""

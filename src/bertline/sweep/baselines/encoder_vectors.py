@@ -19,7 +19,7 @@ from bertline.sweep.baselines.linear import one_thread
 from bertline.tasks.stored_rows import TaggedRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
-from bertline.training.evaluating import evaluating
+from bertline.training.probe import evaluating
 
 Vectors = NDArray[np.float32]
 TextVectors = Callable[[Sequence[str]], Vectors]
