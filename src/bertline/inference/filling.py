@@ -1,8 +1,9 @@
-"""Filling of blanks by a model with a masked language model head."""
+"""Filling of blanks by a model with a masked language model head, and printable guesses."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -10,7 +11,11 @@ from bertline.foundation.errors import DataError
 from bertline.modeling.bert import MaskedLanguageModel
 from bertline.tokenization.tokenizer import Tokenizer
 
+if TYPE_CHECKING:
+    from bertline.inference.model import LoadedModel
+
 MASK = "[MASK]"
+_BLANK = re.compile(r"_{2,}|\[MASK\]")
 
 
 class Guess(NamedTuple):
@@ -59,3 +64,15 @@ def sequence_of(tokenizer: Tokenizer, text: str, text_pair: str | None, max_leng
     if len(ids) > max_length:
         raise DataError(f"the text has {len(ids)} tokens; the model reads at most {max_length}. Shorten it.")
     return ids, types
+
+
+def filled(model: LoadedModel, sentence: str, *, num_guesses: int) -> str:
+    """Return the guesses for each blank (`___` or `[MASK]`) of a sentence as text, one line per blank.
+
+    Raises:
+        DataError: The sentence has no blank.
+    """
+    if not _BLANK.search(sentence):
+        raise DataError(f"no blank in {sentence!r}; write ___ where a word is missing")
+    guesses = model.fill_mask(_BLANK.sub("[MASK]", sentence), top_k=num_guesses)
+    return "\n".join("  " + "   ".join(f"{token} {prob:.0%}" for token, prob in blank) for blank in guesses)

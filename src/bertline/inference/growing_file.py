@@ -91,7 +91,10 @@ class GrowingFile:
             self._lock = _locked(target)
         try:
             with self._writing():
-                self.progress = self._found(dict(made_from)) or self._new(dict(made_from))
+                aside = self._kind == "parquet" or target.exists()
+                file = f"{target.name}.unfinished" if aside else target.name
+                new = Progress(format_version=_FORMAT_VERSION, file=file, made_from=dict(made_from))
+                self.progress = self._found(new.made_from) or new
         except BaseException:
             self.__exit__()
             raise
@@ -126,6 +129,12 @@ class GrowingFile:
         """
         before = self.progress
         columns = before.columns or tuple(rows[0])
+        for row in rows if self._kind != "jsonl" else ():
+            if more := [name for name in row if name not in columns]:
+                raise DataError(
+                    f"{self._target}: a row has the column {more[0]!r}, the first rows have {', '.join(columns)}. "
+                    "Rows of different columns fit into .jsonl only; choose that ending."
+                )
         with self._writing():
             num_bytes = self._append_part(rows) if self._kind == "parquet" else self._append_lines(rows, columns)
             self.progress = replace(
@@ -145,31 +154,21 @@ class GrowingFile:
         Raises:
             MachineError: The output cannot be written, for example because the disk is full.
         """
+        complete = self._growing
         with self._writing():
             if self._kind == "parquet":
-                joined = self._target.with_name(f".{self._target.name}.joined")
-                _join([self._part(number) for number in range(self.progress.num_blocks)], joined)
-                joined.replace(self._target)
-                self._progress_file.unlink()
+                complete = self._target.with_name(f".{self._target.name}.joined")
+                _join([self._part(number) for number in range(self.progress.num_blocks)], complete)
+            complete.replace(self._target)
+            self._progress_file.unlink()
+            if self._kind == "parquet":
                 shutil.rmtree(self._growing)
-            else:
-                if self._growing != self._target:
-                    self._growing.replace(self._target)
-                self._progress_file.unlink()
 
     # ---- progress
 
     @property
     def _growing(self) -> Path:
         return self._target.with_name(self.progress.file)
-
-    def _new(self, made_from: dict[str, str]) -> Progress:
-        aside = self._kind == "parquet" or self._target.exists()
-        return Progress(
-            format_version=_FORMAT_VERSION,
-            file=f"{self._target.name}.unfinished" if aside else self._target.name,
-            made_from=made_from,
-        )
 
     def _found(self, made_from: dict[str, str]) -> Progress | None:
         """Return the progress of an earlier run to resume; None if there is none."""
@@ -201,9 +200,7 @@ class GrowingFile:
             writer = csv.DictWriter(text, columns, delimiter="," if self._kind == "csv" else "\t")
             if not self.progress.num_rows:
                 writer.writeheader()
-            for row in rows:
-                _require_columns(row, columns, self._target)
-                writer.writerow({name: _in_a_field(value) for name, value in row.items()})
+            writer.writerows({name: _in_a_field(value) for name, value in row.items()} for row in rows)
         data = text.getvalue().encode()
         if self._target.suffix.lower() == ".gz":
             data = gzip.compress(data, mtime=0)
@@ -223,8 +220,6 @@ class GrowingFile:
                 self._schema = self._schema or pa.schema([*inferred, *self._added])
                 self._require_types(inferred, self._schema)
             assert self._schema is not None  # given, or inferred from the first rows
-            for row in rows:
-                _require_columns(row, self._schema.names, self._target)
             table = pa.Table.from_pylist(rows, schema=self._schema)
         except (pa.ArrowException, OverflowError) as error:
             raise DataError(
@@ -292,22 +287,11 @@ def _join(parts: list[Path], path: Path) -> None:
     with pq.ParquetWriter(path, pq.read_schema(parts[0]), compression="zstd") as writer:
         for part in parts:
             waiting.append(pq.read_table(part))
-            if sum(map(len, waiting)) >= _ROW_GROUP:
+            if part == parts[-1] or sum(map(len, waiting)) >= _ROW_GROUP:
                 writer.write_table(pa.concat_tables(waiting))
                 waiting = []
-        if waiting:
-            writer.write_table(pa.concat_tables(waiting))
 
 
 def _in_a_field(value: Any) -> Any:
     """Convert lists and mappings to JSON; return other values unchanged."""
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
-
-
-def _require_columns(row: Row, columns: tuple[str, ...] | list[str], path: Path) -> None:
-    more = [name for name in row if name not in columns]
-    if more:
-        raise DataError(
-            f"{path}: a row has the column {more[0]!r}, the first rows have {', '.join(columns)}. "
-            "Rows of different columns fit into .jsonl only; choose that ending."
-        )

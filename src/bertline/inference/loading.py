@@ -1,26 +1,51 @@
-"""Loading of a model for inference."""
+"""Loading of a model for inference: bertline's own folders, and checkpoints from elsewhere, whose task is inferred."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
-from bertline.finetuning.task_file import read_task_file
+from bertline.finetuning.task_file import FinishedTask, read_task_file
+from bertline.finetuning.task_kind import task_kind
 from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import read_json
 from bertline.inference.model import LoadedModel
-from bertline.inference.plain import task_of_plain_folder
 from bertline.inference.predictor import predictor_of
+from bertline.kinds.classification.config import ClassificationTaskConfig
+from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
+from bertline.kinds.reranking.config import RerankingTaskConfig
+from bertline.kinds.token_classification.config import TokenClassificationTaskConfig
 from bertline.modeling.bert import BertModel
-from bertline.modeling.huggingface import architecture_of, load_encoder, load_with_own_heads, read_config
+from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, load_encoder, load_with_own_heads, read_config
+from bertline.modeling.weight_files import read_weight_names
 from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.tokenizer import Tokenizer
 
 # The fused kernel is never slower without gradients and in fp32.
 _ATTENTION: Literal["sdpa"] = "sdpa"
+# Question answering settings of the reference code (google-research/bert, run_squad.py).
+_MAX_QUESTION_LENGTH = 64
+_MAX_ANSWER_LENGTH = 30
+_DOC_STRIDE = 128
+_IOB2_LABEL = re.compile(r"O|[BI]-.+")
+# Training settings; unused, since the model is not trained.
+_NEVER_TRAINED: dict[str, Any] = {
+    "source": None,
+    "num_train_rows": None,
+    "label_efficiency_rows": (),
+    "max_dev_rows": None,
+    "max_test_rows": None,
+    "dev_fraction": 0.0,
+    "test_fraction": 0.0,
+    "split_seed": 0,
+    "start_from": None,
+    "num_trials": None,
+    "space": {},
+    "fine_tuning": {},
+}
 
 
 def load(name_or_folder: str, *, revision: str | None = None, device: str = "auto") -> LoadedModel:
@@ -31,12 +56,13 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     tokenizer = Tokenizer.load(folder)
     positions = read_config(folder)[0].max_position_embeddings
     max_length = min(positions, _tokenizer_max_length(folder))
-    finished = read_task_file(folder) or task_of_plain_folder(folder, max_length=max_length)
-    model = (
-        _encoder_in(folder, architecture)
-        if finished is None
-        else finished.kind.load_model(folder, attention=_ATTENTION)
-    )
+    finished = read_task_file(folder) or _inferred_task(folder, max_length=max_length)
+    if finished is not None:
+        model = finished.kind.load_model(folder, attention=_ATTENTION)
+    elif architecture in ("BertForPreTraining", "BertForMaskedLM"):
+        model = load_with_own_heads(folder, attention=_ATTENTION)
+    else:
+        model = load_encoder(folder, attention=_ATTENTION)
     encoder: Any = model if isinstance(model, BertModel) else model.bert
     if tokenizer.vocab_size > encoder.vocab_size:
         raise ArtifactError(
@@ -50,11 +76,65 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     return LoadedModel(model, tokenizer, max_length=max_length, task=task, name=name_or_folder)
 
 
-def _encoder_in(folder: Path, architecture: str) -> nn.Module:
-    """Load the encoder of a folder, with its pretraining heads if present."""
-    if architecture in ("BertForPreTraining", "BertForMaskedLM"):
-        return load_with_own_heads(folder, attention=_ATTENTION)
-    return load_encoder(folder, attention=_ATTENTION)
+def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
+    """Infer the task of a fine-tuned checkpoint from its config.json and the names of its weights.
+
+    Classifiers truncate long texts, as is usual; token classification and question answering split them into windows.
+    A classifier with one output is served as re-ranking.
+
+    Args:
+        folder: Folder of a BERT checkpoint.
+        max_length: Maximum number of tokens of a sequence.
+
+    Returns:
+        The task; None for an encoder, and for token classification with tags other than IOB2.
+    """
+    settings = read_json(folder / CONFIG_NAME)
+    names: dict[str, str] = settings.get("id2label") or {}
+    labels = tuple(names[key] for key in sorted(names, key=int))
+    has_head = {"classifier.weight", "qa_outputs.weight"} & read_weight_names(folder)
+    base = {"max_length": max_length, **_NEVER_TRAINED}
+    config: Any
+    match (settings.get("architectures") or [""])[0]:
+        case "BertForSequenceClassification" if has_head and len(labels) == 1:
+            config = RerankingTaskConfig(kind="reranking", num_candidates=1, num_negatives=0, metric="map", **base)
+        case "BertForSequenceClassification" if has_head:
+            config = ClassificationTaskConfig(
+                kind="classification",
+                labels=labels,
+                multi_label=settings.get("problem_type") == "multi_label_classification",
+                metric="accuracy",
+                long_texts="truncate",
+                window_overlap=0,
+                window_pooling="mean",
+                calibration="none",
+                shared_tokens="plain",
+                **base,
+            )
+        case "BertForTokenClassification" if has_head and all(_IOB2_LABEL.fullmatch(label) for label in labels):
+            config = TokenClassificationTaskConfig(
+                kind="token_classification",
+                head="softmax",
+                word_logits="first",
+                word_case="plain",
+                outside_margin="none",
+                window_overlap=min(_DOC_STRIDE, max_length // 4),
+                metric="entity_f1",
+                **base,
+            )
+        case "BertForQuestionAnswering" if has_head:
+            question_length = min(_MAX_QUESTION_LENGTH, max_length // 4)
+            config = QuestionAnsweringTaskConfig(
+                kind="question_answering",
+                window_overlap=min(_DOC_STRIDE, (max_length - question_length) // 4),
+                max_question_length=question_length,
+                max_answer_length=_MAX_ANSWER_LENGTH,
+                metric="f1",
+                **base,
+            )
+        case _:
+            return None
+    return FinishedTask(task_kind(config, labels), {})
 
 
 def _tokenizer_max_length(folder: Path) -> int:

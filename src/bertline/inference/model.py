@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from bertline.finetuning.encoding import encode_texts, scoring_batches
 from bertline.finetuning.vector_index import VectorIndex
@@ -168,10 +168,10 @@ class LoadedModel:
         sequences = encode_texts(read, None, self.tokenizer, max_length=max_length)
         vectors = np.zeros((len(sequences), self.encoder.config.hidden_size), dtype=np.float32)
         for indices, batch in scoring_batches(sequences, batch_size=batch_size):
-            input_ids, token_type_ids, attention_mask = self._on_device(batch)
+            inputs = {name: values.to(self.device) for name, values in batch.items()}
             with torch.no_grad():
-                hidden_states = self.encoder(input_ids, token_type_ids, attention_mask).hidden_states
-            vectors[indices] = pooled(hidden_states, attention_mask, how).cpu().numpy()
+                hidden_states = self.encoder(**inputs).hidden_states
+            vectors[indices] = pooled(hidden_states, inputs["attention_mask"], how).cpu().numpy()
         # Only a sequence of the maximum length can have been truncated; those few are tokenized again in full.
         full = [read[i] for i in np.flatnonzero(sequences.lengths == max_length)]
         return vectors, sum(len(ids) + 2 > max_length for ids in self.tokenizer.encode_literally(full))
@@ -200,16 +200,7 @@ class LoadedModel:
     def _in_detail(self, text: str, text_pair: str | None) -> tuple[list[int], EncodedInDetail]:
         ids, types = sequence_of(self.tokenizer, text, text_pair, self.max_length)
         with torch.no_grad():
-            return ids, self.encoder.forward_in_detail(*self._tensors(ids, types))
-
-    def _tensors(self, ids: list[int], types: list[int]) -> tuple[Tensor, Tensor]:
-        return torch.tensor([ids], device=self.device), torch.tensor([types], device=self.device)
-
-    def _on_device(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        input_ids, token_type_ids, attention_mask = (
-            batch[name].to(self.device) for name in ("input_ids", "token_type_ids", "attention_mask")
-        )
-        return input_ids, token_type_ids, attention_mask
+            return ids, self.encoder.forward_in_detail(*torch.tensor([[ids], [types]], device=self.device))
 
     def _cannot(self, what: str, head: str, where: str) -> ArtifactError:
         return ArtifactError(f"{self.name} cannot {what}: it has no {head}. Load {where} instead.")

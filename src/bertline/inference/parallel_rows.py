@@ -49,26 +49,25 @@ def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[
             free.put(worker)
 
     executor = ThreadPoolExecutor(len(workers))
+
+    def submitted() -> Iterator[Future[Result]]:
+        try:
+            for item in items:
+                yield executor.submit(work, item)
+        except DataError as error:
+            # The results of the items read before the error are kept.
+            failed: Future[Result] = Future()
+            failed.set_exception(error)
+            yield failed
+
     waiting: deque[Future[Result]] = deque()
-    failed: DataError | None = None
-    source = iter(items)
     try:
-        while True:
-            try:
-                item = next(source)
-            except StopIteration:
-                break
-            except DataError as error:
-                # The results of the items read before the error are kept.
-                failed = error
-                break
-            waiting.append(executor.submit(work, item))
+        for future in submitted():
+            waiting.append(future)
             if len(waiting) >= len(workers) * _IN_FLIGHT_PER_WORKER:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-        if failed is not None:
-            raise failed
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
 

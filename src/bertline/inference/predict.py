@@ -6,40 +6,41 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.progress import progress, say
-from bertline.inference.documents_file import DocumentsFile, searching
 from bertline.inference.growing_file import GrowingFile
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor
+from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor, TaskPredictor
 from bertline.inference.row_files import (
     PLAIN_LAYOUT,
     Block,
     Row,
-    RowsDigest,
+    add_row,
     blocks_of,
     cell,
     format_of,
     format_read,
     read_rows,
 )
-from bertline.kinds.retrieval.serving import RetrievalPredictor
+from bertline.kinds.retrieval.serving import RetrievalPredictor, SearchedDocuments
 from bertline.modeling.packed_linears import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
+from bertline.tasks.search_files import one_line
+from bertline.tasks.stored_rows import Documents
 from bertline.tasks.table_files import Record, TableLayout
-from bertline.tokenization.tokenizer import Tokenizer
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
-
-VECTOR_COLUMN = "vector"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,24 +62,50 @@ class PredictedFile:
     num_rows: int
     num_truncated: int
     """Number of inputs truncated to the model's maximum length."""
-    num_documents_truncated: int
-    """Number of truncated documents among those searched."""
     num_resumed: int
     """Number of rows that an earlier run had already written."""
-
-
-Fill = Callable[..., tuple[list[Row], int]]
-"""Function from the input columns of some rows to the columns added to each row and the number of truncated inputs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Filling:
-    """Columns that are read from each row, schema of the columns added to it, and one function per thread."""
-
-    inputs: list[InputColumn]
-    schema: pa.Schema
-    workers: list[Fill]
     num_documents_truncated: int = 0
+    """Number of truncated documents among those searched."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DocumentsFile:
+    """File of the documents that a retrieval model searches; their vectors are kept in memory.
+
+    The extension gives the format; the other reading options are those of the input.
+    """
+
+    path: Path
+    id_column: str | int = "id"
+    """Column of the ids, text or numbers; without it (as in a `.txt`), documents are numbered from 0."""
+    text_column: str | int = "text"
+    title_column: str | int = "title"
+    """Column of the titles, if the file has it; a title is prepended to a text that does not start with it."""
+    top_k: int = 10
+
+
+class TextVectors(RowPredictor):
+    """Vectors of texts, as `LoadedModel.embed` computes them."""
+
+    def __init__(self, model: LoadedModel, *, batch_size: int = 32) -> None:
+        self.tokenizer, self._model, self._batch_size = model.tokenizer, model, batch_size
+
+    def for_thread(self) -> Self:
+        copied = super().for_thread()
+        copied._model = copy.copy(self._model)
+        copied._model.tokenizer = copied.tokenizer
+        return copied
+
+    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
+        return [InputColumn(columns.text, "text")]
+
+    def output_schema(self) -> pa.Schema:
+        return pa.schema([("vector", pa.list_(pa.float32()))])
+
+    def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
+        vectors, truncated = self._model.text_vectors(inputs[0], batch_size=self._batch_size)
+        self.num_cut += truncated
+        return [{"vector": vector.tolist()} for vector in vectors]
 
 
 def predict_file(
@@ -134,113 +161,122 @@ def predict_file(
         made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
     num_threads = num_threads_for(model.device, how.num_threads)
     with one_thread_each(model.device), packed_linears(model.model):
-        if output == "vectors":
-            filling = _vectors(model, columns, how, num_threads)
-        else:
-            filling = _task_filling(model, columns, layout, documents, how, num_threads)
-        schema = _schema(source, layout, target)
-        with GrowingFile(target, made_from=made_from, added=filling.schema, schema=schema) as growing:
-            return _write(source, layout, growing, filling, target.name)
+        predictor: RowPredictor = TextVectors(model, batch_size=how.batch_size)
+        num_documents_truncated = 0
+        if output != "vectors":
+            predictor, num_documents_truncated = _task_of(model, layout, documents, how, num_threads)
+        predictors = [predictor.for_thread() for _ in range(num_threads)]
+        written = _write(source, target, layout, predictors, columns, made_from)
+    return replace(written, num_documents_truncated=num_documents_truncated)
 
 
-def _write(source: Path, layout: TableLayout, growing: GrowingFile, filling: _Filling, name: str) -> PredictedFile:
-    records, digest = read_rows(source, layout), RowsDigest()
-    num_resumed = growing.progress.num_rows
-    if num_resumed:
-        for _, record in zip(range(num_resumed), records, strict=False):
-            digest.add(record)
-        if digest.hexdigest() != growing.progress.rows_digest:
-            raise growing.cannot_resume(f"the first {num_resumed:,} rows of {source} are not those it was made from")
-        say(f"{name}: {num_resumed:,} rows are in place from an earlier start")
-
-    def work(fill: Fill) -> Callable[[Block], tuple[Block, list[Row], int]]:
-        return lambda block: (block, *_with_output(block.records, filling, fill))
-
-    def written() -> Iterator[None]:
-        for block, rows, truncated in map_in_threads(
-            [work(fill) for fill in filling.workers], blocks_of(records, digest)
-        ):
-            growing.append(rows, num_truncated=truncated, rows_digest=block.digest)
-            yield from (None for _ in rows)
-
-    for _ in progress(written(), description=f"{name}: rows"):
-        pass
-    if not growing.progress.num_rows:
-        raise DataError(f"{source} has no rows. Give a file with at least one text.")
-    growing.finish()
-    return PredictedFile(
-        num_rows=growing.progress.num_rows,
-        num_truncated=growing.progress.num_truncated,
-        num_documents_truncated=filling.num_documents_truncated,
-        num_resumed=num_resumed,
-    )
-
-
-def _vectors(model: LoadedModel, columns: FileColumns, how: Predicting, num_threads: int) -> _Filling:
-    def filler() -> Fill:
-        of_thread = copy.copy(model)
-        # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
-        of_thread.tokenizer = Tokenizer(model.tokenizer.vocabulary)
-
-        def fill(texts: list[str]) -> tuple[list[Row], int]:
-            vectors, truncated = of_thread.text_vectors(texts, batch_size=how.batch_size)
-            return [{VECTOR_COLUMN: vector.tolist()} for vector in vectors], truncated
-
-        return fill
-
-    schema = pa.schema([(VECTOR_COLUMN, pa.list_(pa.float32()))])
-    return _Filling([InputColumn(columns.text, "text")], schema, [filler() for _ in range(num_threads)])
-
-
-def _task_filling(
-    model: LoadedModel,
-    columns: FileColumns,
+def _write(
+    source: Path,
+    target: Path,
     layout: TableLayout,
-    documents: DocumentsFile | None,
-    how: Predicting,
-    num_threads: int,
-) -> _Filling:
-    task = model.task
-    if task is None:
+    predictors: list[RowPredictor],
+    columns: FileColumns,
+    made_from: dict[str, str],
+) -> PredictedFile:
+    records, digest = read_rows(source, layout), hashlib.blake2b(digest_size=16)
+    workers = [partial(_with_output, each, each.file_inputs(columns)) for each in predictors]
+    added, schema = predictors[0].output_schema(), _schema(source, layout, target)
+    with GrowingFile(target, made_from=made_from, added=added, schema=schema) as growing:
+        num_resumed = growing.progress.num_rows
+        if num_resumed:
+            for record in islice(records, num_resumed):
+                add_row(digest, record)
+            if digest.hexdigest() != growing.progress.rows_digest:
+                raise growing.cannot_resume(
+                    f"the first {num_resumed:,} rows of {source} are not those it was made from"
+                )
+            say(f"{target.name}: {num_resumed:,} rows are in place from an earlier start")
+
+        def written() -> Iterator[Row]:
+            for block, rows, truncated in map_in_threads(workers, blocks_of(records, digest)):
+                growing.append(rows, num_truncated=truncated, rows_digest=block.digest)
+                yield from rows
+
+        for _ in progress(written(), description=f"{target.name}: rows"):
+            pass
+        done = growing.progress
+        if not done.num_rows:
+            raise DataError(f"{source} has no rows. Give a file with at least one text.")
+        growing.finish()
+    return PredictedFile(num_rows=done.num_rows, num_truncated=done.num_truncated, num_resumed=num_resumed)
+
+
+def _task_of(
+    model: LoadedModel, layout: TableLayout, documents: DocumentsFile | None, how: Predicting, num_threads: int
+) -> tuple[TaskPredictor, int]:
+    """Return the task, for retrieval with the documents that it searches, and the number of truncated documents."""
+    if model.task is None:
         raise ArtifactError(
             f"{model.name} cannot classify or answer: it has no task. Load artifacts/export/TASK instead, or ask for "
             "vectors (task_name=embed)."
         )
-    num_documents_truncated = 0
-    if isinstance(task, RetrievalPredictor):
+    if isinstance(model.task, RetrievalPredictor):
         if documents is None:
             raise DataError(f"{model.name} is a retrieval model: name the documents it searches with documents=FILE.")
-        layout = replace(layout, format="auto")
-        task, num_documents_truncated = searching(task, documents, layout, num_threads=num_threads)
-    elif documents is not None:
+        return _searching(model.task, documents, replace(layout, format="auto"), num_threads=num_threads)
+    if documents is not None:
         raise DataError(f"documents are for retrieval; {model.name} is a model for {model.kind}.")
-    tasks = [task.for_thread() for _ in range(num_threads)]
-    for each in tasks:
-        each.num_probabilities = how.num_probabilities
-    return _Filling(
-        task.file_inputs(columns), task.output_schema(), [_filler(each) for each in tasks], num_documents_truncated
-    )
+    task = model.task.for_thread()
+    task.num_probabilities = how.num_probabilities
+    return task, 0
 
 
-def _filler(task: TaskPredictor) -> Fill:
-    def fill(*inputs: list[Any]) -> tuple[list[Row], int]:
-        before = task.num_cut
-        return task.file_outputs(*inputs), task.num_cut - before
+def _searching(
+    task: RetrievalPredictor, documents: DocumentsFile, layout: TableLayout, *, num_threads: int
+) -> tuple[SearchedDocuments, int]:
+    """Read and encode the documents; return a task that searches them, and the number of truncated documents.
 
-    return fill
+    Raises:
+        DataError: The file has no documents, or one cannot be read.
+    """
+    ids: list[str] = []
+    records = progress(read_rows(documents.path, layout), description=f"{documents.path.name}: documents")
+
+    def read() -> Iterator[list[str]]:
+        for block in blocks_of(records, hashlib.blake2b(digest_size=16)):
+            of_block = _documents_of(block.records, documents, first_number=len(ids))
+            ids.extend(of_block.ids)
+            yield of_block.texts_read()
+
+    workers = [task.for_thread() for _ in range(num_threads)]
+    encoders: list[Callable[[list[str]], np.ndarray]] = [worker.document_vectors for worker in workers]
+    vectors = list(map_in_threads(encoders, read()))
+    if not ids:
+        raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
+    found = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
+    return found, sum(worker.num_documents_cut for worker in workers)
 
 
-def _with_output(records: list[Record], filling: _Filling, fill: Fill) -> tuple[list[Row], int]:
-    for name in filling.schema.names:
-        if taken := next((record for record in records if name in record.values), None):
+def _documents_of(records: list[Record], documents: DocumentsFile, *, first_number: int) -> Documents:
+    """Return the documents in the format of a task's collection, so that the model sees the same text as there."""
+    ids, titles, texts = [], [], []
+    for number, record in enumerate(records, start=first_number):
+        identity = record.values.get(documents.id_column)
+        has_title = record.values.get(documents.title_column) is not None
+        title = cell(record, InputColumn(documents.title_column, "text")) if has_title else ""
+        ids.append(str(number if identity is None else identity))
+        titles.append(one_line(title))
+        texts.append(one_line(cell(record, InputColumn(documents.text_column, "text"))))
+    return Documents(ids, titles, texts)
+
+
+def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Block) -> tuple[Block, list[Row], int]:
+    """Return a block, its rows with the columns that are added to them, and the number of truncated rows."""
+    for name in predictor.output_schema().names:
+        if taken := next((record for record in block.records if name in record.values), None):
             raise DataError(f"{taken.where}: the input already has a column {name!r}. Rename it.")
-    inputs = [[cell(record, column) for record in records] for column in filling.inputs]
-    added, truncated = fill(*inputs)
+    before = predictor.num_cut
+    added = predictor.file_outputs(*([cell(record, column) for record in block.records] for column in inputs))
     rows = [
         {**{str(key): value for key, value in record.values.items()}, **more}
-        for record, more in zip(records, added, strict=True)
+        for record, more in zip(block.records, added, strict=True)
     ]
-    return rows, truncated
+    return block, rows, predictor.num_cut - before
 
 
 def _digest_of(model: LoadedModel) -> str:

@@ -53,48 +53,20 @@ _TOKENS_ON_CPU = 512
 _TOKENS_ELSEWHERE = 1 << 14
 
 
-class TaskPredictor(ABC):
-    """A fine-tuned model with its task, for prediction.
+class RowPredictor(ABC):
+    """Prediction of columns for the rows of a file or of a request."""
 
-    Args:
-        kind: Kind of the task, which encodes and predicts.
-        calibration: Values chosen on dev, such as thresholds.
-        model: Model on its device, in evaluation mode.
-        tokenizer: Tokenizer of the model.
-    """
-
-    def __init__(
-        self, kind: TaskKind[Any, Any, Any], calibration: Calibration, model: nn.Module, tokenizer: Tokenizer
-    ) -> None:
-        self.kind: Any = kind
-        self.calibration = calibration
-        self.model = model
-        self.tokenizer = tokenizer
-        # As in evaluation, but always in fp32, so that predictions do not depend on the machine.
-        device: torch.device = next(model.parameters()).device
-        self.machine = Machine(
-            device=device,
-            precision="fp32",
-            compile=False,
-            ranks=Ranks(),
-            scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
-        )
-        self.num_cut = 0
-        """Number of rows so far that were truncated to the model's maximum length."""
-        self.num_probabilities: int | None = None
-        """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
+    tokenizer: Tokenizer
+    num_cut = 0
+    """Number of rows so far that were truncated to the model's maximum length."""
 
     def for_thread(self) -> Self:
         """Return a copy for another thread, with shared weights and its own count of truncated inputs."""
-        task = copy.copy(self)
+        copied = copy.copy(self)
         # Encoding temporarily changes a setting of the tokenizer, so each thread has its own.
-        task.tokenizer = Tokenizer(self.tokenizer.vocabulary)
-        task.num_cut = 0
-        return task
-
-    @abstractmethod
-    def predict(self, *inputs: Any) -> list[Any]:
-        """Return the prediction for each input, in order."""
+        copied.tokenizer = Tokenizer(self.tokenizer.vocabulary)
+        copied.num_cut = 0
+        return copied
 
     @abstractmethod
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
@@ -112,6 +84,41 @@ class TaskPredictor(ABC):
             inputs: Values of each column of `file_inputs`.
         """
 
+
+class TaskPredictor(RowPredictor):
+    """A fine-tuned model with its task, for prediction.
+
+    Args:
+        kind: Kind of the task, which encodes and predicts.
+        calibration: Values chosen on dev, such as thresholds.
+        model: Model on its device, in evaluation mode.
+        tokenizer: Tokenizer of the model.
+    """
+
+    num_probabilities: int | None = None
+    """Number of labels that a classifier lists in a file with their probabilities; None lists all."""
+
+    def __init__(
+        self, kind: TaskKind[Any, Any, Any], calibration: Calibration, model: nn.Module, tokenizer: Tokenizer
+    ) -> None:
+        self.kind: Any = kind
+        self.calibration = calibration
+        self.model = model
+        self.tokenizer = tokenizer
+        # As in evaluation, but always in fp32, so that predictions do not depend on the machine.
+        device: torch.device = next(model.parameters()).device
+        self.machine = Machine(
+            device=device,
+            precision="fp32",
+            compile=False,
+            ranks=Ranks(),
+            scoring_tokens=_TOKENS_ON_CPU if device.type == "cpu" else _TOKENS_ELSEWHERE,
+        )
+
+    @abstractmethod
+    def predict(self, *inputs: Any) -> list[Any]:
+        """Return the prediction for each input, in order."""
+
     def predictions(self, rows: StoredRows) -> Any:
         """Encode rows, count truncated ones, and return the result of `TaskKind.predict`."""
         encoded = self.kind.encode(rows, self.tokenizer)
@@ -124,14 +131,19 @@ def row_ids(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
+def require_several(values: Any, name: str) -> None:
+    """Raise a `DataError` if the values are a single string."""
+    if isinstance(values, str):
+        raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
+
+
 def require_texts(values: Any, name: str) -> list[str]:
     """Return the values as a list of strings.
 
     Raises:
         DataError: `values` is a single string, or contains something other than strings.
     """
-    if isinstance(values, str):
-        raise DataError(f"{name} is one string; expected a list of strings, such as [{values[:30]!r}].")
+    require_several(values, name)
     for index, value in enumerate(values):
         if not isinstance(value, str):
             raise DataError(f"{name}[{index}] is {value!r}; expected a string.")

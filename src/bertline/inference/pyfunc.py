@@ -21,8 +21,8 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
-from bertline.inference.predict import VECTOR_COLUMN
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor
+from bertline.inference.predict import TextVectors
+from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor
 from bertline.inference.row_files import cell
 from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
@@ -86,29 +86,24 @@ class ServedModel:
     """
 
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
-        self._model = model
         self._settings = settings
-        self._task: TaskPredictor | None = model.task
+        self._predictor: RowPredictor = model.task or TextVectors(model)
         if isinstance(model.task, RetrievalPredictor):
-            self._task = GivenDocuments(model.task)
+            self._predictor = GivenDocuments(model.task)
         # MLflow's server calls from several threads, and encoding temporarily changes a setting of the tokenizer.
         self._one_request = threading.Lock()
 
     def inputs(self, *, pair: bool) -> list[InputColumn]:
         """Return the columns of a request; `pair` adds the second text of a task of text pairs."""
-        if self._task is None:
-            return [InputColumn(FileColumns().text, "text")]
-        return self._task.file_inputs(FileColumns(text_pair=PAIR_COLUMN if pair else None))
+        return self._predictor.file_inputs(FileColumns(text_pair=PAIR_COLUMN if pair else None))
 
     def outputs(self) -> pa.Schema:
         """Return the columns of an answer."""
-        if self._task is None:
-            return pa.schema([(VECTOR_COLUMN, pa.list_(pa.float32()))])
-        return self._task.output_schema()
+        return self._predictor.output_schema()
 
     def params(self) -> dict[str, int]:
         """Return the parameters of a request with their defaults."""
-        return {"top_k": self._task.top_k} if isinstance(self._task, GivenDocuments) else {}
+        return {"top_k": self._predictor.top_k} if isinstance(self._predictor, GivenDocuments) else {}
 
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
@@ -130,18 +125,14 @@ class ServedModel:
         with named_errors(), self._one_request:
             columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
             values = _values_of(model_input, columns, self._settings.max_request_bytes if in_server() else None)
-            rows = self._predicted(values, dict(params or {}))
+            predictor = self._predictor
+            if isinstance(predictor, GivenDocuments) and params:
+                predictor = predictor.with_top_k(params.get("top_k", predictor.top_k))
+            rows = predictor.file_outputs(*values)
         if in_server():
             return rows
         # As objects: pandas would turn a missing number into NaN, which is no JSON.
         return pd.DataFrame(rows, columns=self.outputs().names, dtype=object)
-
-    def _predicted(self, values: list[list[Any]], params: dict[str, Any]) -> list[dict[str, Any]]:
-        if self._task is None:
-            return [{VECTOR_COLUMN: vector.tolist()} for vector in self._model.embed(values[0])]
-        if isinstance(self._task, GivenDocuments):
-            return self._task.with_top_k(params.get("top_k", self._task.top_k)).file_outputs(*values)
-        return self._task.file_outputs(*values)
 
 
 def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> Serving:

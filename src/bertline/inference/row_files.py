@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +14,7 @@ from bertline.foundation.errors import DataError
 from bertline.inference.predictor import InputColumn
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.decoded_files import OptionNames
-from bertline.tasks.table_files import Record, TableLayout, read_lines, read_records
+from bertline.tasks.table_files import FORMATS_BY_ENDING, Record, TableLayout, read_lines, read_records
 
 RowFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 Row = dict[str, Any]
@@ -25,14 +26,7 @@ _OPTIONS = OptionNames(format="format", encoding="encoding", quoting="quoting", 
 # Maximum size of a block: enough rows to sort by length, few enough to distribute over threads and write early.
 _ROWS_TOGETHER = 512
 _CHARACTERS_TOGETHER = 200_000
-_BY_ENDING: dict[str, RowFormat] = {
-    ".txt": "txt",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
+_BY_ENDING: dict[str, RowFormat] = {".txt": "txt", **FORMATS_BY_ENDING}
 
 
 def format_of(path: Path) -> RowFormat:
@@ -93,30 +87,25 @@ def cell(record: Record, column: InputColumn) -> Any:
         )
     value = record.values[column.name]
     if column.holds == "texts" and isinstance(value, str):
-        value = _list_in(value, value)
+        with suppress(json.JSONDecodeError):
+            value = json.loads(value)
         try:
             require_whole_characters(value)
         except BadRow as bad:
             raise DataError(f"{record.where}: column {column.name!r}: {bad}. Fix or drop the row.") from bad
     is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    fits = {"text": isinstance(value, str), "texts": is_list, "text or texts": is_list or isinstance(value, str)}
-    if not fits[column.holds]:
-        expected = {"text": "a text", "texts": "a list of texts (in CSV as JSON)"}.get(
-            column.holds, "a text or a list of texts"
-        )
+    fits, expected = {
+        "text": (isinstance(value, str), "a text"),
+        "texts": (is_list, "a list of texts (in CSV as JSON)"),
+        "text or texts": (is_list or isinstance(value, str), "a text or a list of texts"),
+    }[column.holds]
+    if not fits:
         raise DataError(
             f"{record.where}: column {column.name!r} is {value!r}; expected {expected}. Fix or drop the row."
         )
     if not column.may_be_empty and not "".join(value).strip():
         raise DataError(f"{record.where}: column {column.name!r} is empty. Fix or drop the row.")
     return value
-
-
-def _list_in(text: str, otherwise: Any) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return otherwise
 
 
 @dataclass(slots=True)
@@ -128,26 +117,16 @@ class Block:
     """Digest of all rows of the input up to the last one of the block."""
 
 
-class RowsDigest:
-    """A running digest of rows."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.blake2b(digest_size=16)
-
-    def add(self, record: Record) -> None:
-        """Add the values of one row."""
-        self._digest.update(json.dumps([*record.values.items()], default=str).encode())
-
-    def hexdigest(self) -> str:
-        """Digest of all rows so far, in hexadecimal."""
-        return self._digest.hexdigest()
+def add_row(digest: hashlib.blake2b, record: Record) -> None:
+    """Add the values of one row to a running digest."""
+    digest.update(json.dumps([*record.values.items()], default=str).encode())
 
 
-def blocks_of(records: Iterator[Record], digest: RowsDigest) -> Iterator[Block]:
+def blocks_of(records: Iterator[Record], digest: hashlib.blake2b) -> Iterator[Block]:
     """Group records into blocks that depend on the input alone, and add each record to the digest."""
     block, characters = Block(), 0
     for record in records:
-        digest.add(record)
+        add_row(digest, record)
         block.records.append(record)
         characters += sum(len(value) for value in record.values.values() if isinstance(value, str | list))
         if len(block.records) == _ROWS_TOGETHER or characters >= _CHARACTERS_TOGETHER:

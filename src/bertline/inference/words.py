@@ -10,7 +10,14 @@ from typing import Any
 from bertline.corpus.sentences import split_sentences
 from bertline.finetuning.word_tagging import decided
 from bertline.foundation.errors import DataError
-from bertline.inference.predictor import FileColumns, InputColumn, TaskPredictor, require_texts, row_ids
+from bertline.inference.predictor import (
+    FileColumns,
+    InputColumn,
+    TaskPredictor,
+    require_several,
+    require_texts,
+    row_ids,
+)
 from bertline.tasks.stored_rows import TaggedRows
 
 # Word splitting common to tagged corpora: runs of letters and digits, including punctuation inside a word; every other
@@ -26,8 +33,7 @@ def split_words(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[tuple[st
     Raises:
         DataError: `texts` is a single string, or a list holds something other than strings.
     """
-    if isinstance(texts, str):
-        raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
+    require_several(texts, "texts")
     found: list[tuple[str, Places]] = []
     for index, value in enumerate(texts):
         if isinstance(value, str):
@@ -53,8 +59,7 @@ def split_documents(texts: Sequence[str] | Sequence[Sequence[str]]) -> list[list
     Raises:
         DataError: `texts` is a single string, a list holds something other than strings, or a document has no sentence.
     """
-    if isinstance(texts, str):
-        raise DataError(f"texts is one string; expected a list of strings, such as [{texts[:30]!r}].")
+    require_several(texts, "texts")
     return [_sentences(value, index) for index, value in enumerate(texts)]
 
 

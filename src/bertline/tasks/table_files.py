@@ -23,7 +23,7 @@ from bertline.tasks.source_config import check_delimiting
 TableFormat = Literal["csv", "tsv", "jsonl", "parquet"]
 Parsed = TypeVar("Parsed")
 
-_FORMATS_BY_ENDING: dict[str, TableFormat] = {
+FORMATS_BY_ENDING: dict[str, TableFormat] = {
     ".csv": "csv",
     ".tsv": "tsv",
     ".jsonl": "jsonl",
@@ -142,8 +142,8 @@ def read_lines(path: Path, encoding: str, options: OptionNames) -> Iterator[Reco
 def _format_of(path: Path, layout: TableLayout) -> TableFormat:
     """Return the format by the ending of the name or, for other endings (`.txt`, `.data`, none), by the first lines."""
     ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending in _FORMATS_BY_ENDING:
-        return _FORMATS_BY_ENDING[ending]
+    if ending in FORMATS_BY_ENDING:
+        return FORMATS_BY_ENDING[ending]
     found = guesses(beginning_of(path, layout.encoding))
     if len(found) == 1 and found[0] != "conll":
         return found[0]

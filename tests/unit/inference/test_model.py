@@ -12,7 +12,7 @@ import torch
 
 import bertline
 from bertline.foundation.errors import ArtifactError, DataError, MachineError
-from bertline.inference.blanks import filled
+from bertline.inference.filling import filled
 from bertline.inference.loading import load
 from bertline.modeling.huggingface import load_encoder, load_pretraining_model, save_model
 
