@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.dev_evaluation import DevCheck, DevEvaluations
-from bertline.finetuning.module import EvaluateOnDev, FineTuningData, FineTuningModule, ShowProgress
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.progress import RunProgress
 from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
@@ -26,7 +25,6 @@ from bertline.modeling.attention_choice import choose_attention
 from bertline.modeling.initialization import initialize
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine
-from bertline.training.trainer import build_trainer, fit
 
 EncoderWeights = Literal["pretrained", "random"]
 _OFF: dict[str, Any] = {"class_weights": "none", "label_smoothing": 0.0}
@@ -134,6 +132,10 @@ def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, va
 
 
 def _train(job: FineTuningJob, model: nn.Module, evaluations: DevEvaluations) -> None:
+    # Imported here, because they load Lightning: the process that supervises a sweep trains nothing.
+    from bertline.finetuning.module import EvaluateOnDev, FineTuningData, FineTuningModule, ShowProgress
+    from bertline.training.trainer import build_trainer, fit
+
     kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)

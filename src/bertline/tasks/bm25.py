@@ -10,7 +10,6 @@ from typing import Literal, assert_never, get_args
 import bm25s
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 K1, B = 1.5, 0.75
 """Defaults of bm25s. The literature recommends k1 from 1.2 to 2 and b from 0.5 to 0.8 (Robertson and Zaragoza 2009,
@@ -38,6 +37,9 @@ def terms_of(text: str, analysis: Analysis) -> list[str]:
     """
     words = words_of(text)
     if analysis.endswith("no_stop"):
+        # Imported here: it takes a second, and whatever loads a model of any kind imports this module.
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
         words = [word for word in words if word not in ENGLISH_STOP_WORDS]
     match analysis:
         case "words" | "words_no_stop":
