@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -14,9 +16,10 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.finetuning.word_tagging import TagPredictions, decided
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.token_classification.baselines import tagging_baselines
+from bertline.kinds.token_classification.baselines import most_frequent_tag
 from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
+from bertline.sweep.baselines.base import Given
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import _with_neighbours, tagging_baseline
@@ -78,7 +81,7 @@ def test_a_run_learns_what_can_be_learnt(encoder, tokenizer, head):
         encoder_folder=encoder, train=train, dev=dev, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
     )  # fmt: skip
     found = fine_tune(job).dev_scores["entity_f1"]
-    (baseline,) = tagging_baselines(tagging, splits[200], splits[60], {})
+    baseline = most_frequent_tag(Given(kind=tagging, train=splits[200], dev=splits[60], tests={}))
     by_words = tagging.scores(tagging.statistics(splits[60], baseline.predictions["dev"], {}))["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
     assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
@@ -376,7 +379,8 @@ class TestMostFrequentTag:
             ["a"], ["a"], [["Ada", "Ada", "Ada", "ada", "in", "Rome"]], [["B-PER", "B-PER", "O", "O", "O", "B-LOC"]]
         )
         test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
-        (baseline,) = tagging_baselines(tagging, train, test, {"test": test, "test_more": test})
+        given = Given(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
+        baseline = most_frequent_tag(given)
         assert baseline.name == "most_frequent_tag"
         assert set(baseline.predictions) == {"dev", "test", "test_more"}
         assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
@@ -384,7 +388,7 @@ class TestMostFrequentTag:
 
     def test_of_equally_frequent_tags_the_first_label_is_taken(self):
         train = TaggedRows(["a"], ["a"], [["x", "x"]], [["B-PER", "B-LOC"]])
-        (baseline,) = tagging_baselines(kind(), train, train, {})
+        baseline = most_frequent_tag(Given(kind=kind(), train=train, dev=train, tests={}))
         assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]
 
 
@@ -393,8 +397,8 @@ class TestLinearTaggers:
         """A word's own tag is not enough here: continuations continue whatever precedes them."""
         tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
         found = {}
-        for make in (tagging_baselines, window_tagger):
-            (baseline,) = make(tagging, splits[0], splits[1], {"test": splits[2]})
+        given = Given(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
+        for baseline in (most_frequent_tag(given), *window_tagger(given)):
             statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
             found[baseline.name] = tagging.scores(statistics)["entity_f1"]
         assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
@@ -403,15 +407,15 @@ class TestLinearTaggers:
     def test_an_untrained_encoders_vectors_of_words_tell_their_tags(self, encoder, name):
         """Each word's vector is one of its own; a window of 16 tokens does not hold the longer rows."""
         tagging, splits = kind(max_length=16, window_overlap=4), [rows(n, seed=n, longest=30) for n in (300, 80, 90)]
-        machine = tiny.machine()
+        given = Given(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
 
         def made():
-            frozen = FrozenEncoder(encoder, machine, max_length=16)
-            (baseline,) = tagging_baseline(name, frozen, tagging, splits[0], splits[1], {"test": splits[2]})
+            frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
+            (baseline,) = tagging_baseline(name, replace(given, encoder=frozen))
             return baseline.predictions["test"]
 
         found = made()
-        (most_frequent,) = tagging_baselines(tagging, splits[0], splits[1], {"test": splits[2]})
+        most_frequent = most_frequent_tag(given)
         scores = [
             tagging.scores(tagging.statistics(splits[2], predictions, {}))["entity_f1"]
             for predictions in (found, most_frequent.predictions["test"])
@@ -459,7 +463,9 @@ class TestLinearTaggers:
             names = [str(row) for row in range(num_rows)]
             return TaggedRows(names, names, words, [["O", "B-PER", "O", "O"]] * num_rows)
 
-        (tagger,) = window_tagger(kind(), made(40, "abcde"), made(20, "fghij"), {"test": made(20, "klmno")})
+        (tagger,) = window_tagger(
+            Given(kind=kind(), train=made(40, "abcde"), dev=made(20, "fghij"), tests={"test": made(20, "klmno")})
+        )
         assert all(labels.tolist() == [0, 3, 0, 0] for labels in tagger.predictions["test"].labels)
 
     def test_dev_decides_how_readily_a_tag_is_given(self):
@@ -471,24 +477,26 @@ class TestLinearTaggers:
             return TaggedRows(ids, ids, [["see", "x"]] * num_rows, tags)
 
         train = made(60, 2).take([*range(0, 60, 2), *range(1, 40, 2)])
-        (tagger,) = window_tagger(kind(), train, made(40, 20), {})
+        (tagger,) = window_tagger(Given(kind=kind(), train=train, dev=made(40, 20), tests={}))
         assert tagger.settings["threshold"] > 0
         assert all(labels.tolist() == [0, 3] for labels in tagger.predictions["dev"].labels)
 
     @pytest.mark.parametrize("name", ["static_embeddings", "frozen_encoder"])
     def test_vectors_of_rows_without_words_and_one_tag_for_all_do_no_harm(self, encoder, name):
         frozen = FrozenEncoder(encoder, tiny.machine(), max_length=16)
+        windows = kind(max_length=16, window_overlap=4)
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
-        assert tagging_baseline(name, frozen, kind(max_length=16, window_overlap=4), plain, plain, {}) == []
+        given = Given(kind=windows, train=plain, dev=plain, tests={}, encoder=frozen)
+        assert tagging_baseline(name, given) == []
         some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["\x00", "word1"], []], [[], ["O", "B-PER"], []])
         none = TaggedRows(["a"], ["a"], [[]], [[]])
-        made = tagging_baseline(name, frozen, kind(max_length=16, window_overlap=4), some, some, {"test": none})
+        made = tagging_baseline(name, replace(given, train=some, dev=some, tests={"test": none}))
         assert [len(labels) for labels in made[0].predictions["dev"].labels] == [0, 2, 0]
         assert [len(labels) for labels in made[0].predictions["test"].labels] == [0]
 
     def test_rows_without_words_and_one_tag_for_all_do_no_harm(self):
         plain = TaggedRows(["a", "b"], ["a", "b"], [["x", "y"], []], [["O", "O"], []])
-        assert window_tagger(kind(), plain, plain, {}) == []
+        assert window_tagger(Given(kind=kind(), train=plain, dev=plain, tests={})) == []
         some = TaggedRows(["a", "b", "c"], ["a", "b", "c"], [[], ["x", "y"], []], [[], ["B-PER", "O"], []])
-        (tagger,) = window_tagger(kind(), some, some, {"test": some})
+        (tagger,) = window_tagger(Given(kind=kind(), train=some, dev=some, tests={"test": some}))
         assert [len(labels) for labels in tagger.predictions["test"].labels] == [0, 2, 0]

@@ -7,11 +7,11 @@ import pytest
 
 import tiny
 from bertline.kinds.classification.model import Classification, MultiLabel
-from bertline.kinds.regression.baselines import PENALTIES
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.kinds.regression.model import Regression
 from bertline.sweep.baselines.base import baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
+from bertline.sweep.baselines.linear import RIDGES
 from bertline.sweep.baselines.text_features import (
     MOST_CHARACTERS,
     NUM_FEATURES,
@@ -21,7 +21,6 @@ from bertline.sweep.baselines.text_features import (
     num_rows_read,
     parts_of,
 )
-from bertline.sweep.baselines.vectors import linear_baseline
 from bertline.tasks.stored_rows import MultiLabelRows, NumberRows, TextRows
 
 
@@ -182,7 +181,7 @@ class TestNumbers:
     def test_ridge_sees_how_many_words_a_pair_shares_even_words_it_has_rarely_seen(self, kind):
         found = scored(kind, self.rows(200, 1), self.rows(60, 2), self.rows(61, 3))["pair_features"]
         assert found["test"]["spearman"] > 0.9
-        assert found["settings"]["penalty"] in PENALTIES
+        assert found["settings"]["penalty"] in [model.strength for model in RIDGES]
 
     def test_ridge_reads_single_texts_too_and_stays_on_the_scale(self, kind):
         train, dev, test = (self.rows(n, n, pairs=False) for n in (60, 30, 31))
@@ -248,8 +247,9 @@ class TestVectors:
     @pytest.mark.parametrize("pairs", [False, True])
     def test_linear_models_over_vectors_learn_and_are_the_same_again(self, classification, inputs, encoder, pairs):
         train, dev, test = (inputs.learnable_rows(n, seed=n, pairs=pairs) for n in (200, 60, 61))
-        for name in ("static_embeddings", "frozen_encoder"):
-            found = [linear_baseline(name, encoder, classification, train, dev, {"test": test}) for _ in range(2)]
+        twice = [baselines_of(classification, train, dev, {"test": test}, None, encoder)[-2:] for _ in range(2)]
+        for name, *found in zip(("static_embeddings", "frozen_encoder"), *twice, strict=True):
+            assert [baseline.name for baseline in found] == [name, name]
             scores = classification.scores(classification.statistics(test, found[0].predictions["test"], {}))
             assert scores["accuracy"] > 0.8, name
             assert np.array_equal(found[0].predictions["test"], found[1].predictions["test"])

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.kinds.fill_mask.model import EncodedPassages, FilledBlanks
-from bertline.sweep.baselines.base import Baseline, Given, predictions_of
+from bertline.sweep.baselines.base import Baseline, Given
 from bertline.tasks.stored_rows import PlainRows
 
 
@@ -42,13 +42,7 @@ def baselines(given: Given) -> list[Baseline]:
             vocab=blanks.vocab,
         )
 
-    return [
-        Baseline(
-            name="unigram",
-            title="most frequent tokens",
-            predictions=predictions_of(predicted, given.dev, given.tests),
-        )
-    ]
+    return [given.baseline("unigram", "most frequent tokens", predicted)]
 
 
 def _counts(encoded: EncodedPassages) -> NDArray[np.int64]:

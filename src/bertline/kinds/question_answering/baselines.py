@@ -6,29 +6,17 @@ import numpy as np
 
 from bertline.corpus.sentences import split_sentences
 from bertline.kinds.question_answering.model import AnswerPredictions
-from bertline.sweep.baselines.base import Baseline, Given, predictions_of
+from bertline.sweep.baselines.base import Baseline, Given
 from bertline.tasks.stored_rows import QuestionRows
 
 
 def baselines(given: Given) -> list[Baseline]:
     """Return the first-sentence baseline (within the first line) and, if train has unanswerable questions, the
     no-answer baseline."""
-    made = [
-        Baseline(
-            name="first_sentence",
-            title="first sentence of the context",
-            predictions=predictions_of(_first_sentences, given.dev, given.tests),
-        )
-    ]
+    made = [given.baseline("first_sentence", "first sentence of the context", _first_sentences)]
     if not all(given.train.answers):
         made.append(
-            Baseline(
-                name="no_answer",
-                title="always no answer",
-                predictions=predictions_of(
-                    lambda rows: _answers([""] * len(rows), [0] * len(rows)), given.dev, given.tests
-                ),
-            )
+            given.baseline("no_answer", "always no answer", lambda rows: _answers([""] * len(rows), [0] * len(rows)))
         )
     return made
 

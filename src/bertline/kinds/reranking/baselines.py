@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertline.kinds.reranking.model import CandidateScores
-from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors
-from bertline.sweep.baselines.linear import REGRESSIONS, of_one_label
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.encoder_vectors import TextVectors
+from bertline.sweep.baselines.linear import REGRESSIONS, linear_baseline, split_by_row
 from bertline.sweep.baselines.text_features import PairOverlap, Standardised
 from bertline.sweep.baselines.vectors import NAMES, TITLES, Name, choices_of, unit
 from bertline.tasks.stored_rows import CandidateRows
@@ -19,16 +19,8 @@ MOST_PAIRS = 100_000
 
 def baselines(given: Given) -> list[Baseline]:
     """Return the first stage, a linear model on what query and candidate share, and rankings by vectors."""
-    made = [_first_stage(given), *_candidate_overlap(given)]
-    if given.encoder is not None:
-        made += [_on_vectors(given, given.encoder, name) for name in NAMES]
-    return made
-
-
-def _first_stage(given: Given) -> Baseline:
-    """Return the baseline that keeps the order of the first stage, which is BM25's."""
-    predictions = predictions_of(given.kind.first_stage, given.dev, given.tests)
-    return Baseline(name="bm25", title="BM25", predictions=predictions)
+    made = [given.baseline("bm25", "BM25", given.kind.first_stage), *_candidate_overlap(given)]
+    return made + [_on_vectors(given, name) for name in NAMES if given.encoder is not None]
 
 
 def _candidate_overlap(given: Given) -> list[Baseline]:
@@ -46,21 +38,12 @@ def _candidate_overlap(given: Given) -> list[Baseline]:
     def features(rows: CandidateRows) -> NDArray[np.float64]:
         return np.concatenate([overlap(*_pairs(rows)), _first_scores(rows)], axis=1)
 
-    train_features, dev_features = features(read), features(given.dev)
-    fitted = {model: of_one_label(model, train_features, relevant, 2) for model in REGRESSIONS}
-
     def scores(probabilities: NDArray[np.float32], rows: CandidateRows) -> CandidateScores:
-        return np.split(probabilities[:, 1], np.cumsum([len(one) for one in rows.candidates]))[: len(rows)]
+        return split_by_row(probabilities[:, 1], [len(texts) for texts in rows.candidates])
 
-    best = best_on_dev(given.kind, given.dev, fitted, lambda model: scores(fitted[model](dev_features), given.dev))
-    return [
-        Baseline(
-            name="pair_features",
-            title="what query and candidate share, logistic regression",
-            predictions=predictions_of(lambda rows: scores(fitted[best](features(rows)), rows), given.dev, given.tests),
-            settings=best.settings(),
-        )
-    ]
+    title = "what query and candidate share, logistic regression"
+    grid = {"": (features, REGRESSIONS)}
+    return [linear_baseline(given, "pair_features", title, (read, relevant), grid, finished=scores)]
 
 
 def _pairs(rows: CandidateRows) -> tuple[list[str], list[str]]:
@@ -79,7 +62,7 @@ def _first_scores(rows: CandidateRows) -> NDArray[np.float64]:
     return np.concatenate(columns)
 
 
-def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
+def _on_vectors(given: Given, name: Name) -> Baseline:
     """Rank candidates by the cosine of their vectors with the query's."""
 
     def scores(vectors: TextVectors, rows: CandidateRows) -> list[NDArray[np.float32]]:
@@ -89,11 +72,6 @@ def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
         ]
 
     what, _, title = TITLES[name]
-    choices = choices_of(name, encoder, given.train)
-    best = best_on_dev(given.kind, given.dev, choices, lambda option: scores(choices[option], given.dev))
-    return Baseline(
-        name=name,
-        title=title,
-        predictions=predictions_of(lambda rows: scores(choices[best], rows), given.dev, given.tests),
-        settings={what: best},
-    )
+    choices = choices_of(name, given, given.train)
+    best = given.best(choices, lambda option: scores(choices[option], given.dev))
+    return given.baseline(name, title, lambda rows: scores(choices[best], rows), {what: best})

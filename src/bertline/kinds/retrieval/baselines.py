@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from bertline.finetuning.vector_index import VectorIndex
 from bertline.kinds.retrieval.model import DEPTH, Found, Retrieval
-from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.encoder_vectors import TextVectors
 from bertline.sweep.baselines.linear import one_thread
 from bertline.sweep.baselines.vectors import NAMES, TITLES, Name, choices_of, unit
 from bertline.tasks.bm25 import ANALYSES, K1, Analysis, B, Bm25
-from bertline.tasks.stored_rows import QueryRows, SplitName
+from bertline.tasks.stored_rows import QueryRows
 
 _K1S = (0.3, 0.6, 0.9, 1.2, 1.5, 2.0, 3.0)
 _BS = (0.25, 0.5, 0.75, 1.0)
@@ -31,28 +31,21 @@ class _Bm25Settings:
     b: float = B
 
 
-def tuned_bm25(kind: Retrieval, dev: QueryRows, tests: Mapping[SplitName, QueryRows]) -> Baseline:
+def tuned_bm25(given: Given) -> Baseline:
     """Tune BM25 over the collection on dev: first what counts as a word, then k1, then b."""
-    texts, tried = kind.collection.texts_read(), _tried(kind, dev)
+    texts, tried = given.kind.collection.texts_read(), _tried(given.kind, given.dev)
 
     def on_dev(settings: _Bm25Settings) -> Found:
-        found = found_by(_index([texts[number] for number in tried], settings), dev)
+        found = found_by(_index([texts[number] for number in tried], settings), given.dev)
         return Found(np.where(found.documents < 0, -1, tried[found.documents]), found.scores)
 
-    def better(settings: _Bm25Settings, options: list[_Bm25Settings]) -> _Bm25Settings:
-        return best_on_dev(kind, dev, [settings, *options], on_dev)
-
     best = _Bm25Settings()
-    best = better(best, [replace(best, analysis=analysis) for analysis in ANALYSES])
-    best = better(best, [replace(best, k1=k1) for k1 in _K1S])
-    best = better(best, [replace(best, b=b) for b in _BS])
+    best = given.best([best, *(replace(best, analysis=analysis) for analysis in ANALYSES)], on_dev)
+    best = given.best([best, *(replace(best, k1=k1) for k1 in _K1S)], on_dev)
+    best = given.best([best, *(replace(best, b=b) for b in _BS)], on_dev)
     index = _index(texts, best)
-    return Baseline(
-        name="bm25",
-        title="BM25",
-        predictions=predictions_of(lambda rows: found_by(index, rows), dev, tests),
-        settings={"terms": best.analysis, "k1": best.k1, "b": best.b},
-    )
+    settings = {"terms": best.analysis, "k1": best.k1, "b": best.b}
+    return given.baseline("bm25", "BM25", lambda rows: found_by(index, rows), settings)
 
 
 def _index(texts: list[str], settings: _Bm25Settings) -> Bm25:
@@ -83,7 +76,7 @@ def found_by(bm25: Bm25, rows: QueryRows) -> Found:
     return Found(documents, scores)
 
 
-def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
+def _on_vectors(given: Given, name: Name) -> Baseline:
     """Rank documents by the cosine with the query's vector, after subtracting the mean document vector from both."""
     texts = given.kind.collection.texts_read()
 
@@ -94,21 +87,13 @@ def _on_vectors(given: Given, encoder: FrozenEncoder, name: Name) -> Baseline:
             index = VectorIndex.of(unit(of_documents - mean))
             return [Found(*index.search(unit(vectors(rows.queries) - mean), DEPTH)) for rows in several]
 
-    splits = {"dev": given.dev, **given.tests}
     what, _, title = TITLES[name]
-    choices = choices_of(name, encoder, given.train)
-    best = best_on_dev(given.kind, given.dev, choices, lambda option: found(choices[option], [given.dev])[0])
-    return Baseline(
-        name=name,
-        title=title,
-        predictions=dict(zip(splits, found(choices[best], [*splits.values()]), strict=True)),
-        settings={what: best},
-    )
+    choices = choices_of(name, given, given.train)
+    best = given.best(choices, lambda option: found(choices[option], [given.dev])[0])
+    predictions = dict(zip(given.scored, found(choices[best], [*given.scored.values()]), strict=True))
+    return Baseline(name=name, title=title, predictions=predictions, settings={what: best})
 
 
 def baselines(given: Given) -> list[Baseline]:
     """Return BM25, tuned on dev, and rankings by an encoder's vectors."""
-    made = [tuned_bm25(given.kind, given.dev, given.tests)]
-    if given.encoder is not None:
-        made += [_on_vectors(given, given.encoder, name) for name in NAMES]
-    return made
+    return [tuned_bm25(given), *(_on_vectors(given, name) for name in NAMES if given.encoder is not None)]

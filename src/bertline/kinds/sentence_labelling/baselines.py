@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
 from bertline.kinds.sentence_labelling.data import SentenceRows
-from bertline.sweep.baselines.base import Baseline, Given, best_on_dev, predictions_of
-from bertline.sweep.baselines.linear import SVMS, Features, LinearModel, of_one_label
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.linear import SVMS, Features, LinearModel, linear_baseline, split_by_row
 from bertline.sweep.baselines.text_features import NgramFeatures, num_rows_read
 from bertline.sweep.baselines.vectors import MODELS, MOST_ROWS, NAMES, TITLES, text_features
 from bertline.tasks.stored_rows import TextRows
@@ -25,55 +25,29 @@ def baselines(given: Given) -> list[Baseline]:
     read = _flat(given.train)
     words = NgramFeatures(read.first(num_rows_read(read, "word")), "word")
     title = "word n-grams of the sentence"
+    counts = given.kind.label_counts(given.train)
+    shares = (counts / max(sum(map(len, given.train.labels)), 1)).astype(np.float32)
+
+    def fitted(name: str, title: str, features: Mapping[str, Read], models: Sequence[LinearModel]) -> Baseline:
+        grid = {option: (compute, models) for option, compute in features.items()}
+        return linear_baseline(
+            given, name, title, (given.train, read.labels), grid, setting="vectors", finished=_of_documents
+        )
+
     made = [
-        _majority(given),
-        _linear(given, "word_ngrams", title, {"": lambda rows: words(_flat(rows))}, SVMS),
-        _linear(given, "context_ngrams", f"{title}, its neighbours and its place", {"": _in_context(words)}, SVMS),
+        given.baseline(
+            "majority",
+            "most frequent label",
+            lambda rows: [np.tile(shares, (len(of_row), 1)) for of_row in rows.labels],
+        ),
+        fitted("word_ngrams", title, {"": _of_sentences(words)}, SVMS),
+        fitted("context_ngrams", f"{title}, its neighbours and its place", {"": _in_context(words)}, SVMS),
     ]
-    if given.encoder is not None:
-        for name in NAMES:
-            features = text_features(name, given.encoder, read.first(MOST_ROWS[name]))
-            of_rows: dict[str, Read] = {option: _of_sentences(compute) for option, compute in features.items()}
-            made.append(_linear(given, name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
+    for name in NAMES if given.encoder is not None else ():
+        features = text_features(name, given, read.first(MOST_ROWS[name]))
+        of_rows = {option: _of_sentences(compute) for option, compute in features.items()}
+        made.append(fitted(name, f"{TITLES[name][1]}, logistic regression", of_rows, MODELS))
     return made
-
-
-def _majority(given: Given) -> Baseline:
-    shares = given.kind.label_counts(given.train) / max(sum(map(len, given.train.labels)), 1)
-    return Baseline(
-        name="majority",
-        title="most frequent label",
-        predictions=predictions_of(
-            lambda rows: [np.tile(shares.astype(np.float32), (len(labels), 1)) for labels in rows.labels],
-            given.dev,
-            given.tests,
-        ),
-    )
-
-
-def _linear(
-    given: Given, name: str, title: str, features: Mapping[str, Read], models: Sequence[LinearModel]
-) -> Baseline:
-    """Fit the linear model that dev chooses on features of single sentences."""
-    gold = _flat(given.train).labels
-    fitted = {}
-    for option, compute in features.items():
-        found = compute(given.train)
-        for model in models:
-            fitted[option, model] = of_one_label(model, found, gold, len(given.kind.labels))
-    of_dev = {option: compute(given.dev) for option, compute in features.items()}
-    best = best_on_dev(
-        given.kind, given.dev, fitted, lambda choice: _split(fitted[choice](of_dev[choice[0]]), given.dev)
-    )
-    option, model = best
-    return Baseline(
-        name=name,
-        title=title,
-        predictions=predictions_of(
-            lambda rows: _split(fitted[best](features[option](rows)), rows), given.dev, given.tests
-        ),
-        settings={**({"vectors": option} if option else {}), **model.settings()},
-    )
 
 
 def _in_context(words: NgramFeatures) -> Read:
@@ -111,5 +85,5 @@ def _flat(rows: SentenceRows) -> TextRows:
     return TextRows([str(number) for number in range(len(texts))], texts, None, labels)
 
 
-def _split(probabilities: NDArray[np.float32], rows: SentenceRows) -> list[NDArray[np.float32]]:
-    return np.split(probabilities, np.cumsum([len(sentences) for sentences in rows.sentences]))[: len(rows)]
+def _of_documents(probabilities: NDArray[np.float32], rows: SentenceRows) -> list[NDArray[np.float32]]:
+    return split_by_row(probabilities, [len(sentences) for sentences in rows.sentences])

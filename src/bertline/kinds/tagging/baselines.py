@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import numpy as np
 
 from bertline.finetuning.word_tagging import TagPredictions
-from bertline.sweep.baselines.base import Baseline, Given, predictions_of
+from bertline.sweep.baselines.base import Baseline, Given
 from bertline.sweep.baselines.linear_tagger import window_tagger
 from bertline.sweep.baselines.vectors import NAMES, tagging_baseline
 from bertline.tasks.stored_rows import TaggedRows
@@ -18,11 +18,9 @@ _THRESHOLDS = (0.0,)
 
 def baselines(given: Given) -> list[Baseline]:
     """Return each word's most frequent tag and linear taggers on a window of words and on an encoder's vectors."""
-    kind, rows = given.kind, (given.train, given.dev, given.tests)
-    made = [_most_frequent_tag(given), *window_tagger(kind, *rows, thresholds=_THRESHOLDS)]
-    if given.encoder is not None:
-        for name in NAMES:
-            made += tagging_baseline(name, given.encoder, kind, *rows, thresholds=_THRESHOLDS)
+    made = [_most_frequent_tag(given), *window_tagger(given, thresholds=_THRESHOLDS)]
+    for name in NAMES if given.encoder is not None else ():
+        made += tagging_baseline(name, given, thresholds=_THRESHOLDS)
     return made
 
 
@@ -37,18 +35,14 @@ def _most_frequent_tag(given: Given) -> Baseline:
             counts[word][tag] += 1
     numbers = {label: number for number, label in enumerate(given.kind.labels)}
     rare = Counter(tag for found in counts.values() if found.total() == 1 for tag in found)
-    unknown = _most_frequent(rare or sum(counts.values(), Counter()))
+    unknown = numbers[_most_frequent(rare or sum(counts.values(), Counter()))]
     known = {word: numbers[_most_frequent(found)] for word, found in counts.items()}
 
     def predicted(rows: TaggedRows) -> TagPredictions:
-        found = [np.array([known.get(word, numbers[unknown]) for word in words]) for words in rows.words]
+        found = [np.array([known.get(word, unknown) for word in words]) for words in rows.words]
         return TagPredictions(found, np.ones(len(rows)))
 
-    return Baseline(
-        name="most_frequent_tag",
-        title="most frequent tag of each word",
-        predictions=predictions_of(predicted, given.dev, given.tests),
-    )
+    return given.baseline("most_frequent_tag", "most frequent tag of each word", predicted)
 
 
 def _most_frequent(counts: Counter[str]) -> str:

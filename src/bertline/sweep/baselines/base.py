@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bertline.finetuning.task_kind import TaskKind
 from bertline.kinds.registry import kind_part
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 
 Settings = Mapping[str, float | str]
 Choice = TypeVar("Choice")
@@ -36,25 +38,6 @@ def dev_score(kind: TaskKind[Any, Any, Any], dev: Any, predictions: Any) -> floa
     return kind.scores(kind.statistics(dev, predictions, calibration))[kind.config.metric]
 
 
-def best_on_dev(
-    kind: TaskKind[Any, Any, Any], dev: Any, choices: Iterable[Choice], predicted: Callable[[Choice], Any]
-) -> Choice:
-    """Return the choice whose predictions score best on dev; among equals, the first.
-
-    Args:
-        kind: Kind of the task.
-        dev: Dev rows.
-        choices: One or more choices.
-        predicted: Returns the predictions of a choice for dev.
-    """
-    return max(choices, key=lambda choice: dev_score(kind, dev, predicted(choice)))
-
-
-def predictions_of(best: Callable[[Any], Any], dev: Any, tests: Mapping[SplitName, Any]) -> dict[SplitName, Any]:
-    """Return the predictions of a fitted method for dev and every test split."""
-    return {split: best(rows) for split, rows in {"dev": dev, **tests}.items()}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
     """Inputs of a baseline."""
@@ -68,6 +51,22 @@ class Given:
     """The encoder's tokenizer, for tasks that are scored token by token, which have no baseline without it."""
     encoder: FrozenEncoder | None = None
     """The encoder before fine-tuning; without it there are no baselines on its vectors."""
+
+    @property
+    def scored(self) -> dict[SplitName, Any]:
+        """Rows of dev and of every test split."""
+        return {"dev": self.dev, **self.tests}
+
+    def best(self, choices: Iterable[Choice], predicted: Callable[[Choice], Any]) -> Choice:
+        """Return the choice whose predictions for dev score best; among equals, the first."""
+        return max(choices, key=lambda choice: dev_score(self.kind, self.dev, predicted(choice)))
+
+    def baseline(
+        self, name: str, title: str, predicted: Callable[[Any], Any], settings: Settings | None = None
+    ) -> Baseline:
+        """Return a fitted method as a baseline, with its predictions for dev and every test split."""
+        predictions = {split: predicted(rows) for split, rows in self.scored.items()}
+        return Baseline(name=name, title=title, predictions=predictions, settings=settings or {})
 
 
 def baselines_of(

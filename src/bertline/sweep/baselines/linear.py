@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.naive_bayes import ComplementNB
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
+
+from bertline.sweep.baselines.base import Baseline, Given
 
 Features = Any
 """Features [N, F], as a SciPy sparse matrix or an array."""
@@ -30,19 +32,85 @@ _SEED = 0  # for liblinear's order of rows
 class LinearModel:
     """Kind of a linear model and its regularisation strength."""
 
-    kind: Literal["linear_svm", "logistic_regression", "complement_naive_bayes"]
+    kind: Literal["linear_svm", "logistic_regression", "complement_naive_bayes", "ridge"]
     strength: float
-    """C, the inverse of the penalty; for naive Bayes alpha, which is added to each count."""
+    """C, the inverse of the penalty; for ridge regression the penalty, for naive Bayes alpha, which is added to each
+    count."""
 
     def settings(self) -> dict[str, float | str]:
         """Return the settings for display."""
+        if self.kind == "ridge":
+            return {"penalty": self.strength}
         return {"model": self.kind, "alpha" if self.kind == "complement_naive_bayes" else "c": self.strength}
 
 
 SVMS = tuple(LinearModel("linear_svm", c) for c in (0.1, 0.3, 1.0, 3.0))
 NAIVE_BAYES = tuple(LinearModel("complement_naive_bayes", alpha) for alpha in (0.1, 0.5, 1.0))
 """Complement naive Bayes (Rennie et al. 2003) is hard to beat where rows are few and labels many."""
+RIDGES = tuple(LinearModel("ridge", penalty) for penalty in (0.1, 1.0, 10.0, 100.0, 1000.0))
 REGRESSIONS = tuple(LinearModel("logistic_regression", c) for c in (0.01, 0.1, 1.0, 10.0))
+
+
+def linear_baseline(
+    given: Given,
+    name: str,
+    title: str,
+    train: tuple[Any, NDArray[Any]],
+    grid: Mapping[str, tuple[Callable[[Any], Features], Sequence[LinearModel]]],
+    *,
+    setting: str = "features",
+    finished: Callable[[NDArray[Any], Any], Any] = lambda values, rows: values,
+) -> Baseline:
+    """Fit linear models, and take the features and the model that score best on dev.
+
+    Args:
+        given: Rows and kind of the task.
+        name: See `Baseline`.
+        title: See `Baseline`.
+        train: Rows to fit on, and what to predict for their features: labels [N], several labels [N, L], or numbers [N]
+            for ridge regression. Labels of a task without labels are 0 and 1.
+        grid: By name, functions from rows to features, and the models to fit to them; the name may be empty.
+        setting: Key of the chosen name in the settings.
+        finished: Makes predictions of the probabilities or numbers of some rows.
+    """
+    rows, gold = train
+    num_labels = len(given.kind.labels) or 2
+    fitted: dict[tuple[str, LinearModel], Callable[[Features], NDArray[Any]]] = {}
+    for option, (compute, models) in grid.items():
+        found = compute(rows)
+        for model in models:
+            if model.kind == "ridge":
+                fitted[option, model] = _numbers_of(model, found, gold)
+            elif gold.ndim == 2:
+                fitted[option, model] = of_many_labels(model, found, gold)
+            else:
+                fitted[option, model] = of_one_label(model, found, gold, num_labels)
+    of_dev = {option: compute(given.dev) for option, (compute, _) in grid.items()}
+    best = given.best(fitted, lambda choice: finished(fitted[choice](of_dev[choice[0]]), given.dev))
+    option, model = best
+    return given.baseline(
+        name,
+        title,
+        lambda rows: finished(fitted[best](grid[option][0](rows)), rows),
+        {**({setting: option} if option else {}), **model.settings()},
+    )
+
+
+def split_by_row(values: NDArray[Any], lengths: Sequence[int]) -> list[NDArray[Any]]:
+    """Return the values [T, ...] of each row; row n has lengths[n] of them."""
+    return np.split(values, np.cumsum(lengths))[: len(lengths)]
+
+
+def _numbers_of(
+    model: LinearModel, features: Features, numbers: NDArray[np.float64]
+) -> Callable[[Features], NDArray[np.float64]]:
+    fitted = _fitted(model, features, numbers)
+
+    def predicted(found: Features) -> NDArray[np.float64]:
+        with one_thread():
+            return fitted.predict(found)
+
+    return predicted
 
 
 def of_one_label(model: LinearModel, features: Features, labels: NDArray[np.int64], num_labels: int) -> Probabilities:
@@ -100,7 +168,7 @@ def _of_column(
     return lambda found: _probabilities(model, fitted, found)[:, 1]
 
 
-def _fitted(model: LinearModel, features: Features, labels: NDArray[np.int64]) -> Any:
+def _fitted(model: LinearModel, features: Features, labels: NDArray[Any]) -> Any:
     estimator: Any
     match model.kind:
         case "linear_svm":
@@ -109,6 +177,8 @@ def _fitted(model: LinearModel, features: Features, labels: NDArray[np.int64]) -
             estimator = LogisticRegression(C=model.strength, max_iter=_MAX_ITERATIONS)
         case "complement_naive_bayes":
             estimator = ComplementNB(alpha=model.strength)
+        case "ridge":
+            estimator = Ridge(alpha=model.strength)
         case _:
             assert_never(model.kind)
     with one_thread(), warnings.catch_warnings():

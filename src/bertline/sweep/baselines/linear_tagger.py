@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.feature_extraction import FeatureHasher
 
-from bertline.finetuning.word_tagging import TagPredictions, WordTagger
-from bertline.sweep.baselines.base import Baseline, dev_score
-from bertline.sweep.baselines.linear import Features, LinearModel, margins_of
+from bertline.finetuning.word_tagging import TagPredictions
+from bertline.sweep.baselines.base import Baseline, Given, dev_score
+from bertline.sweep.baselines.linear import Features, LinearModel, margins_of, split_by_row
 from bertline.tasks.stored_rows import SplitName, TaggedRows
 
 
@@ -34,18 +34,13 @@ class LinearTagger:
     0."""
 
 
-def tagged_by(
-    tagger: LinearTagger,
-    kind: WordTagger,
-    train: TaggedRows,
-    dev: TaggedRows,
-    tests: Mapping[SplitName, TaggedRows],
-) -> list[Baseline]:
+def tagged_by(tagger: LinearTagger, given: Given, train: TaggedRows) -> list[Baseline]:
     """Tag each word independently, with the model and the threshold that score best on dev.
 
     Returns:
         One baseline; an empty list if all words of train have the same tag.
     """
+    kind, dev, tests = given.kind, given.dev, given.tests
     numbers = {label: number for number, label in enumerate(kind.labels)}
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
     if len(np.unique(gold)) < 2:
@@ -80,8 +75,8 @@ def _tags(rows: TaggedRows, margins: NDArray[np.float64], threshold: float) -> T
     for baselines, is always 1."""
     shifted = margins.copy()
     shifted[:, 0] -= threshold
-    ends = np.cumsum([len(words) for words in rows.words])
-    return TagPredictions(np.split(shifted.argmax(axis=1), ends)[: len(rows)], np.ones(len(rows)))
+    labels = split_by_row(shifted.argmax(axis=1), [len(words) for words in rows.words])
+    return TagPredictions(labels, np.ones(len(rows)))
 
 
 MOST_WORDS = 400_000
@@ -93,14 +88,7 @@ _REACH = 2
 _LONGEST_AFFIX = 4
 
 
-def window_tagger(
-    kind: WordTagger,
-    train: TaggedRows,
-    dev: TaggedRows,
-    tests: Mapping[SplitName, TaggedRows],
-    *,
-    thresholds: Sequence[float] = _THRESHOLDS,
-) -> list[Baseline]:
+def window_tagger(given: Given, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
     """Fit a linear SVM on the word, its affixes and shape, its neighbours and properties of the sentence."""
     hasher = FeatureHasher(n_features=_BUCKETS, input_type="string", alternate_sign=False, dtype=np.float32)
 
@@ -116,7 +104,7 @@ def window_tagger(
         models=_MODELS,
         thresholds=thresholds,
     )
-    return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
+    return tagged_by(tagger, given, first_words(given.train, MOST_WORDS))
 
 
 def word_features(words: Sequence[str]) -> Iterator[list[str]]:

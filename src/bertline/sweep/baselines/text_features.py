@@ -17,9 +17,9 @@ TextsRows = TextRows | MultiLabelRows | NumberRows
 Unit = Literal["word", "char", "word_and_char"]
 UNITS: tuple[Unit, ...] = get_args(Unit)
 TITLES: dict[Unit, str] = {
-    "word": "word n-grams, linear model",
-    "char": "character n-grams, linear model",
-    "word_and_char": "word and character n-grams, linear model",
+    "word": "word n-grams",
+    "char": "character n-grams",
+    "word_and_char": "word and character n-grams",
 }
 # Words of one letter are kept; identifiers are split at underscores and dots, as by the encoder's tokenizer.
 WORD = r"[^\W_]+"

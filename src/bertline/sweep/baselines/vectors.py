@@ -1,19 +1,30 @@
-"""Baselines on the vectors of an encoder that is not trained: linear models, and ranking by cosine."""
+"""Baselines of texts: linear models on n-grams, on what a pair shares, and on the vectors of an untrained encoder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
 
-from bertline.finetuning.word_tagging import WordTagger
-from bertline.sweep.baselines.base import Baseline, best_on_dev, predictions_of
-from bertline.sweep.baselines.encoder_vectors import FrozenEncoder, TextVectors, Vectors
-from bertline.sweep.baselines.linear import LinearModel, of_many_labels, of_one_label
+from bertline.sweep.baselines.base import Baseline, Given
+from bertline.sweep.baselines.encoder_vectors import TextVectors, Vectors
+from bertline.sweep.baselines.linear import LinearModel, linear_baseline
 from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
-from bertline.sweep.baselines.text_features import TextsRows, columns
-from bertline.tasks.stored_rows import MultiLabelRows, SplitName, TaggedRows
+from bertline.sweep.baselines.text_features import TITLES as UNIT_TITLES
+from bertline.sweep.baselines.text_features import (
+    NgramFeatures,
+    PairOverlap,
+    Standardised,
+    TextsRows,
+    columns,
+    num_rows_read,
+    units_of,
+)
+from bertline.tasks.stored_rows import TaggedRows
 
 Name = Literal["frozen_encoder", "static_embeddings"]
 NAMES: tuple[Name, ...] = ("static_embeddings", "frozen_encoder")
@@ -23,6 +34,8 @@ TITLES: dict[Name, tuple[str, str, str]] = {
 }
 MOST_ROWS: dict[Name, int] = {"frozen_encoder": 20_000, "static_embeddings": 20_000}
 """Maximum number of rows that are read, the first ones of train; the encoder has to read each of them."""
+MOST_PAIRS = 100_000
+"""Maximum number of pairs that are read, the first ones of train."""
 MOST_WORDS = 100_000
 """Maximum number of words of tagged rows that are read, in whole sentences from the first on."""
 _THRESHOLDS = tuple(step / 4 for step in range(-2, 19))
@@ -31,54 +44,73 @@ MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1,
 """Linear models on vectors from which dev chooses."""
 
 
-def linear_baseline(
-    name: Name, encoder: FrozenEncoder, kind: Any, train: Any, dev: Any, tests: Mapping[SplitName, Any]
-) -> Baseline:
-    """Fit logistic regression on vectors of texts; for a pair, on both, their absolute difference and their product."""
-    read = train.first(MOST_ROWS[name])
-    what, title, _ = TITLES[name]
-    features = text_features(name, encoder, read)
-    fitted = {}
-    for option, compute in features.items():
-        found = compute(read)
-        for model in MODELS:
-            fitted[option, model] = (
-                of_many_labels(model, found, read.labels)
-                if isinstance(read, MultiLabelRows)
-                else of_one_label(model, found, read.labels, len(kind.labels))
-            )
-    of_dev = {option: compute(dev) for option, compute in features.items()}
-    best = best_on_dev(kind, dev, fitted, lambda choice: fitted[choice](of_dev[choice[0]]))
-    return Baseline(
-        name=name,
-        title=f"{title}, logistic regression",
-        predictions=predictions_of(lambda rows: fitted[best](features[best[0]](rows)), dev, tests),
-        settings={what: best[0], **best[1].settings()},
-    )
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextModels:
+    """The linear models of a kind of task whose rows are texts or pairs."""
+
+    ngrams: Sequence[LinearModel]
+    overlap: Sequence[LinearModel]
+    """Models of what the two texts of a pair share."""
+    overlap_and_words: Sequence[LinearModel]
+    vectors: Sequence[LinearModel]
+    titles: tuple[str, str]
+    """Name of the models of n-grams, and of the others."""
+    gold: Callable[[Any], NDArray[Any]]
+    """Returns what to predict for rows; see `linear_baseline`."""
+    vector_setting: str | None = None
+    """Key of the chosen vectors in the settings; None: that of the vectors."""
+    finished: Callable[[NDArray[Any], Any], Any] = lambda values, rows: values
 
 
-def text_features(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, Callable[[Any], Vectors]]:
-    """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features."""
+def text_baselines(given: Given, models: TextModels) -> list[Baseline]:
+    """Fit linear models on n-grams, on what the two texts of a pair share, and on the vectors of an encoder."""
+    of_ngrams, of_others = models.titles
+
+    def fitted(name: str, title: str, read: Any, grid: Any, setting: str = "features") -> Baseline:
+        gold = models.gold(read)
+        return linear_baseline(given, name, title, (read, gold), grid, setting=setting, finished=models.finished)
+
+    grid: dict[str, tuple[Callable[[Any], Any], Sequence[LinearModel]]]
+    made = []
+    for unit_of_text in units_of(given.train):
+        read = given.train.first(num_rows_read(given.train, unit_of_text))
+        grid = {"": (NgramFeatures(read, unit_of_text), models.ngrams)}
+        made.append(fitted(f"{unit_of_text}_ngrams", f"{UNIT_TITLES[unit_of_text]}, {of_ngrams}", read, grid))
+    if given.train.text_pairs is not None:
+        read = given.train.first(MOST_PAIRS)
+        words, overlap = NgramFeatures(read, "word"), Standardised(PairOverlap(*columns(read)), *columns(read))
+        grid = {
+            "overlap": (lambda rows: overlap(*columns(rows)), models.overlap),
+            "overlap and words": (
+                lambda rows: hstack([words(rows), csr_matrix(overlap(*columns(rows)))]).tocsr(),
+                models.overlap_and_words,
+            ),
+        }
+        made.append(fitted("pair_features", f"what the two texts share, {of_others}", read, grid))
+    for name in NAMES if given.encoder is not None else ():
+        read = given.train.first(MOST_ROWS[name])
+        grid = {option: (compute, models.vectors) for option, compute in text_features(name, given, read).items()}
+        setting, title, _ = TITLES[name]
+        made.append(fitted(name, f"{title}, {of_others}", read, grid, models.vector_setting or setting))
+    return made
+
+
+def text_features(name: Name, given: Given, train: Any) -> dict[str, Callable[[Any], Vectors]]:
+    """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features: the
+    vectors of the texts; for a pair, of both, their absolute difference and their product."""
     return {
-        option: _Standardised(_of_texts(vectors), train) for option, vectors in choices_of(name, encoder, train).items()
+        option: _Standardised(_of_texts(vectors), train) for option, vectors in choices_of(name, given, train).items()
     }
 
 
-def tagging_baseline(
-    name: Name,
-    encoder: FrozenEncoder,
-    kind: WordTagger,
-    train: TaggedRows,
-    dev: TaggedRows,
-    tests: Mapping[SplitName, TaggedRows],
-    *,
-    thresholds: Sequence[float] = _THRESHOLDS,
-) -> list[Baseline]:
+def tagging_baseline(name: Name, given: Given, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
     """Fit logistic regression on each word's vector; static vectors have no context, so the neighbours' are added."""
+    encoder = given.encoder
+    assert encoder is not None
 
     def vectors(rows: TaggedRows) -> Vectors:
         if name == "frozen_encoder":
-            return encoder.of_words(rows, kind)
+            return encoder.of_words(rows, given.kind)
         return _with_neighbours(encoder.static_of_words(rows), [len(words) for words in rows.words])
 
     def features(several: Sequence[TaggedRows]) -> list[Vectors]:
@@ -96,13 +128,14 @@ def tagging_baseline(
         models=MODELS,
         thresholds=thresholds,
     )
-    return tagged_by(tagger, kind, first_words(train, MOST_WORDS), dev, tests)
+    return tagged_by(tagger, given, first_words(given.train, MOST_WORDS))
 
 
-def choices_of(name: Name, encoder: FrozenEncoder, train: Any) -> dict[str, TextVectors]:
+def choices_of(name: Name, given: Given, train: Any) -> dict[str, TextVectors]:
     """Return, for each setting from which dev chooses, a function from texts to their vectors."""
+    assert given.encoder is not None
     choices: Callable[[Sequence[str]], dict[str, TextVectors]]
-    choices = encoder.choices if name == "frozen_encoder" else encoder.static_choices
+    choices = given.encoder.choices if name == "frozen_encoder" else given.encoder.static_choices
     return choices(train.texts_read()[: MOST_ROWS[name]])
 
 
