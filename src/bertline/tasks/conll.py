@@ -243,12 +243,7 @@ def tagged_splits(
 
 def tagged_rows(sentences: Sequence[TaggedSentence]) -> TaggedRows:
     """Return sentences as rows to store."""
-    return TaggedRows(
-        [sentence.id for sentence in sentences],
-        [sentence.document for sentence in sentences],
-        [list(sentence.words) for sentence in sentences],
-        [list(sentence.tags) for sentence in sentences],
-    )
+    return TaggedRows.of((each.id, each.document, list(each.words), list(each.tags)) for each in sentences)
 
 
 def _words(sentence: TaggedSentence) -> str:

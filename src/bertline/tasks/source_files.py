@@ -83,11 +83,10 @@ def complete_splits(
 def shortened(
     splits: Mapping[SplitName, list[Row]], config: BaseTaskConfig, dropped: Counter[str]
 ) -> dict[SplitName, list[Row]]:
-    """Return train, dev and test with as many rows as the task asks for; `dropped` is updated in place."""
-    chosen = {**splits, "train": splits["train"][: num_rows_made(config)]}
-    return {
-        split: capped(chosen[split], lambda row: row.id, split, config, dropped) for split in ("train", "dev", "test")
-    }
+    """Return train, dev, test and any others with as many rows as the task asks for; `dropped` is updated in place."""
+    names = dict.fromkeys(("train", "dev", "test", *splits))
+    shorter = {split: capped(splits[split], lambda row: row.id, split, config, dropped) for split in names}
+    return {**shorter, "train": shorter["train"][: num_rows_made(config)]}
 
 
 def split_files(source: FilesSourceConfig) -> dict[SplitName, Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -52,6 +52,12 @@ class StoredRows(ABC):
     def from_table(cls, table: pa.Table) -> Self:
         """Return the rows of a table written by `to_table`."""
         return cls(**{name: table[name].to_pylist() for name in cls.schema.names})
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[Any]]) -> Self:
+        """Return rows that are given one by one, each with its values in the order of the columns."""
+        columns = zip(*rows, strict=True)
+        return cls(*(list(next(columns, ())) for _ in dataclasses.fields(cls)))
 
     @abstractmethod
     def texts_read(self) -> list[str]:

@@ -21,7 +21,7 @@ from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
 from bertline.tasks.source_config import HubSourceConfig, OnBadRow, TableSourceConfig
-from bertline.tasks.source_files import capped, fewest_train_rows, num_rows_made
+from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import read_table, table_versions
 
@@ -38,8 +38,7 @@ def built_task(name: str, config: ClassificationTaskConfig, modules: Iterable[Mo
     labels = _label_names(name, config, splits["train"])
     known = BadRows(_on_unknown_label(config))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
-    splits = {split: capped(rows, lambda row: row.id, split, config, dropped) for split, rows in splits.items()}
-    splits["train"] = splits["train"][: num_rows_made(config)]
+    splits = shortened(splits, config, dropped)
     _check_labels(name, config, splits["train"])
     return BuiltTask(
         splits={split: _stored(rows, labels, config.multi_label) for split, rows in splits.items()},

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from bertline.kinds.fill_mask.config import FillMaskTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.decoded_files import ENCODING_OPTION
 from bertline.tasks.source_config import PlainTextSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.stored_rows import BuiltTask, PlainRows, SplitName, read_rows
+from bertline.tasks.stored_rows import BuiltTask, PlainRows, read_rows
 from bertline.tasks.table_files import Record, TableLayout, parsed_records, read_lines, value_in
 
 
@@ -25,32 +26,27 @@ def built_task(name: str, config: FillMaskTaskConfig) -> BuiltTask:
     """
     source = config.source
     splits, dropped = read_splits(
-        source, config, lambda file, bad_rows: read_passages(file, source, bad_rows), same=_words, name="passage"
+        source,
+        config,
+        lambda file, bad_rows: read_passages(file, source, bad_rows),
+        same=lambda row: same_text([row.text]),
+        name="passage",
     )
     return BuiltTask(
-        splits={
-            split: PlainRows([row.id for row in splits[split]], [row.text for row in splits[split]])
-            for split in ("train", "dev", "test")
-        },
+        splits={split: PlainRows.of(rows) for split, rows in splits.items()},
         labels=(),
         dropped=dropped,
     )
 
 
-def _words(passage: Passage) -> str:
-    return same_text([passage.text])
-
-
-def stored_rows(folder: Path, split: SplitName) -> PlainRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, PlainRows)
+stored_rows = partial(read_rows, rows_class=PlainRows)
+"""Reads a split that the stage has written."""
 
 
 _TEXT_FILE = ".txt"
 
 
-@dataclass(frozen=True, slots=True)
-class Passage:
+class Passage(NamedTuple):
     """A passage of text."""
 
     id: str

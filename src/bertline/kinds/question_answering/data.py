@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.question_answering.config import QuestionAnsweringTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows, require_whole_characters
 from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.stored_rows import BuiltTask, QuestionRows, SplitName, read_rows
+from bertline.tasks.stored_rows import BuiltTask, QuestionRows, read_rows
 
 
 def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
@@ -35,7 +35,7 @@ def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
         name="context",
     )
     return BuiltTask(
-        splits={split: _stored(splits[split]) for split in ("train", "dev", "test")},
+        splits={split: QuestionRows.of(rows) for split, rows in splits.items()},
         labels=(),
         dropped=dropped,
         more={
@@ -45,28 +45,15 @@ def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
     )
 
 
-def _stored(rows: list[Question]) -> QuestionRows:
-    return QuestionRows(
-        ids=[row.id for row in rows],
-        titles=[row.title for row in rows],
-        questions=[row.question for row in rows],
-        contexts=[row.context for row in rows],
-        answers=[row.answers for row in rows],
-        starts=[row.starts for row in rows],
-    )
-
-
-def stored_rows(folder: Path, split: SplitName) -> QuestionRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, QuestionRows)
+stored_rows = partial(read_rows, rows_class=QuestionRows)
+"""Reads a split that the stage has written."""
 
 
 MOVED = "answer_moved"
 """Key under which answers with a corrected start are counted. The question is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A question on a context, with all texts that count as its answer."""
 
     id: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 
@@ -11,8 +11,8 @@ from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.tasks.label_values import ANumber
 from bertline.tasks.rows import LabelledRow, text_pairs_of
-from bertline.tasks.source_files import capped, fewest_train_rows, num_rows_made
-from bertline.tasks.stored_rows import BuiltTask, NumberRows, SplitName, read_rows
+from bertline.tasks.source_files import fewest_train_rows, shortened
+from bertline.tasks.stored_rows import BuiltTask, NumberRows, read_rows
 from bertline.tasks.table_source import read_table, table_versions
 
 
@@ -27,11 +27,8 @@ def built_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
         return ANumber(config.low, config.high, pattern)
 
     source = read_table(config.source, config, read_numbers)
-    splits = {
-        split: _stored(capped(rows, lambda row: row.id, split, config, source.dropped))
-        for split, rows in source.by_split().items()
-    }
-    splits["train"] = splits["train"].first(num_rows_made(config))
+    shorter = shortened(source.by_split(), config, source.dropped)
+    splits = {split: _stored(rows) for split, rows in shorter.items()}
     _check_numbers(name, config, splits["train"])
     return BuiltTask(
         splits={**splits},
@@ -63,6 +60,5 @@ def _stored(rows: list[LabelledRow[float]]) -> NumberRows:
     )
 
 
-def stored_rows(folder: Path, split: SplitName) -> NumberRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, NumberRows)
+stored_rows = partial(read_rows, rows_class=NumberRows)
+"""Reads a split that the stage has written."""

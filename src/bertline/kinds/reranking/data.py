@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from bertline.tasks.search_data import search_splits
 from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
-from bertline.tasks.stored_rows import BuiltTask, CandidateRows, QueryRows, SearchSplits, SplitName, read_rows
+from bertline.tasks.stored_rows import BuiltTask, CandidateRows, QueryRows, SearchSplits, read_rows
 
 
 def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -54,23 +55,23 @@ def _candidates_of(
 ) -> CandidateRows:
     """Return the first k BM25 results of each query. `adds_missed` appends the relevant documents that BM25 missed."""
     numbers = {identity: number for number, identity in enumerate(source.documents.ids)}
-    rows = CandidateRows([], [], [], [], [], [], [])
-    for place, query in enumerate(queries.queries):
-        judged = dict(zip(queries.document_ids[place], queries.relevances[place], strict=True))
+    rows = []
+    for identity, query, judged_ids, relevances in zip(
+        queries.ids, queries.queries, queries.document_ids, queries.relevances, strict=True
+    ):
+        judged = dict(zip(judged_ids, relevances, strict=True))
         scores = bm25.scores(query)
         chosen = bm25.best(query, k)[0].tolist()
         if adds_missed:
             relevant = [numbers[each] for each, value in judged.items() if value > 0 and each in numbers]
             chosen += sorted(set(relevant) - set(chosen))
         ids = [source.documents.ids[number] for number in chosen]
-        rows.ids.append(queries.ids[place])
-        rows.queries.append(query)
-        rows.candidate_ids.append(ids)
-        rows.candidates.append([texts[number] for number in chosen])
-        rows.relevances.append([judged.get(identity, 0) for identity in ids])
-        rows.first_scores.append([float(scores[number]) for number in chosen])
-        rows.all_relevances.append(list(judged.values()))
-    return rows
+        first_scores = [float(scores[number]) for number in chosen]
+        of_ids = [judged.get(each, 0) for each in ids]
+        rows.append(
+            (identity, query, ids, [texts[number] for number in chosen], of_ids, first_scores, [*judged.values()])
+        )
+    return CandidateRows.of(rows)
 
 
 def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceConfig) -> BuiltTask:
@@ -129,24 +130,16 @@ def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Questi
 
 
 def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> CandidateRows:
-    first_scores = []
+    rows = []
     for question in questions:
-        scores = bm25.scores(question.text)
-        first_scores.append(scores[np.array([numbers[answer.text] for answer in question.answers])].tolist())
-    return CandidateRows(
-        [question.id for question in questions],
-        [question.text for question in questions],
-        [[answer.id for answer in question.answers] for question in questions],
-        [[answer.text for answer in question.answers] for question in questions],
-        _relevances(questions),
-        first_scores,
-        _relevances(questions),
-    )
+        ids, texts, relevances = (list(values) for values in zip(*map(astuple, question.answers), strict=True))
+        scores = bm25.scores(question.text)[np.array([numbers[text] for text in texts])].tolist()
+        rows.append((question.id, question.text, ids, texts, relevances, scores, list(relevances)))
+    return CandidateRows.of(rows)
 
 
-def stored_rows(folder: Path, split: SplitName) -> CandidateRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, CandidateRows)
+stored_rows = partial(read_rows, rows_class=CandidateRows)
+"""Reads a split that the stage has written."""
 
 
 _OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.kinds.retrieval.config import RetrievalTaskConfig
 from bertline.tasks.search_data import search_splits
-from bertline.tasks.stored_rows import BuiltTask, QueryRows, SplitName, read_rows
+from bertline.tasks.stored_rows import BuiltTask, QueryRows, read_rows
 
 
 def built_task(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -27,6 +27,5 @@ def built_task(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleD
     )
 
 
-def stored_rows(folder: Path, split: SplitName) -> QueryRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, QueryRows)
+stored_rows = partial(read_rows, rows_class=QueryRows)
+"""Reads a split that the stage has written."""

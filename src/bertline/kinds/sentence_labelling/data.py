@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -30,8 +32,7 @@ class SentenceRows(StoredRows):
         return [" ".join(sentences) for sentences in self.sentences]
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledDocument:
+class LabelledDocument(NamedTuple):
     """A document of a source."""
 
     id: str
@@ -54,7 +55,7 @@ def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
     )
     bad_rows = BadRows(source.on_bad_row)
     labels = config.labels or tuple(sorted({label for row in splits["train"] for label in row.labels}))
-    stored = {split: _stored(name, split, splits[split], labels, bad_rows) for split in ("train", "dev", "test")}
+    stored = {split: _stored(name, split, splits[split], labels, bad_rows) for split in splits}
     smallest = stored["train"].first(fewest_train_rows(config, len(stored["train"])))
     if len({label for of_row in smallest.labels for label in of_row}) < 2 and len(smallest):
         raise DataError(
@@ -72,9 +73,8 @@ def built_task(name: str, config: SentenceLabellingTaskConfig) -> BuiltTask:
     )
 
 
-def stored_rows(folder: Path, split: SplitName) -> SentenceRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, SentenceRows)
+stored_rows = partial(read_rows, rows_class=SentenceRows)
+"""Reads a split that the stage has written."""
 
 
 def read_documents(path: Path, source: LabelledSentencesSourceConfig, bad_rows: BadRows) -> list[LabelledDocument]:
@@ -126,11 +126,7 @@ def _stored(
             continue
         message = f"tasks.{name}, {split} row {row.id}: a label is {unknown[0]!r}; allowed are {', '.join(labels)}."
         bad_rows.found(BadRow("unknown_label", f"{message} Fix the row, or add the label to tasks.{name}.labels."))
-    return SentenceRows(
-        [row.id for row in kept],
-        [row.sentences for row in kept],
-        [[numbers[label] for label in row.labels] for row in kept],
-    )
+    return SentenceRows.of((row.id, row.sentences, [numbers[label] for label in row.labels]) for row in kept)
 
 
 def _counted(rows: SentenceRows, labels: tuple[str, ...]) -> dict[str, int]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from bertline.corpus.sentences import split_sentences
 from bertline.kinds.summarisation.config import SummarisationTaskConfig
@@ -13,7 +14,7 @@ from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.metrics.rouge import ngrams, overlap_f1, words_of
 from bertline.tasks.source_config import SummariesSourceConfig
 from bertline.tasks.source_files import read_splits, same_text
-from bertline.tasks.stored_rows import BuiltTask, SplitName, SummaryRows, read_rows
+from bertline.tasks.stored_rows import BuiltTask, SummaryRows, read_rows
 from bertline.tasks.table_files import JSON_LINES, Record, parsed_records, value_in
 
 
@@ -30,7 +31,12 @@ def built_task(name: str, config: SummarisationTaskConfig) -> BuiltTask:
     splits, dropped = read_splits(
         source, config, lambda file, bad_rows: read_summaries(file, source, bad_rows), same=_document, name="document"
     )
-    stored = {split: _stored(splits[split], config.num_sentences) for split in ("train", "dev", "test")}
+    stored = {
+        split: SummaryRows.of(
+            (*row, chosen_sentences(row.sentences, row.summary, most=config.num_sentences)) for row in rows
+        )
+        for split, rows in splits.items()
+    }
     return BuiltTask(
         splits={**stored},
         labels=(),
@@ -48,22 +54,11 @@ def _document(row: Summary) -> str:
     return same_text([" ".join(row.sentences)])
 
 
-def _stored(rows: list[Summary], num_sentences: int) -> SummaryRows:
-    return SummaryRows(
-        ids=[row.id for row in rows],
-        sentences=[row.sentences for row in rows],
-        summaries=[row.summary for row in rows],
-        chosen=[chosen_sentences(row.sentences, row.summary, most=num_sentences) for row in rows],
-    )
+stored_rows = partial(read_rows, rows_class=SummaryRows)
+"""Reads a split that the stage has written."""
 
 
-def stored_rows(folder: Path, split: SplitName) -> SummaryRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, SummaryRows)
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(NamedTuple):
     """A document with its summary."""
 
     id: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from bertline.foundation.errors import DataError
@@ -11,7 +12,7 @@ from bertline.kinds.tagging.config import ConlluSourceConfig, TaggingTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.conll import TaggedSentence, tagged_rows, tagged_splits
 from bertline.tasks.decoded_files import NO_OPTIONS, decoded_text
-from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows, read_rows
+from bertline.tasks.stored_rows import BuiltTask, TaggedRows, read_rows
 
 _NUM_COLUMNS = 10
 _ID, _FORM = 0, 1
@@ -38,16 +39,15 @@ def built_task(name: str, config: TaggingTaskConfig) -> BuiltTask:
                 f"tasks.{name}: {split} has words tagged {', '.join(unknown)}, train has none; they can only be missed"
             )
     return BuiltTask(
-        splits={split: tagged_rows(splits[split]) for split in ("train", "dev", "test")},
+        splits={split: tagged_rows(rows) for split, rows in splits.items()},
         labels=tuple(sorted({tag for found in counts.values() for tag in found})),
         dropped=dropped,
         more={"words_by_split": {split: found.total() for split, found in counts.items()}},
     )
 
 
-def stored_rows(folder: Path, split: SplitName) -> TaggedRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, TaggedRows)
+stored_rows = partial(read_rows, rows_class=TaggedRows)
+"""Reads a split that the stage has written."""
 
 
 def read_conllu(path: Path, source: ConlluSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 from typing import assert_never
 
 from bertline.demo.config import DocsParametersSourceConfig
@@ -16,7 +16,7 @@ from bertline.kinds.token_classification.config import TokenClassificationTaskCo
 from bertline.tasks.conll import TaggedSentence, read_conll, tagged_rows, tagged_splits
 from bertline.tasks.metrics.entities import entities
 from bertline.tasks.source_config import ConllSourceConfig
-from bertline.tasks.source_files import capped, num_rows_made
+from bertline.tasks.source_files import num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, SplitName, TaggedRows, read_rows
 from bertline.tasks.tags import iob2_labels, types_of
 
@@ -43,13 +43,13 @@ def built_task(name: str, config: TokenClassificationTaskConfig, modules: Iterab
             splits = docs_parameters_sentences(
                 modules, config.source, num_train_rows=num_rows_made(config), seed=config.split_seed, dropped=dropped
             )
-            splits = {s: capped(rows, lambda row: row.id, s, config, dropped) for s, rows in splits.items()}
+            splits = shortened(splits, config, dropped)
             types = None
         case _:
             assert_never(config.source)
     _check_types(name, splits)
     return BuiltTask(
-        splits={split: tagged_rows(splits[split]) for split in ("train", "dev", "test")},
+        splits={split: tagged_rows(rows) for split, rows in splits.items()},
         labels=iob2_labels(types or {kind for found in splits.values() for kind in _types(found)}),
         dropped=dropped,
         more={
@@ -84,6 +84,5 @@ def _entity_counts(sentences: list[TaggedSentence]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def stored_rows(folder: Path, split: SplitName) -> TaggedRows:
-    """Read a split that the stage has written."""
-    return read_rows(folder, split, TaggedRows)
+stored_rows = partial(read_rows, rows_class=TaggedRows)
+"""Reads a split that the stage has written."""
