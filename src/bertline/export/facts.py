@@ -101,15 +101,19 @@ def read_card_facts(
     Raises:
         ArtifactError: The encoder's folder or a sweep's result.json is missing.
     """
-    tasks = {task: _finished(folder / "best") for task, folder in sweep_folders.items()}
+    tasks: dict[str, FinishedTask] = {}
     usages: dict[str, Usage] = {}
-    for task, finished in tasks.items():
-        pair = is_pair(finished.kind.config, sweep_folders[task] / "predictions.parquet")
-        usages[task] = kind_part(finished.kind.config.kind, "export").usage(finished, pair=pair)
+    for task, folder in sweep_folders.items():
+        best = folder / "best"
+        if (finished := read_task_file(best)) is None:
+            raise ArtifactError(f"{best / TASK_FILE} is missing; {best} was written by an older bertline. Sweep again.")
+        pair = is_pair(finished.kind.config, folder / "predictions.parquet")
+        tasks[task], usages[task] = finished, kind_part(finished.kind.config.kind, "export").usage(finished, pair=pair)
     model, vocab_size, _ = read_config(pretrain_folder)
     manifest = read_json(pretrain_folder / MANIFEST_NAME) if (pretrain_folder / MANIFEST_NAME).exists() else {}
-    training = manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {})
-    objective = manifest.get("training", {}).get("objective")
+    training = manifest.get("training", {})
+    objective = training.get("objective")
+    manifests = pipeline_facts.get("manifests") or {}
     return CardFacts(
         export=config,
         model=model,
@@ -118,12 +122,12 @@ def read_card_facts(
         num_parameters=count_parameters(pretrain_folder),
         params=pipeline_facts.get("params") or {},
         commit=pipeline_facts.get("commit"),
-        corpus=(pipeline_facts.get("manifests") or {}).get("corpus", {}),
-        examples=(pipeline_facts.get("manifests") or {}).get("examples", {}),
+        corpus=manifests.get("corpus", {}),
+        examples=manifests.get("examples", {}),
         objective=None if objective is None else objective_from(objective),
-        training=training,
+        training=manifest.get("metrics") or pipeline_facts.get("metrics", {}).get("pretrain", {}),
         taken_from=manifest.get("taken_from"),
-        precision=manifest.get("training", {}).get("resolved", {}).get("precision"),
+        precision=training.get("resolved", {}).get("precision"),
         results={task: read_json(folder / "result.json") for task, folder in sweep_folders.items()},
         tasks=tasks,
         usages=usages,
@@ -132,10 +136,3 @@ def read_card_facts(
 
 def _is_hub_name(name: str) -> bool:
     return not Path(name).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(@[\w.-]+)?", name) is not None
-
-
-def _finished(folder: Path) -> FinishedTask:
-    finished = read_task_file(folder)
-    if finished is None:
-        raise ArtifactError(f"{folder / TASK_FILE} is missing; {folder} was written by an older bertline. Sweep again.")
-    return finished

@@ -110,14 +110,11 @@ def _forget_origin(model: onnx.ModelProto) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Suppress progress output and warnings of the exporter; errors are raised."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "root")]
-    levels = [logger.level for logger in loggers]
+    before = logging.root.manager.disable
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
+        logging.disable(logging.WARNING)
         try:
             yield
         finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+            logging.disable(before)

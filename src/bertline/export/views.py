@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.files import read_json
-from bertline.modeling.attention import AttentionKind
 from bertline.modeling.heads import BertForQuestionAnswering, BertForTokenClassification
 from bertline.modeling.huggingface import (
     CONFIG_NAME,
@@ -95,20 +94,19 @@ def architecture_in(folder: Path) -> Architecture:
     return named[0]
 
 
-def load_view(folder: Path, architecture: Architecture, *, attention: AttentionKind = "plain") -> ModelView:
+def load_view(folder: Path, architecture: Architecture) -> ModelView:
     """Load a folder's model with this architecture, in evaluation mode."""
     model: nn.Module
     match architecture:
         case "BertModel":
-            model = load_encoder(folder, attention=attention)
+            model = load_encoder(folder)
         case "BertForPreTraining" | "BertForMaskedLM":
-            model = load_with_own_heads(folder, attention=attention)
+            model = load_with_own_heads(folder)
         case "BertForSequenceClassification":
-            model = load_classifier(folder, attention=attention)
+            model = load_classifier(folder)
         case "BertForTokenClassification":
             num_labels = len(read_json(folder / CONFIG_NAME)["id2label"])
-            make = partial(BertForTokenClassification, num_labels=num_labels, attention=attention)
-            model = load_with_head(folder, make)
+            model = load_with_head(folder, partial(BertForTokenClassification, num_labels=num_labels))
         case "BertForQuestionAnswering":
-            model = load_with_head(folder, partial(BertForQuestionAnswering, attention=attention))
-    return ModelView(model.eval(), architecture).eval()
+            model = load_with_head(folder, BertForQuestionAnswering)
+    return ModelView(model, architecture).eval()

@@ -61,16 +61,7 @@ class Progress:
 class GrowingFile:
     """Writer that appends blocks of rows to an output and can resume it; see the module docstring.
 
-    Args:
-        target: Path of the output; its extension gives the format. `.txt` is rejected, since it cannot hold columns.
-        made_from: Everything that determines the rows apart from the input; must be the same when resuming.
-        added: Schema of the columns that are added to those of the input.
-        schema: Schema of the input's columns in a Parquet file; None infers it from the first rows.
-
-    Raises:
-        DataError: The extension is not supported, an unfinished output was made from something else or is damaged, or
-            another process is writing the output.
-        MachineError: The folder cannot be written.
+    Arguments are those of `growing_file`, which holds the lock on the output.
     """
 
     def __init__(
@@ -78,35 +69,15 @@ class GrowingFile:
     ) -> None:
         self._target = target
         self._kind: RowFormat = format_of(target)
-        if self._kind == "txt":
-            raise DataError(
-                f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
-            )
         self._added = added
         self._schema = None if schema is None else pa.schema([*schema, *added])
         self._is_inferred = schema is None
         self._progress_file = target.with_name(f"{target.name}.progress")
-        with self._writing():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(target)
-        try:
-            with self._writing():
-                aside = self._kind == "parquet" or target.exists()
-                file = f"{target.name}.unfinished" if aside else target.name
-                new = Progress(format_version=_FORMAT_VERSION, file=file, made_from=dict(made_from))
-                self.progress = self._found(new.made_from) or new
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __enter__(self) -> GrowingFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Release the lock on the output."""
-        with suppress(OSError):
-            _lock_file(self._target).unlink()
-        self._lock.close()
+        with _writing(target):
+            aside = self._kind == "parquet" or target.exists()
+            file = f"{target.name}.unfinished" if aside else target.name
+            new = Progress(format_version=_FORMAT_VERSION, file=file, made_from=dict(made_from))
+            self.progress = self._found(new.made_from) or new
 
     def cannot_resume(self, why: str) -> DataError:
         """Return the error for an unfinished output that cannot be resumed."""
@@ -135,7 +106,7 @@ class GrowingFile:
                     f"{self._target}: a row has the column {more[0]!r}, the first rows have {', '.join(columns)}. "
                     "Rows of different columns fit into .jsonl only; choose that ending."
                 )
-        with self._writing():
+        with _writing(self._target):
             num_bytes = self._append_part(rows) if self._kind == "parquet" else self._append_lines(rows, columns)
             self.progress = replace(
                 before,
@@ -155,7 +126,7 @@ class GrowingFile:
             MachineError: The output cannot be written, for example because the disk is full.
         """
         complete = self._growing
-        with self._writing():
+        with _writing(self._target):
             if self._kind == "parquet":
                 complete = self._target.with_name(f".{self._target.name}.joined")
                 _join([self._part(number) for number in range(self.progress.num_blocks)], complete)
@@ -247,25 +218,42 @@ class GrowingFile:
     def _part(self, number: int) -> Path:
         return self._growing / f"{number:06d}.parquet"
 
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise MachineError(cannot_write(self._target, error)) from error
 
+@contextmanager
+def growing_file(
+    target: Path, *, made_from: Mapping[str, str], added: pa.Schema, schema: pa.Schema | None = None
+) -> Iterator[GrowingFile]:
+    """Open an output that may be unfinished, locked against other processes.
 
-def _lock_file(target: Path) -> Path:
-    return target.with_name(f".{target.name}.lock")
-
-
-def _locked(target: Path) -> TextIO:
-    """Lock an output; the kernel releases the lock when the process ends.
+    Args:
+        target: Path of the output; its extension gives the format. `.txt` is rejected, since it cannot hold columns.
+        made_from: Everything that determines the rows apart from the input; must be the same when resuming.
+        added: Schema of the columns that are added to those of the input.
+        schema: Schema of the input's columns in a Parquet file; None infers it from the first rows.
 
     Raises:
-        DataError: Another process holds the lock.
+        DataError: The extension is not supported, an unfinished output was made from something else or is damaged, or
+            another process is writing the output.
+        MachineError: The folder cannot be written.
     """
-    path = _lock_file(target)
+    if format_of(target) == "txt":
+        raise DataError(
+            f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
+        )
+    path = target.with_name(f".{target.name}.lock")
+    with _writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        lock = _locked(path, target)
+    try:
+        yield GrowingFile(target, made_from=made_from, added=added, schema=schema)
+    finally:
+        with suppress(OSError):
+            path.unlink()
+        lock.close()
+
+
+def _locked(path: Path, target: Path) -> TextIO:
+    """Lock a file; the kernel releases the lock when the process ends."""
     while True:
         handle = path.open("a")
         try:
@@ -279,6 +267,14 @@ def _locked(target: Path) -> TextIO:
         if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
             return handle
         handle.close()
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(cannot_write(target, error)) from error
 
 
 def _join(parts: list[Path], path: Path) -> None:

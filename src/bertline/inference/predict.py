@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from bertline.foundation.errors import ArtifactError, DataError
 from bertline.foundation.files import sha256_of_file
 from bertline.foundation.progress import progress, say
-from bertline.inference.growing_file import GrowingFile
+from bertline.inference.growing_file import growing_file
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
 from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor, TaskPredictor
@@ -38,7 +38,7 @@ from bertline.modeling.packed_linears import packed_linears
 from bertline.modeling.weight_files import digest_of_weights
 from bertline.tasks.search_files import one_line
 from bertline.tasks.stored_rows import Documents
-from bertline.tasks.table_files import Record, TableLayout
+from bertline.tasks.table_files import TableLayout
 
 __all__ = ["DocumentsFile", "FileColumns", "PredictedFile", "Predicting", "predict_file"]
 
@@ -181,7 +181,7 @@ def _write(
     records, digest = read_rows(source, layout), hashlib.blake2b(digest_size=16)
     workers = [partial(_with_output, each, each.file_inputs(columns)) for each in predictors]
     added, schema = predictors[0].output_schema(), _schema(source, layout, target)
-    with GrowingFile(target, made_from=made_from, added=added, schema=schema) as growing:
+    with growing_file(target, made_from=made_from, added=added, schema=schema) as growing:
         num_resumed = growing.progress.num_rows
         if num_resumed:
             for record in islice(records, num_resumed):
@@ -239,9 +239,16 @@ def _searching(
 
     def read() -> Iterator[list[str]]:
         for block in blocks_of(records, hashlib.blake2b(digest_size=16)):
-            of_block = _documents_of(block.records, documents, first_number=len(ids))
-            ids.extend(of_block.ids)
-            yield of_block.texts_read()
+            titles, texts = [], []
+            for record in block.records:
+                identity = record.values.get(documents.id_column)
+                has_title = record.values.get(documents.title_column) is not None
+                title = cell(record, InputColumn(documents.title_column, "text")) if has_title else ""
+                ids.append(str(len(ids) if identity is None else identity))
+                titles.append(one_line(title))
+                texts.append(one_line(cell(record, InputColumn(documents.text_column, "text"))))
+            # In the format of a task's collection, so that the model sees the same text as there.
+            yield Documents(ids[-len(texts) :], titles, texts).texts_read()
 
     workers = [task.for_thread() for _ in range(num_threads)]
     encoders: list[Callable[[list[str]], np.ndarray]] = [worker.document_vectors for worker in workers]
@@ -250,19 +257,6 @@ def _searching(
         raise DataError(f"{documents.path} has no rows. Give a file with at least one document.")
     found = SearchedDocuments(task, ids, np.concatenate(vectors), documents.top_k)
     return found, sum(worker.num_documents_cut for worker in workers)
-
-
-def _documents_of(records: list[Record], documents: DocumentsFile, *, first_number: int) -> Documents:
-    """Return the documents in the format of a task's collection, so that the model sees the same text as there."""
-    ids, titles, texts = [], [], []
-    for number, record in enumerate(records, start=first_number):
-        identity = record.values.get(documents.id_column)
-        has_title = record.values.get(documents.title_column) is not None
-        title = cell(record, InputColumn(documents.title_column, "text")) if has_title else ""
-        ids.append(str(number if identity is None else identity))
-        titles.append(one_line(title))
-        texts.append(one_line(cell(record, InputColumn(documents.text_column, "text"))))
-    return Documents(ids, titles, texts)
 
 
 def _with_output(predictor: RowPredictor, inputs: list[InputColumn], block: Block) -> tuple[Block, list[Row], int]:

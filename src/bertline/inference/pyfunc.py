@@ -59,11 +59,6 @@ _EXAMPLE: dict[str, Any] = {
     "candidates": list(_SENTENCES),
     DOCUMENTS_COLUMN: list(_SENTENCES),
 }
-_EXAMPLE_OF_TYPE: dict[str, Any] = {
-    "text": _SENTENCES[0],
-    "text or texts": _SENTENCES[0],
-    "texts": list(_SENTENCES),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +146,10 @@ def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> 
         outputs=model.outputs(),
         params=model.params(),
         settings=asdict(ServingSettings()),
-        example={name: _EXAMPLE.get(name, _EXAMPLE_OF_TYPE[holds]) for name, holds in inputs.items()},
+        example={
+            name: _EXAMPLE.get(name, list(_SENTENCES) if holds == "texts" else _SENTENCES[0])
+            for name, holds in inputs.items()
+        },
         packages=PACKAGES,
         dataset=dataset,
     )
@@ -210,17 +208,14 @@ def _values_of(table: pd.DataFrame, columns: list[InputColumn], max_bytes: int |
 
 
 def _check_size(cells: Mapping[str, list[Any]], max_bytes: int) -> None:
-    texts = (text for column in cells.values() for value in column for text in _texts_in(value))
-    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    values = (value for column in cells.values() for value in column)
+    texts = (text for value in values for text in (value if isinstance(value, list) else [value]))
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts if isinstance(text, str))
     if size > max_bytes:
         raise DataError(
             f"the request has {size:,} bytes of text; at most {max_bytes:,} are served (max_request_bytes). Split it, "
             "or predict a file with pipelines/predict.py."
         )
-
-
-def _texts_in(value: Any) -> list[str]:
-    return [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
 
 
 def _plain(value: Any) -> Any:

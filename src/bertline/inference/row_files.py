@@ -128,11 +128,10 @@ def blocks_of(records: Iterator[Record], digest: hashlib.blake2b) -> Iterator[Bl
     for record in records:
         add_row(digest, record)
         block.records.append(record)
+        block.digest = digest.hexdigest()
         characters += sum(len(value) for value in record.values.values() if isinstance(value, str | list))
         if len(block.records) == _ROWS_TOGETHER or characters >= _CHARACTERS_TOGETHER:
-            block.digest = digest.hexdigest()
             yield block
             block, characters = Block(), 0
     if block.records:
-        block.digest = digest.hexdigest()
         yield block

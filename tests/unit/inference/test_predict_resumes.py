@@ -20,7 +20,7 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.inference import row_files
-from bertline.inference.growing_file import GrowingFile
+from bertline.inference.growing_file import growing_file
 from bertline.inference.loading import load
 from bertline.inference.model import LoadedModel
 from bertline.inference.parallel_rows import map_in_threads
@@ -219,7 +219,7 @@ def test_a_killed_recipe_continues(classifier_folder: Path, tmp_path: Path) -> N
 
 def test_two_processes_do_not_write_one_output(model: LoadedModel, source: Path, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
-    another = GrowingFile(target, made_from={}, added=pa.schema([]))
+    another = growing_file(target, made_from={}, added=pa.schema([]))
     with another, pytest.raises(DataError, match="is being written by another process"):
         predict_file(model, source, target)
     assert predict_file(model, source, target).num_rows == NUM_ROWS
@@ -239,14 +239,14 @@ def test_two_processes_do_not_write_one_output(model: LoadedModel, source: Path,
 def test_values_that_the_first_types_cannot_hold_are_refused(
     tmp_path: Path, first: list[Any], later: list[Any], said: str
 ) -> None:
-    with GrowingFile(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
+    with growing_file(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
         growing.append([{"n": value} for value in first], num_truncated=0, rows_digest="1")
         with pytest.raises(DataError, match=re.escape(said)):
             growing.append([{"n": value} for value in later], num_truncated=0, rows_digest="2")
 
 
 def test_whole_numbers_fit_into_a_column_of_fractions(tmp_path: Path) -> None:
-    with GrowingFile(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
+    with growing_file(tmp_path / "out.parquet", made_from={}, added=pa.schema([])) as growing:
         for number, value in enumerate((1.5, 2, None)):
             growing.append([{"n": value}], num_truncated=0, rows_digest=str(number))
         growing.finish()
