@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
 from bertline.foundation.errors import ArtifactError, MachineError
 
@@ -31,22 +31,21 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         MachineError: The folder is full or cannot be written; the old file is unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
-    temporary: Path | None = None
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        # mkstemp creates files that only the owner can read; restore the default permissions.
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
-    except OSError as error:
-        if temporary is not None:
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(data)
+                handle.flush()
+                os.fsync(handle.fileno())
+            # mkstemp creates files that only the owner can read; restore the default permissions.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        except OSError:
             temporary.unlink(missing_ok=True)
-        raise MachineError(cannot_write(path, error)) from error
+            raise
 
 
 def read_json_lines(path: Path) -> list[Any]:
@@ -63,12 +62,10 @@ def append_lines(path: Path, lines: Sequence[str]) -> None:
     Raises:
         MachineError: The folder is full or cannot be written; earlier lines are kept.
     """
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as handle:
             handle.writelines(f"{line}\n" for line in lines)
-    except OSError as error:
-        raise MachineError(cannot_write(path, error)) from error
 
 
 def write_json(path: Path, payload: Any) -> None:
@@ -123,18 +120,14 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
     Raises:
         MachineError: The folder is full or cannot be written; the old `target` is unchanged.
     """
-    try:
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         tidy_partial(target)
         place, lock = _claimed_place(target)
-    except OSError as error:
-        raise MachineError(cannot_write(target, error)) from error
-    with lock:
+    with lock, writing(target):
         try:
             yield place / _NEW
             _swap(place, target)
-        except OSError as error:
-            raise MachineError(cannot_write(target, error)) from error
         finally:
             _remove(place)
             _remove_if_empty(place.parent)
@@ -246,13 +239,29 @@ def sync_to_disk(path: Path) -> None:
     Raises:
         MachineError: The disk is full or fails.
     """
+    with writing(path), suppress(FileNotFoundError), path.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Convert an `OSError` of the block to a `MachineError` that names the path and the way out."""
     try:
-        with path.open("rb") as handle:
-            os.fsync(handle.fileno())
-    except FileNotFoundError:
-        return
+        yield
     except OSError as error:
         raise MachineError(cannot_write(path, error)) from error
+
+
+def try_lock(handle: IO[Any]) -> bool:
+    """Lock an open file, unless another process holds its lock; return whether this one holds it now.
+
+    The lock is released when the file is closed, or the process ends.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def cannot_write(path: Path, error: OSError) -> str:

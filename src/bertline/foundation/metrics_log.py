@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from bertline.foundation.errors import MachineError
-from bertline.foundation.files import cannot_write, write_atomically
+from bertline.foundation.files import write_atomically, writing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,14 +38,12 @@ class MetricsLog:
             MachineError: The disk is full or the folder cannot be written; earlier rows are kept.
         """
         row = {"step": step, "time_s": time.time(), "metrics": {key: float(value) for key, value in metrics.items()}}
-        try:
+        with writing(self.path):
             if self._handle is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._handle = self.path.open("a", encoding="utf-8")
             self._handle.write(json.dumps(row) + "\n")
             self._handle.flush()
-        except OSError as error:
-            raise MachineError(cannot_write(self.path, error)) from error
 
     def keep_up_to(self, step: int) -> None:
         """Drop rows after `step`, because a run resumed from a checkpoint writes them again."""

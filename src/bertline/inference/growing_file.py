@@ -13,7 +13,6 @@ decode all members as one file. A Parquet file cannot be appended to: its blocks
 from __future__ import annotations
 
 import csv
-import fcntl
 import gzip
 import io
 import json
@@ -28,8 +27,8 @@ from typing import Any, TextIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bertline.foundation.errors import DataError, MachineError
-from bertline.foundation.files import cannot_write, read_json, write_json
+from bertline.foundation.errors import DataError
+from bertline.foundation.files import read_json, try_lock, write_json, writing
 from bertline.foundation.validation import validate
 from bertline.inference.row_files import Row, RowFormat, format_of
 
@@ -73,7 +72,7 @@ class GrowingFile:
         self._schema = None if schema is None else pa.schema([*schema, *added])
         self._is_inferred = schema is None
         self._progress_file = target.with_name(f"{target.name}.progress")
-        with _writing(target):
+        with writing(target):
             aside = self._kind == "parquet" or target.exists()
             file = f"{target.name}.unfinished" if aside else target.name
             new = Progress(format_version=_FORMAT_VERSION, file=file, made_from=dict(made_from))
@@ -106,7 +105,7 @@ class GrowingFile:
                     f"{self._target}: a row has the column {more[0]!r}, the first rows have {', '.join(columns)}. "
                     "Rows of different columns fit into .jsonl only; choose that ending."
                 )
-        with _writing(self._target):
+        with writing(self._target):
             num_bytes = self._append_part(rows) if self._kind == "parquet" else self._append_lines(rows, columns)
             self.progress = replace(
                 before,
@@ -126,7 +125,7 @@ class GrowingFile:
             MachineError: The output cannot be written, for example because the disk is full.
         """
         complete = self._growing
-        with _writing(self._target):
+        with writing(self._target):
             if self._kind == "parquet":
                 complete = self._target.with_name(f".{self._target.name}.joined")
                 _join([self._part(number) for number in range(self.progress.num_blocks)], complete)
@@ -241,7 +240,7 @@ def growing_file(
             f"{target}: rows with columns cannot be written as .txt; choose .jsonl, .csv, .tsv or .parquet."
         )
     path = target.with_name(f".{target.name}.lock")
-    with _writing(target):
+    with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         lock = _locked(path, target)
     try:
@@ -257,24 +256,15 @@ def _locked(path: Path, target: Path) -> TextIO:
     while True:
         handle = path.open("a")
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            handle.close()
-            raise DataError(f"{target} is being written by another process; wait for it, or end it.") from error
+            if not try_lock(handle):
+                handle.close()
+                raise DataError(f"{target} is being written by another process; wait for it, or end it.")
         except OSError:  # a file system without locks
             return handle
         # A process that just finished may have removed the file: the lock would then be on a deleted file.
         if path.exists() and os.path.samestat(os.fstat(handle.fileno()), path.stat()):
             return handle
         handle.close()
-
-
-@contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise MachineError(cannot_write(target, error)) from error
 
 
 def _join(parts: list[Path], path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import time
@@ -13,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from bertline.foundation.files import try_lock
 from bertline.foundation.formats import duration
 from bertline.orchestration.stages import STAGES
 
@@ -101,8 +101,4 @@ def _is_held(path: Path) -> bool:
     if not path.exists():
         return False
     with path.open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+        return not try_lock(handle)

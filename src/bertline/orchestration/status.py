@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.foundation.files import read_json, sha256_of_path, try_lock, write_json
 
 _OPEN = "open"
 RESULT_NAME = "result"
@@ -75,12 +75,7 @@ def hold_lock(folder: Path) -> Iterator[bool]:
     """Take the run folder's lock without waiting; yield whether it was free. It is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield try_lock(handle)
 
 
 def is_locked(folder: Path) -> bool:
@@ -103,16 +98,10 @@ def hold_unopened(folder: Path) -> Iterator[bool]:
     """Yield whether no recipe has a run folder open; if none has, one that comes waits until the block ends."""
     with (folder / _OPEN).open("a") as handle:
         for attempts_left in (2, 1, 0):  # `_is_open` holds the mark for a moment, too
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if not attempts_left:
-                    yield False
-                    return
-                time.sleep(0.1)
-            else:
+            if (free := try_lock(handle)) or not attempts_left:
                 break
-        yield True
+            time.sleep(0.1)
+        yield free
 
 
 def open_folders(runs: Path) -> list[Path]:
@@ -123,9 +112,7 @@ def open_folders(runs: Path) -> list[Path]:
 def _is_open(folder: Path) -> bool:
     if (folder / _OPEN).exists():
         with (folder / _OPEN).open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(handle):
                 return True
     # Trying the lock would block a worker that starts at that moment, so it is tried only if the status is `running`.
     return (folder / "status.json").exists() and read_status(folder).state == "running" and is_locked(folder)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bertline.finetuning.finetune import check_options
-from bertline.foundation.errors import MachineError
-from bertline.foundation.files import cannot_write
+from bertline.foundation.files import writing
 from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
@@ -48,10 +47,8 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
     Returns:
         Headline figures: mean and spread on test of the encoder and the other arms, and the baselines' scores.
     """
-    try:
+    with writing(job.run_folder):
         job.run_folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MachineError(cannot_write(job.run_folder, error)) from error
     planned_points(job.sweep, job.task)  # raises for an invalid space before any work
     plan = planned(job)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
