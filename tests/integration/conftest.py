@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import smoke
+import warm_python
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -51,11 +53,16 @@ def pipeline(smoke_pipeline: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run() -> Run:
-    """`run(folder, "dvc", "repro")`: run a command there; output is captured, a failure is the test's to judge."""
+    """`run(folder, "dvc", "repro")`: run a command there; output is captured, a failure is the test's to judge.
+
+    `python`, `dvc` and this interpreter are those of `warm_python`: that a stage imports all it needs is known from the
+    finished pipeline, which real processes have made.
+    """
+    programs = warm_python.programs()
 
     def in_folder(folder: Path, *command: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=folder, env=smoke.environment(folder, **extra), capture_output=True, text=True, check=False
-        )
+        warm = [str(programs / "python") if word == sys.executable else word for word in command]
+        environment = smoke.environment(folder, programs=programs, **extra)
+        return subprocess.run(warm, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
     return in_folder

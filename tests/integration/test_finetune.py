@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import smoke
+import warm_python
 from tiny import WORDS, write_encoder
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -60,8 +61,8 @@ def finetuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "conf/local/default.yaml").unlink()
     (folder / "params.yaml").unlink()
     chosen = ["experiment=finetune", f"pretrain.start_from={base / 'first'}", *QUICK]
-    smoke.run([PYTHON, "pipelines/configure.py", *chosen, "--save"], folder)
-    smoke.run(["dvc", "repro"], folder)
+    smoke.run(["python", "pipelines/configure.py", *chosen, "--save"], folder, programs=warm_python.programs())
+    smoke.run(["dvc", "repro"], folder, programs=warm_python.programs())
     return folder
 
 

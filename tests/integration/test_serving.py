@@ -23,6 +23,7 @@ import pytest
 import torch
 
 import bertline
+import smoke
 from bertline.inference.model import LoadedModel
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -70,15 +71,13 @@ class Server(NamedTuple):
 
 
 @pytest.fixture
-def server(pipeline: Path, run: Run, tmp_path: Path) -> Iterator[Server]:
+def server(pipeline: Path, tmp_path: Path) -> Iterator[Server]:
     """`mlflow models serve` with the command of the documentation, on another port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     (command,) = documented(r"^export MLFLOW_TRACKING_URI=.*\nmlflow models serve .*$", port)
-    # The environment of `run`, whose processes end at once; this one does not. One thread, as in `overhead_ms`.
-    printed = run(pipeline, "env", "-0", OMP_NUM_THREADS="1").stdout
-    variables = dict(line.partition("=")[::2] for line in printed.split("\0") if line)
+    variables = smoke.environment(pipeline, OMP_NUM_THREADS="1")  # one thread, as in `overhead_ms`
     log = tmp_path / "log"
     with log.open("w") as output:
         process = subprocess.Popen(

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -31,14 +32,22 @@ def clone(target: Path, *, experiment: str = "smoke") -> Path:
     return target
 
 
-def run(command: list[str], folder: Path, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a clone, with the clone's library and this environment's Python; output is shown."""
+def run(command: list[str], folder: Path, **extra: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command in a clone, in its `environment`; output is shown."""
     return subprocess.run(command, cwd=folder, env=environment(folder, **extra), check=True, text=True)
 
 
-def environment(folder: Path, **extra: str) -> dict[str, str]:
-    """The environment of a clone: its own source first, this interpreter's programs on the path, telemetry off."""
+def environment(folder: Path, *, programs: Path | None = None, **extra: str) -> dict[str, str]:
+    """The environment of a clone: its own source first, this interpreter's programs on the path, telemetry off.
+
+    Args:
+        folder: The clone.
+        programs: A folder whose programs are preferred to those of this interpreter.
+        extra: Variables to set.
+    """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    if programs is not None:
+        path = f"{programs}{os.pathsep}{path}"
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("DVC_", "PYTEST_"))}
     quiet = {"DVC_NO_ANALYTICS": "1", "MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1"}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)  # else each of dozens of processes recompiles the library
