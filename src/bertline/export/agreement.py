@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from bertline.export.onnx_files import open_session
 from bertline.export.verification import CHECKED_TEXTS
 from bertline.export.views import INPUT_NAMES, Architecture, ModelView, without_padding
-from bertline.finetuning import word_case
 from bertline.finetuning.encoding import Sequences, encode_texts, scoring_batches
-from bertline.finetuning.shared_tokens import with_shared_marked
+from bertline.finetuning.token_marks import case_of, with_shared_marked
 from bertline.finetuning.word_windows import encode_words
 from bertline.foundation.files import read_json
 from bertline.modeling.huggingface import CONFIG_NAME
@@ -91,9 +90,7 @@ def checked_sequences(
     if marks == "word_case":
         words = [text.split() for text in texts]
         rows = TaggedRows(texts, texts, words, [[OUTSIDE] * len(of_text) for of_text in words])
-        return encode_words(
-            rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=word_case.case_of
-        ).sequences
+        return encode_words(rows, [OUTSIDE], tokenizer, max_length=max_length, overlap=0, mark=case_of).sequences
     sequences = encode_texts(texts, text_pairs, tokenizer, max_length=max_length)
     return with_shared_marked(sequences, tokenizer) if marks == "shared_tokens" else sequences
 

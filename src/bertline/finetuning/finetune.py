@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from bertline.finetuning.config import FineTuningConfig
 from bertline.finetuning.dev_evaluation import DevCheck, DevEvaluations
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
-from bertline.finetuning.progress import RunProgress
 from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.seeds import seed_for
@@ -133,19 +132,18 @@ def check_options(kind: TaskKind[Any, Any, Any], config: FineTuningConfig, *, va
 
 def _train(job: FineTuningJob, model: nn.Module, evaluations: DevEvaluations) -> None:
     # Imported here, because they load Lightning: the process that supervises a sweep trains nothing.
-    from bertline.finetuning.module import EvaluateOnDev, FineTuningData, FineTuningModule, ShowProgress
+    from bertline.finetuning.module import FineTuningData, FineTuningModule
     from bertline.training.trainer import build_trainer, fit
 
     kind, config = job.kind, job.config
     encoded = kind.prepared(model, job.train.encoded, job.train.rows, job.machine)
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
     options = LossOptions(config.label_smoothing, _class_weights(job))
-    module = FineTuningModule(model, config, kind, options, steps_per_epoch=len(batches), seed=job.seed)
-    progress = RunProgress(module.num_steps, every_s=job.runtime.progress_every_s)
+    module = FineTuningModule(job, model, options, evaluations, steps_per_epoch=len(batches))
     trainer = build_trainer(
         job.machine,
         job.runtime,
-        callbacks=[ShowProgress(progress), EvaluateOnDev(evaluations, module, job.checks)],
+        callbacks=[],
         max_epochs=config.num_epochs,
         root=Path(tempfile.gettempdir()),
     )

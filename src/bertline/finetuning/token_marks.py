@@ -1,8 +1,20 @@
-"""Marks: features of a token, encoded in its token type, such as a match in the other text of a pair.
+"""Marks: features of a token, encoded in its token type: the case of its word, or a match in the other text of a pair.
 
 A token with mark m gets its segment's type plus `NUM_SEGMENT_TYPES` * m; mark 0 means no mark. The embeddings of the
 new types are initialized as copies of the segment embeddings, so that marks do not change a pretrained encoder's
 output at first. Unlike marker tokens, marks take up no positions.
+
+The case of words is for encoders whose tokenizer lower-cases. Whether a token also occurs in the other text decides
+many pair tasks, and a small encoder learns it last: attention has to learn it separately for every word. Token ids do
+not show at all whether a token is part of a word of the other text or shares its stem: "bind" in "keybindings",
+"sorts" and "sorted".
+
+References:
+    Collobert et al., "Natural Language Processing (Almost) from Scratch", JMLR 12, 2011 (arXiv 1103.0398): its
+    networks read lower-cased words and, as a separate feature, their capitalisation in these four classes.
+    Boualili, Moreno and Boughanem, "MarkedBERT: Integrating Traditional IR Cues in Pre-trained Language Models for
+    Passage Retrieval", SIGIR 2020, section 3: exact matches are enclosed in marker tokens. Partial matches and token
+    types in place of marker tokens are ours.
 """
 
 from __future__ import annotations
@@ -16,6 +28,7 @@ from torch import nn
 
 from bertline.finetuning.encoding import Sequences
 from bertline.modeling.bert import BertModel
+from bertline.tokenization.tokenizer import Tokenizer
 
 NUM_SEGMENT_TYPES = 2
 """BERT's own token types: 0 in the first text, 1 in the second."""
@@ -45,3 +58,93 @@ def add_marked_types(encoder: BertModel, num_marks: int) -> None:
         new.weight.copy_(old.weight[sources])
     encoder.embeddings.token_type_embeddings = new
     encoder.config = replace(encoder.config, type_vocab_size=num_types)
+
+
+LOWER, INITIAL, UPPER, MIXED = range(4)
+"""Marks: no capital; only the first character is a capital; all letters (at least two) are capitals; any other mix."""
+NUM_CASES = 3
+
+
+def case_of(word: str) -> int:
+    """Return the mark of a word.
+
+    >>> [case_of(word) for word in ("n_jobs", "If", "X", "NaN", "URL", "3D", "_X", "A1", "été", "数据")]
+    [0, 1, 1, 3, 2, 3, 3, 1, 0, 0]
+    """
+    if word == word.lower():
+        return LOWER
+    if word[0].isupper() and word[1:] == word[1:].lower():
+        return INITIAL
+    return UPPER if word.isupper() and sum(map(str.isalpha, word)) > 1 else MIXED
+
+
+SAME_TOKEN, PARTIAL = 1, 2
+"""Marks: `SAME_TOKEN` if the other text has the same token, `PARTIAL` if a word of it contains the token's characters
+or its stem."""
+NUM_MATCHES = 2
+_FEWEST_CHARACTERS = 3
+_SHORTEST_STEM = 4
+_LONGEST_ENDING = 3
+
+
+def with_shared_marked(sequences: Sequences, tokenizer: Tokenizer) -> Sequences:
+    """Mark the tokens of pairs that match the other text; special tokens are never marked.
+
+    A partial match is a token of at least 3 characters (without `##`) inside a word of the other text, or a token of
+    at least 5 characters whose stem is inside one. The stem drops the last 3 characters but keeps at least 4 ("sorted"
+    matches "sorting" by "sort").
+
+    Args:
+        sequences: Sequences with token types 0 and 1. Without a second text nothing is marked.
+        tokenizer: Gives the characters of the tokens. `[UNK]` never matches: two unknown words may differ.
+    """
+    specials = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id}
+    marks = np.zeros_like(sequences.token_type_ids)
+    for row, length in enumerate(sequences.lengths.tolist()):
+        types = sequences.token_type_ids[row, :length]
+        if types.any():
+            marks[row, :length] = _marks_of(sequences.input_ids[row, :length].tolist(), types, tokenizer, specials)
+    return with_marks(sequences, marks)
+
+
+def _marks_of(ids: list[int], types: NDArray[np.int64], tokenizer: Tokenizer, specials: set[int]) -> list[int]:
+    """Return the marks of the tokens of one pair."""
+    tokens = tokenizer.tokens(ids)
+    segments = types.tolist()
+    known = [
+        {token_id for token_id, of in zip(ids, segments, strict=True) if of == segment} - specials for segment in (0, 1)
+    ]
+    words = [
+        "".join(
+            token.removeprefix("##") if token.startswith("##") else f" {token}"
+            for token, token_id, of in zip(tokens, ids, segments, strict=True)
+            if of == segment and token_id not in specials
+        )
+        for segment in (0, 1)
+    ]
+    found: dict[tuple[int, int], int] = {}
+    for token, token_id, segment in zip(tokens, ids, segments, strict=True):
+        if (token_id, segment) not in found:
+            other = 1 - segment
+            if token_id in specials:
+                mark = 0
+            elif token_id in known[other]:
+                mark = SAME_TOKEN
+            else:
+                mark = PARTIAL if _is_inside(token.removeprefix("##"), words[other]) else 0
+            found[token_id, segment] = mark
+    return [found[key] for key in zip(ids, segments, strict=True)]
+
+
+def _is_inside(token: str, words: str) -> bool:
+    """Return whether any of the space-separated words contains a token or its stem.
+
+    >>> _is_inside("bind", "remove keybindings"), _is_inside("sorted", "sorting"), _is_inside("set", "reset")
+    (True, True, True)
+    >>> _is_inside("is", "this"), _is_inside("string", "sting")
+    (False, False)
+    """
+    if len(token) < _FEWEST_CHARACTERS:
+        return False
+    stem = token[: max(_SHORTEST_STEM, len(token) - _LONGEST_ENDING)]
+    return token in words or (len(token) > _SHORTEST_STEM and stem in words)

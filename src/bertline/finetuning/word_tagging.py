@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning import word_case
 from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
 from bertline.finetuning.task_kind import (
     Batch,
@@ -22,7 +21,7 @@ from bertline.finetuning.task_kind import (
     LossOptions,
     TaskKind,
 )
-from bertline.finetuning.token_marks import add_marked_types
+from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.modeling.heads import BertForTokenClassification
 from bertline.tasks.stored_rows import TaggedRows
@@ -61,7 +60,7 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
     def new_model(self, folder: Path, head: HeadSettings) -> nn.Module:
         tagger: Any = super().new_model(folder, head)
         if self.config.word_case == "marked":
-            add_marked_types(tagger.bert, word_case.NUM_MARKS)
+            add_marked_types(tagger.bert, NUM_CASES)
         return tagger
 
     # ---- training
@@ -73,7 +72,7 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             tokenizer,
             max_length=self.config.max_length,
             overlap=self.config.window_overlap,
-            mark=word_case.case_of if self.config.word_case == "marked" else None,
+            mark=case_of if self.config.word_case == "marked" else None,
         )
 
     def num_cut(self, encoded: EncodedWords) -> int:

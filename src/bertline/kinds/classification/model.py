@@ -16,7 +16,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning import shared_tokens
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -42,7 +41,7 @@ from bertline.finetuning.temperature import (
     with_sigmoid_temperature,
     with_softmax_temperature,
 )
-from bertline.finetuning.token_marks import add_marked_types
+from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.modeling.bert import BertForSequenceClassification
 from bertline.tasks.metrics import classification as metrics
@@ -91,7 +90,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
         """See `TaskKind.new_model`."""
         model: Any = super().new_model(folder, head)
         if self.config.shared_tokens == "marked":
-            add_marked_types(model.bert, shared_tokens.NUM_MARKS)
+            add_marked_types(model.bert, NUM_MATCHES)
         return model
 
     def encode(self, rows: ClassifiedRows, tokenizer: Tokenizer) -> EncodedTexts:
@@ -104,7 +103,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             sequences = encode_texts(*texts, tokenizer, max_length=config.max_length)
             windows = Windows(sequences, np.arange(len(rows), dtype=np.int64))
         if config.shared_tokens == "marked":
-            windows = Windows(shared_tokens.with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
+            windows = Windows(with_shared_marked(windows.sequences, tokenizer), windows.row_starts)
         return EncodedTexts(windows, rows.labels)
 
     def num_cut(self, encoded: EncodedTexts) -> int:

@@ -97,7 +97,7 @@ class RetrievalPredictor(TaskPredictor):
         raise DataError("a retrieval model searches documents: name them with documents=FILE.")
 
 
-class SearchedDocuments(TaskPredictor):
+class SearchedDocuments(RetrievalPredictor):
     """Retrieval model with a fixed set of documents, for a file of queries.
 
     Args:
@@ -109,25 +109,11 @@ class SearchedDocuments(TaskPredictor):
 
     def __init__(self, predictor: RetrievalPredictor, ids: list[str], vectors: NDArray[np.float32], top_k: int) -> None:
         super().__init__(predictor.kind, predictor.calibration, predictor.model, predictor.tokenizer)
-        self._predictor, self._ids, self._index, self._top_k = predictor, ids, VectorIndex.of(vectors), top_k
-
-    def for_thread(self) -> Self:
-        task = super().for_thread()
-        task._predictor = self._predictor.for_thread()
-        return task
+        self._ids, self._index, self._top_k = ids, VectorIndex.of(vectors), top_k
 
     def predict(self, queries: Sequence[str]) -> list[list[Hit]]:  # type: ignore[override]
         """Return the best documents for each query, best first."""
-        before = self._predictor.num_cut
-        vectors = self._predictor.query_vectors(queries)
-        self.num_cut += self._predictor.num_cut - before
-        return best_hits(self._index, vectors, self._ids, self._top_k)
-
-    def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        return self._predictor.file_inputs(columns)
-
-    def output_schema(self) -> pa.Schema:
-        return self._predictor.output_schema()
+        return best_hits(self._index, self.query_vectors(queries), self._ids, self._top_k)
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         return [
@@ -136,7 +122,7 @@ class SearchedDocuments(TaskPredictor):
         ]
 
 
-class GivenDocuments(TaskPredictor):
+class GivenDocuments(RetrievalPredictor):
     """Retrieval model whose documents come with each query, for requests to a server.
 
     Args:
@@ -148,7 +134,6 @@ class GivenDocuments(TaskPredictor):
 
     def __init__(self, predictor: RetrievalPredictor) -> None:
         super().__init__(predictor.kind, predictor.calibration, predictor.model, predictor.tokenizer)
-        self._predictor = predictor
 
     def with_top_k(self, top_k: Any) -> Self:
         """Return a copy with another number of documents.
@@ -169,16 +154,13 @@ class GivenDocuments(TaskPredictor):
             rows.setdefault(tuple(texts), []).append(row)
         found: list[list[Hit]] = [[] for _ in queries]
         for texts, numbers in rows.items():
-            hits = self._predictor.predict([queries[row] for row in numbers], texts, self.top_k)
+            hits = super().predict([queries[row] for row in numbers], texts, self.top_k)
             for row, of_query in zip(numbers, hits, strict=True):
                 found[row] = of_query
         return found
 
     def file_inputs(self, columns: FileColumns) -> list[InputColumn]:
-        return [*self._predictor.file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
-
-    def output_schema(self) -> pa.Schema:
-        return self._predictor.output_schema()
+        return [*super().file_inputs(columns), InputColumn(DOCUMENTS_COLUMN, "texts")]
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         return [

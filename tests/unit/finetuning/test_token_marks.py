@@ -15,8 +15,7 @@ import finetuning_inputs as inputs
 from bertline.demo.config import DocsMatchSourceConfig
 from bertline.finetuning.encoding import encode_texts
 from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
-from bertline.finetuning.shared_tokens import NUM_MARKS, SAME_TOKEN, with_shared_marked
-from bertline.finetuning.token_marks import add_marked_types
+from bertline.finetuning.token_marks import NUM_MATCHES, SAME_TOKEN, add_marked_types, with_shared_marked
 from bertline.kinds.classification.model import Classification
 from bertline.modeling.huggingface import load_classifier, load_encoder
 from bertline.tasks.stored_rows import TextRows
@@ -101,7 +100,7 @@ def test_at_first_an_encoder_computes_of_marked_texts_what_it_computes_of_plain_
     plain = encode_texts([" ".join(WORDS[:5])], [" ".join(WORDS[3:8])], tokenizer, max_length=24)
     marked = with_shared_marked(plain, tokenizer)
     encoder, grown = load_encoder(folder).eval(), load_encoder(folder).eval()
-    add_marked_types(grown, NUM_MARKS)
+    add_marked_types(grown, NUM_MATCHES)
     expected, found = (
         model(*(batch[name] for name in ("input_ids", "token_type_ids", "attention_mask"))).hidden_states
         for model, batch in ((encoder, plain.batch(np.array([0]))), (grown, marked.batch(np.array([0]))))
