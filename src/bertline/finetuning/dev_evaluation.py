@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.task_kind import Calibration, TaskKind
-from bertline.training.devices import Machine
+from bertline.finetuning.task_kind import Calibration
+
+if TYPE_CHECKING:
+    from bertline.finetuning.finetune import FineTuningJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +45,14 @@ class DevEvaluations:
     An evaluation changes neither the weights nor the random numbers of later steps.
 
     Args:
-        kind: Kind of the task, which predicts and scores.
-        rows: Dev rows.
-        encoded: Encoded dev rows.
-        machine: Device and precision to run on.
-        patience: Epochs without a better score after which to stop; None never stops and keeps the last epoch.
+        job: The run.
         on_check: Called after each evaluation; an exception that it raises ends the run.
     """
 
-    def __init__(
-        self,
-        kind: TaskKind[Any, Any, Any],
-        rows: Any,
-        encoded: Any,
-        machine: Machine,
-        *,
-        patience: int | None,
-        on_check: Callable[[DevCheck], None] | None,
-    ) -> None:
+    def __init__(self, job: FineTuningJob, on_check: Callable[[DevCheck], None] | None) -> None:
         self.checks: list[DevCheck] = []
-        self._kind = kind
-        self._rows = rows
-        self._encoded = encoded
-        self._machine = machine
-        self._patience = patience
+        self._job = job
+        self._patience = job.config.early_stopping_epochs
         self._on_check = on_check
         self._newest: tuple[int, DevOutcome] | None = None
         self._best: tuple[float, DevOutcome, dict[str, Tensor]] | None = None
@@ -75,10 +61,11 @@ class DevEvaluations:
     def evaluate(self, model: nn.Module, *, step: int, share: float, epoch: int, at_epoch_end: bool) -> None:
         """Evaluate on dev and record the scores; a second call for the same step reuses the result."""
         if self._newest is None or self._newest[0] != step:
-            predictions = self._kind.predict(model, self._encoded, self._machine)
-            calibration = self._kind.calibrate(self._rows, predictions)
-            statistics = self._kind.statistics(self._rows, predictions, calibration)
-            self._newest = (step, DevOutcome(self._kind.scores(statistics), calibration, statistics))
+            kind, rows = self._job.kind, self._job.dev.rows
+            predictions = kind.predict(model, self._job.dev.encoded, self._job.machine)
+            calibration = kind.calibrate(rows, predictions)
+            statistics = kind.statistics(rows, predictions, calibration)
+            self._newest = (step, DevOutcome(kind.scores(statistics), calibration, statistics))
         self.checks.append(DevCheck(share, epoch, at_epoch_end, self._newest[1].scores))
         if at_epoch_end and self._patience is not None:
             self._compare(model, self._newest[1])
@@ -100,7 +87,7 @@ class DevEvaluations:
         return self._newest[1]
 
     def _compare(self, model: nn.Module, found: DevOutcome) -> None:
-        score = found.scores[self._kind.config.metric]
+        score = found.scores[self._job.kind.config.metric]
         score = -math.inf if math.isnan(score) else score
         if self._best is not None and score <= self._best[0]:
             self._epochs_without_better += 1

@@ -235,6 +235,7 @@ class LengthSortedBatches:
         make: Makes a batch from the indices of its sequences.
         batch_size: Number of sequences in a batch; one batch of an epoch may have fewer.
         seed: Seed of the order, which is a function of the seed and the epoch number.
+        only: Indices of the sequences to take; None takes all.
     """
 
     def __init__(
@@ -244,8 +245,10 @@ class LengthSortedBatches:
         *,
         batch_size: int,
         seed: int,
+        only: NDArray[np.integer] | None = None,
     ) -> None:
-        self._lengths = lengths
+        self._only = np.arange(len(lengths)) if only is None else only
+        self._lengths = lengths[self._only]
         self._make = make
         self._batch_size = batch_size
         self._seed = seed
@@ -265,7 +268,7 @@ class LengthSortedBatches:
             for start in range(0, len(by_length), self._batch_size)
         ]
         for place in random.permutation(len(batches)):
-            yield self._make(batches[place])
+            yield self._make(self._only[batches[place]])
 
     def _sorted(self, indices: NDArray[np.integer]) -> NDArray[np.integer]:
         return indices[np.argsort(self._lengths[indices], kind="stable")]

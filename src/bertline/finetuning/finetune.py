@@ -86,14 +86,7 @@ def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None
     kind, config = job.kind, job.config
     check_options(kind, config)
     model = _starting_model(job)
-    evaluations = DevEvaluations(
-        kind,
-        job.dev.rows,
-        job.dev.encoded,
-        job.machine,
-        patience=config.early_stopping_epochs,
-        on_check=on_check,
-    )
+    evaluations = DevEvaluations(job, on_check)
     if config.num_epochs == 0:
         _check_scores_untrained(kind, model)
         evaluations.evaluate(model, step=0, share=1.0, epoch=0, at_epoch_end=True)

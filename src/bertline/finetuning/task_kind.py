@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.finetuning.encoding import LengthSortedBatches
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.kinds.registry import TaskConfig, kind_part
 from bertline.modeling.attention import AttentionKind
@@ -143,17 +144,23 @@ class TaskKind(ABC, Generic[Rows, Encoded, Predictions]):
         lengths: NDArray[np.int64] = encoded.sequences.lengths  # type: ignore[attr-defined]
         return lengths
 
-    @abstractmethod
     def num_cut(self, encoded: Encoded) -> int:
-        """Return the number of truncated rows. Splitting a text into windows does not truncate it."""
+        """Return the number of truncated rows, by default of sequences. Splitting a text into windows does not truncate
+        it."""
+        return int(encoded.sequences.cut.sum())  # type: ignore[attr-defined]
 
     def num_cut_documents(self, encoded: Encoded) -> int | None:
         """Return the number of truncated documents of the task's collection; None for a task without a collection."""
         return None
 
-    @abstractmethod
     def training_batches(self, encoded: Encoded, *, batch_size: int, seed: int) -> Batches:
         """Return training batches, in an order that is a function of the seed and the epoch number."""
+        only, make = self.trained_on(encoded), encoded.batch  # type: ignore[attr-defined]
+        return LengthSortedBatches(self.lengths(encoded), make, batch_size=batch_size, seed=seed, only=only)
+
+    def trained_on(self, encoded: Encoded) -> NDArray[np.int64] | None:
+        """Return the indices of the sequences that are trained on; None for all."""
+        return None
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:

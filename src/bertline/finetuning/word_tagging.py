@@ -12,10 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, scoring_batches
+from bertline.finetuning.encoding import scoring_batches
 from bertline.finetuning.task_kind import (
     Batch,
-    Batches,
     Calibration,
     HeadSettings,
     LossOptions,
@@ -75,18 +74,9 @@ class WordTagger(TaskKind[TaggedRows, EncodedWords, TagPredictions]):
             mark=case_of if self.config.word_case == "marked" else None,
         )
 
-    def num_cut(self, encoded: EncodedWords) -> int:
-        return 0  # windows contain every word
-
-    def training_batches(self, encoded: EncodedWords, *, batch_size: int, seed: int) -> Batches:
+    def trained_on(self, encoded: EncodedWords) -> NDArray[np.int64]:
         # A window in which no word starts has no labels.
-        learnt = np.flatnonzero(encoded.num_words > 0)
-        return LengthSortedBatches(
-            encoded.sequences.lengths[learnt],
-            lambda indices: encoded.batch(learnt[indices]),
-            batch_size=batch_size,
-            seed=seed,
-        )
+        return np.flatnonzero(encoded.num_words > 0)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over words."""

@@ -16,7 +16,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit, fine_tune
 from bertline.finetuning.task_kind import HeadSettings, LossOptions
 from bertline.finetuning.word_tagging import TagPredictions, decided
 from bertline.foundation.labels import IGNORED_LABEL
-from bertline.kinds.token_classification.baselines import most_frequent_tag
+from bertline.kinds.token_classification.baselines import baselines
 from bertline.kinds.token_classification.model import TokenClassification
 from bertline.modeling.huggingface import load_encoder
 from bertline.sweep.baselines.base import Given
@@ -81,7 +81,7 @@ def test_a_run_learns_what_can_be_learnt(encoder, tokenizer, head):
         encoder_folder=encoder, train=train, dev=dev, seed=0, machine=tiny.machine(), runtime=tiny.runtime(),
     )  # fmt: skip
     found = fine_tune(job).dev_scores["entity_f1"]
-    baseline = most_frequent_tag(Given(kind=tagging, train=splits[200], dev=splits[60], tests={}))
+    baseline = baselines(Given(kind=tagging, train=splits[200], dev=splits[60], tests={}))[0]
     by_words = tagging.scores(tagging.statistics(splits[60], baseline.predictions["dev"], {}))["entity_f1"]
     # Words alone do not tell whether a continuation is of a person or of a place.
     assert found > by_words + 0.2 if head == "crf" else found > 0.9 * by_words
@@ -380,15 +380,14 @@ class TestMostFrequentTag:
         )
         test = TaggedRows(["t"], ["t"], [["Ada", "ADA", "ada", "Rome"]], [["B-PER", "O", "O", "B-LOC"]])
         given = Given(kind=tagging, train=train, dev=test, tests={"test": test, "test_more": test})
-        baseline = most_frequent_tag(given)
+        baseline = baselines(given)[0]
         assert baseline.name == "most_frequent_tag"
         assert set(baseline.predictions) == {"dev", "test", "test_more"}
         assert baseline.predictions["test"].labels[0].tolist() == [3, 0, 0, 1]
-        assert baseline.predictions["test"].confidences[0] == pytest.approx(2 / 3 * 1 / 2)
 
     def test_of_equally_frequent_tags_the_first_label_is_taken(self):
         train = TaggedRows(["a"], ["a"], [["x", "x"]], [["B-PER", "B-LOC"]])
-        baseline = most_frequent_tag(Given(kind=kind(), train=train, dev=train, tests={}))
+        baseline = baselines(Given(kind=kind(), train=train, dev=train, tests={}))[0]
         assert baseline.predictions["dev"].labels[0].tolist() == [1, 1]
 
 
@@ -398,7 +397,7 @@ class TestLinearTaggers:
         tagging, splits = kind(), [rows(n, seed=n) for n in (300, 80, 90)]
         found = {}
         given = Given(kind=tagging, train=splits[0], dev=splits[1], tests={"test": splits[2]})
-        for baseline in (most_frequent_tag(given), *window_tagger(given)):
+        for baseline in baselines(given):
             statistics = tagging.statistics(splits[2], baseline.predictions["test"], {})
             found[baseline.name] = tagging.scores(statistics)["entity_f1"]
         assert found["window_tagger"] > found["most_frequent_tag"] + 0.2
@@ -415,7 +414,7 @@ class TestLinearTaggers:
             return baseline.predictions["test"]
 
         found = made()
-        most_frequent = most_frequent_tag(given)
+        most_frequent = baselines(given)[0]
         scores = [
             tagging.scores(tagging.statistics(splits[2], predictions, {}))["entity_f1"]
             for predictions in (found, most_frequent.predictions["test"])

@@ -13,7 +13,6 @@ from torch import nn
 from bertline.finetuning.task_kind import Calibration
 from bertline.inference.predictor import TaskPredictor, TextPredictor, row_ids
 from bertline.kinds.classification.model import THRESHOLD, MultiLabel
-from bertline.tasks.stored_rows import MultiLabelRows, TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 
 LABEL_COLUMN = "predicted"
@@ -43,10 +42,20 @@ class LabelsPrediction(NamedTuple):
 class _LabelPredictor(TextPredictor):
     """Base class of classification tasks."""
 
-    def listed(self, probabilities: NDArray[np.floating]) -> list[dict[str, Any]]:
+    def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> NDArray[np.float32]:
+        """Return the calibrated probabilities [n, labels]."""
+        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
+        # The labels of the rows are not read.
+        nothing = np.zeros((len(firsts), len(self.kind.labels)), dtype=np.float32)
+        if not firsts:
+            return nothing
+        found = self.predictions(self.kind.rows_class(row_ids(len(firsts)), firsts, seconds, nothing.astype(np.int64)))
+        return self.kind.calibrated(found, self.calibration)
+
+    def listed(self, probabilities: dict[str, float]) -> list[dict[str, Any]]:
         """List the labels of a row with their probabilities, most likely first, up to `num_probabilities`."""
-        order = np.argsort(-probabilities, kind="stable")[: self.num_probabilities]
-        return [{"label": self.kind.labels[label], "probability": float(probabilities[label])} for label in order]
+        ordered = sorted(probabilities.items(), key=lambda each: -each[1])[: self.num_probabilities]
+        return [{"label": label, "probability": probability} for label, probability in ordered]
 
 
 class ClassificationPredictor(_LabelPredictor):
@@ -63,30 +72,19 @@ class ClassificationPredictor(_LabelPredictor):
             for row, best in zip(probabilities, probabilities.argmax(1), strict=True)
         ]
 
-    def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> NDArray[np.float32]:
-        """Return the calibrated probabilities [n, labels]."""
-        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
-        if not firsts:
-            return np.zeros((0, len(self.kind.labels)), dtype=np.float32)
-        unlabelled = np.zeros(len(firsts), dtype=np.int64)
-        found = self.predictions(TextRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
-        return self.kind.calibrated(found, self.calibration)
-
     def output_schema(self) -> pa.Schema:
         return pa.schema(
             [(LABEL_COLUMN, pa.string()), (PROBABILITY_COLUMN, pa.float64()), (PROBABILITIES_COLUMN, _PROBABILITIES)]
         )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
-        probabilities = self.probabilities(*inputs)
-        best = probabilities.argmax(1)
         return [
             {
-                LABEL_COLUMN: self.kind.labels[label],
-                PROBABILITY_COLUMN: float(row[label]),
-                PROBABILITIES_COLUMN: self.listed(row),
+                LABEL_COLUMN: found.label,
+                PROBABILITY_COLUMN: found.probability,
+                PROBABILITIES_COLUMN: self.listed(found.probabilities),
             }
-            for label, row in zip(best, probabilities, strict=True)
+            for found in self.predict(*inputs)
         ]
 
 
@@ -97,20 +95,13 @@ class MultiLabelPredictor(_LabelPredictor):
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[LabelsPrediction]:
         """Return the labels of each text or text pair that reach the threshold chosen on dev."""
-        firsts, seconds = self.texts_and_pairs(texts, text_pairs)
-        if not firsts:
-            return []
-        labels = self.kind.labels
-        unlabelled = np.zeros((len(firsts), len(labels)), dtype=np.int64)
-        found = self.predictions(MultiLabelRows(row_ids(len(firsts)), firsts, seconds, unlabelled))
-        probabilities = self.kind.calibrated(found, self.calibration)
-        threshold = self.calibration.get(THRESHOLD, 0.5)
+        labels, threshold = self.kind.labels, self.calibration.get(THRESHOLD, 0.5)
         return [
             LabelsPrediction(
                 tuple(label for label, given in zip(labels, row >= threshold, strict=True) if given),
                 dict(zip(labels, row.tolist(), strict=True)),
             )
-            for row in probabilities
+            for row in self.probabilities(texts, text_pairs)
         ]
 
     def output_schema(self) -> pa.Schema:
@@ -127,7 +118,7 @@ class MultiLabelPredictor(_LabelPredictor):
             {
                 LABEL_COLUMN: list(found.labels),
                 PROBABILITY_COLUMN: [found.probabilities[x] for x in found.labels],
-                PROBABILITIES_COLUMN: self.listed(np.array([*found.probabilities.values()])),
+                PROBABILITIES_COLUMN: self.listed(found.probabilities),
             }
             for found in self.predict(*inputs)
         ]

@@ -132,9 +132,6 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
             vocab=tokenizer.vocab,
         )
 
-    def num_cut(self, encoded: EncodedPassages) -> int:
-        return int(encoded.sequences.cut.sum())
-
     def training_batches(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> Batches:
         return _MaskedBatches(encoded, batch_size=batch_size, seed=seed)
 

@@ -12,10 +12,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import LengthSortedBatches, scoring_indices
+from bertline.finetuning.encoding import scoring_indices
 from bertline.finetuning.task_kind import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -74,13 +73,8 @@ class QuestionAnswering(TaskKind[QuestionRows, EncodedQuestions, AnswerPredictio
         """Return the number of truncated questions; contexts are split into windows."""
         return int(encoded.cut.sum())
 
-    def training_batches(self, encoded: EncodedQuestions, *, batch_size: int, seed: int) -> Batches:
-        trained = np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
-
-        def make(indices: NDArray[np.integer]) -> Batch:
-            return encoded.batch(trained[indices])
-
-        return LengthSortedBatches(encoded.lengths[trained], make, batch_size=batch_size, seed=seed)
+    def trained_on(self, encoded: EncodedQuestions) -> NDArray[np.int64]:
+        return np.flatnonzero(encoded.labels[:, 0] != NOT_TRAINED)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean of the cross-entropies of start and end."""

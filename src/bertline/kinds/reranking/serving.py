@@ -38,7 +38,10 @@ class RerankingPredictor(TaskPredictor):
             raise DataError(f"{len(asked)} queries and {len(offered)} candidates; expected a list for each query.")
         if not any(offered):
             return [[] for _ in asked]
-        predictions = self.predictions(_candidate_rows(asked, offered))
+        nothing = [[0] * len(texts) for texts in offered]
+        ids = [row_ids(len(texts)) for texts in offered]
+        rows = zip(row_ids(len(asked)), asked, ids, offered, nothing, nothing, nothing, strict=True)
+        predictions = self.predictions(CandidateRows.of(rows))
         return [
             [Ranked(int(i), texts[i], float(scores[i])) for i in np.argsort(-scores, kind="stable")]
             for texts, scores in zip(offered, predictions, strict=True)
@@ -56,20 +59,6 @@ class RerankingPredictor(TaskPredictor):
             {"order": [each.number for each in ranked], "scores": [each.score for each in ranked]}
             for ranked in self.predict(queries, candidates)
         ]
-
-
-def _candidate_rows(queries: list[str], candidates: list[list[str]]) -> CandidateRows:
-    nothing = [[0] * len(texts) for texts in candidates]
-    known: dict[str, Any] = {
-        "ids": row_ids(len(queries)),
-        "queries": queries,
-        "candidate_ids": [row_ids(len(texts)) for texts in candidates],
-        "candidates": candidates,
-        "relevances": nothing,
-        "first_scores": [[0.0] * len(texts) for texts in candidates],
-        "all_relevances": nothing,
-    }
-    return CandidateRows(**known)
 
 
 predictor = RerankingPredictor

@@ -17,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches
+from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -41,9 +40,6 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     def encode(self, rows: SentenceRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.labels, tokenizer, max_length=self.config.max_length)
-
-    def training_batches(self, encoded: EncodedSentences, *, batch_size: int, seed: int) -> Batches:
-        return LengthSortedBatches(encoded.sequences.lengths, encoded.batch, batch_size=batch_size, seed=seed)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean cross-entropy over the sentences of the batch."""

@@ -17,11 +17,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches
+from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import (
     Batch,
-    Batches,
     Calibration,
     LossOptions,
     Statistics,
@@ -46,14 +45,8 @@ class Summarisation(SentenceReader[SummaryRows]):
     def encode(self, rows: SummaryRows, tokenizer: Tokenizer) -> EncodedSentences:
         return encode_documents(rows.sentences, rows.chosen, tokenizer, max_length=self.config.max_length)
 
-    def training_batches(self, encoded: EncodedSentences, *, batch_size: int, seed: int) -> Batches:
-        firsts = np.flatnonzero(encoded.is_first)
-        return LengthSortedBatches(
-            encoded.sequences.lengths[firsts],
-            lambda indices: encoded.batch(firsts[indices]),
-            batch_size=batch_size,
-            seed=seed,
-        )
+    def trained_on(self, encoded: EncodedSentences) -> NDArray[np.int64]:
+        return np.flatnonzero(encoded.is_first)
 
     def loss(self, model: nn.Module, batch: Batch, options: LossOptions) -> Tensor:
         """Compute the mean binary cross-entropy over the sentences of the batch, weighted by class weights if given."""

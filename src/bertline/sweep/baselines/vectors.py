@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
+from bertline.finetuning.word_tagging import TagPredictions
 from bertline.sweep.baselines.base import Baseline, Given
 from bertline.sweep.baselines.encoder_vectors import TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, linear_baseline
-from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by
+from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by, window_tagger
 from bertline.sweep.baselines.text_features import TITLES as UNIT_TITLES
 from bertline.sweep.baselines.text_features import (
     NgramFeatures,
@@ -101,6 +103,44 @@ def text_features(name: Name, given: Given, train: Any) -> dict[str, Callable[[A
     return {
         option: _Standardised(_of_texts(vectors), train) for option, vectors in choices_of(name, given, train).items()
     }
+
+
+def tagging_baselines(
+    given: Given, unknown: Callable[[Sequence[Counter[int]]], int], **thresholds: Sequence[float]
+) -> list[Baseline]:
+    """Return each word's most frequent tag, and linear taggers on a window of words and on an encoder's vectors.
+
+    Args:
+        given: Rows and kind of the task.
+        unknown: Returns the label of words that train does not have, from how often each word of train has each label.
+        thresholds: See `LinearTagger`.
+    """
+    made = [_most_frequent_tag(given, unknown), *window_tagger(given, **thresholds)]
+    for name in NAMES if given.encoder is not None else ():
+        made += tagging_baseline(name, given, **thresholds)
+    return made
+
+
+def _most_frequent_tag(given: Given, unknown: Callable[[Sequence[Counter[int]]], int]) -> Baseline:
+    """Give a word the tag that it has most often in train, in this spelling; among equals, that of the first label."""
+    counts: dict[str, Counter[int]] = defaultdict(Counter)
+    numbers = {label: number for number, label in enumerate(given.kind.labels)}
+    for words, tags in zip(given.train.words, given.train.tags, strict=True):
+        for word, tag in zip(words, tags, strict=True):
+            counts[word][numbers[tag]] += 1
+    known = {word: most_frequent(found) for word, found in counts.items()}
+    of_unknown = unknown([*counts.values()])
+
+    def predicted(rows: TaggedRows) -> TagPredictions:
+        found = [np.array([known.get(word, of_unknown) for word in words], dtype=np.int64) for words in rows.words]
+        return TagPredictions(found, np.ones(len(rows)))
+
+    return given.baseline("most_frequent_tag", "most frequent tag of each word", predicted)
+
+
+def most_frequent(counts: Counter[int]) -> int:
+    """Return the most frequent label; among equals, the first."""
+    return min(counts, key=lambda label: (-counts[label], label))
 
 
 def tagging_baseline(name: Name, given: Given, *, thresholds: Sequence[float] = _THRESHOLDS) -> list[Baseline]:
