@@ -95,23 +95,37 @@ def encode_texts(
 
     A pair loses tokens from the end of its longer segment, one at a time (BERT reference code, `run_classifier.py`).
     """
+    pairs = _token_ids(texts, text_pairs, tokenizer)
+    return _assembled([_truncated(first, second, max_length) for first, second in pairs], tokenizer)
+
+
+Part = tuple[list[int], list[int] | None, bool]
+"""Tokens of the first and of the second segment of a sequence, and whether tokens of the texts are missing."""
+
+
+def _token_ids(
+    texts: Sequence[str], text_pairs: Sequence[str] | None, tokenizer: Tokenizer
+) -> Iterator[tuple[list[int], list[int] | None]]:
     first = tokenizer.encode_literally(list(texts))
-    second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
-    sequences: list[list[int]] = []
-    first_lengths: list[int] = []
-    cut: list[bool] = []
-    for index, segment in enumerate(first):
-        if second is None:
-            kept = segment[: max_length - 2]
-            tail: list[int] = []
-            cut.append(len(kept) < len(segment))
-        else:
-            keep_first, keep_second = _kept_of_pair(len(segment), len(second[index]), max_length - 3)
-            kept, tail = segment[:keep_first], [*second[index][:keep_second], tokenizer.sep_id]
-            cut.append(keep_first + keep_second < len(segment) + len(second[index]))
-        sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
-        first_lengths.append(len(kept) + 2)
-    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=cut)
+    second = [None] * len(first) if text_pairs is None else tokenizer.encode_literally(list(text_pairs))
+    return zip(first, second, strict=True)
+
+
+def _truncated(first: list[int], second: list[int] | None, max_length: int) -> Part:
+    if second is None:
+        return first[: max_length - 2], None, len(first) > max_length - 2
+    keep_first, keep_second = _kept_of_pair(len(first), len(second), max_length - 3)
+    return first[:keep_first], second[:keep_second], keep_first + keep_second < len(first) + len(second)
+
+
+def _assembled(parts: Sequence[Part], tokenizer: Tokenizer) -> Sequences:
+    """Assemble `[CLS] first [SEP]` or `[CLS] first [SEP] second [SEP]`."""
+    sequences = [
+        [tokenizer.cls_id, *first, tokenizer.sep_id, *([] if second is None else [*second, tokenizer.sep_id])]
+        for first, second, _ in parts
+    ]
+    first_lengths = [len(first) + 2 for first, _, _ in parts]
+    return assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=[cut for *_, cut in parts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +177,16 @@ def encode_windows(
         max_length: Maximum number of tokens of a sequence.
         overlap: Number of tokens that neighbouring windows share; less than the size of a window.
     """
-    first = tokenizer.encode_literally(list(texts))
-    second = tokenizer.encode_literally(list(text_pairs)) if text_pairs is not None else None
-    sequences: list[list[int]] = []
-    first_lengths: list[int] = []
+    parts: list[Part] = []
     row_starts: list[int] = []
-    cut: list[bool] = []
-    chunks: list[tuple[list[int], list[int]]]
-    for row, segment in enumerate(first):
-        row_starts.append(len(sequences))
+    for first, second in _token_ids(texts, text_pairs, tokenizer):
+        row_starts.append(len(parts))
         if second is None:
-            chunks, loses = [(chunk, []) for chunk in _chunks(segment, max_length - 2, overlap)], False
+            parts += [(chunk, None, False) for chunk in _chunks(first, max_length - 2, overlap)]
         else:
-            chunks = _chunks_of_pair(segment, second[row], max_length - 3, overlap)
-            loses = _loses_in_windows(len(segment), len(second[row]), max_length - 3)
-        cut += [loses] * len(chunks)
-        for kept, other in chunks:
-            tail = [] if second is None else [*other, tokenizer.sep_id]
-            sequences.append([tokenizer.cls_id, *kept, tokenizer.sep_id, *tail])
-            first_lengths.append(len(kept) + 2)
-    assembled = assemble(sequences, first_lengths, pad_id=tokenizer.pad_id, cut=cut)
-    return Windows(assembled, np.array(row_starts, dtype=np.int64))
+            loses = _loses_in_windows(len(first), len(second), max_length - 3)
+            parts += [(*chunks, loses) for chunks in _chunks_of_pair(first, second, max_length - 3, overlap)]
+    return Windows(_assembled(parts, tokenizer), np.array(row_starts, dtype=np.int64))
 
 
 def _chunks(segment: list[int], room: int, overlap: int) -> list[list[int]]:
@@ -251,15 +254,16 @@ class LengthSortedBatches:
         self._lengths = lengths[self._only]
         self._make = make
         self._batch_size = batch_size
-        self._seed = seed
-        self._epochs = 0
+        self.seed = seed
+        self.epoch = -1
+        """Number of the current epoch, from 0; -1 before the first."""
 
     def __len__(self) -> int:
         return math.ceil(len(self._lengths) / self._batch_size)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        random = generator(self._seed, "order", self._epochs)
-        self._epochs += 1
+        self.epoch += 1
+        random = generator(self.seed, "order", self.epoch)
         order = random.permutation(len(self._lengths))
         window = self._batch_size * _BATCHES_SORTED_TOGETHER
         batches = [

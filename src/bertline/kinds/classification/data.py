@@ -20,7 +20,7 @@ from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
 from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
-from bertline.tasks.source_config import HubSourceConfig, OnBadRow, TableSourceConfig
+from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
 from bertline.tasks.table_source import read_table, table_versions
@@ -36,7 +36,7 @@ def built_task(name: str, config: ClassificationTaskConfig, modules: Iterable[Mo
     """
     splits, dropped = _labelled_splits(config, modules)
     labels = _label_names(name, config, splits["train"])
-    known = BadRows(_on_unknown_label(config))
+    known = BadRows(getattr(config.source, "on_bad_row", "error"))
     splits = {split: _with_known_labels(name, split, rows, labels, known) for split, rows in splits.items()}
     splits = shortened(splits, config, dropped)
     _check_labels(name, config, splits["train"])
@@ -91,11 +91,6 @@ def _label_names(name: str, config: ClassificationTaskConfig, train: list[Labell
             f"{labels[1]!r}, ...). Is source.label_column the right column?"
         )
     return labels
-
-
-def _on_unknown_label(config: ClassificationTaskConfig) -> OnBadRow:
-    source = config.source
-    return source.on_bad_row if isinstance(source, TableSourceConfig | HubSourceConfig) else "error"
 
 
 def _with_known_labels(

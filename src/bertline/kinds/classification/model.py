@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertline.finetuning import temperature as scaling
 from bertline.finetuning.encoding import (
     LengthSortedBatches,
     Sequences,
@@ -33,13 +34,6 @@ from bertline.finetuning.task_kind import (
     Statistics,
     TaskKind,
     paired_columns,
-)
-from bertline.finetuning.temperature import (
-    TEMPERATURE,
-    sigmoid_temperature,
-    softmax_temperature,
-    with_sigmoid_temperature,
-    with_softmax_temperature,
 )
 from bertline.finetuning.token_marks import NUM_MATCHES, add_marked_types, with_shared_marked
 from bertline.kinds.classification.config import ClassificationTaskConfig
@@ -151,11 +145,11 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
     def calibrate(self, rows: ClassifiedRows, predictions: Probabilities) -> Calibration:
         """Fit the temperature on these rows, if configured."""
         fits = self.config.calibration == "temperature"
-        return {TEMPERATURE: self.best_temperature(predictions, rows.labels)} if fits else {}
+        return {scaling.TEMPERATURE: self.best_temperature(predictions, rows.labels)} if fits else {}
 
     def calibrated(self, predictions: Probabilities, calibration: Calibration) -> Probabilities:
         """Apply the temperature chosen on dev, if any. Returns the probabilities that users see."""
-        temperature = calibration.get(TEMPERATURE)
+        temperature = calibration.get(scaling.TEMPERATURE)
         return predictions if temperature is None else self.with_temperature(predictions, temperature)
 
     def calibration_errors(
@@ -169,7 +163,7 @@ class TextClassifier(TaskKind[ClassifiedRows, EncodedTexts, Probabilities]):
             error: Computes the error of probabilities [N, labels].
         """
         errors = {"before": error(predictions)}
-        if TEMPERATURE in calibration:
+        if scaling.TEMPERATURE in calibration:
             errors["after"] = error(self.calibrated(predictions, calibration))
         return errors
 
@@ -184,8 +178,8 @@ class Classification(TextClassifier[TextRows]):
 
     rows_class = TextRows
     probabilities = staticmethod(partial(torch.softmax, dim=-1))
-    best_temperature = staticmethod(softmax_temperature)
-    with_temperature = staticmethod(with_softmax_temperature)
+    best_temperature = staticmethod(scaling.softmax_temperature)
+    with_temperature = staticmethod(scaling.with_softmax_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute cross-entropy; with class weights, the mean is weighted, as in PyTorch."""
@@ -267,8 +261,8 @@ class MultiLabel(TextClassifier[MultiLabelRows]):
     rows_class = MultiLabelRows
     problem_type = "multi_label_classification"
     probabilities = staticmethod(torch.sigmoid)
-    best_temperature = staticmethod(sigmoid_temperature)
-    with_temperature = staticmethod(with_sigmoid_temperature)
+    best_temperature = staticmethod(scaling.sigmoid_temperature)
+    with_temperature = staticmethod(scaling.with_sigmoid_temperature)
 
     def loss_of_logits(self, logits: Tensor, batch: Batch, options: LossOptions) -> Tensor:
         """Compute binary cross-entropy, averaged over labels and rows; smoothing moves targets towards 0.5.

@@ -42,6 +42,11 @@ class LabelsPrediction(NamedTuple):
 class _LabelPredictor(TextPredictor):
     """Base class of classification tasks."""
 
+    label_type: pa.DataType
+    """Type of the predicted label in a file."""
+    probability_type: pa.DataType
+    """Type of its probability."""
+
     def probabilities(self, texts: Sequence[str], text_pairs: Sequence[str] | None = None) -> NDArray[np.float32]:
         """Return the calibrated probabilities [n, labels]."""
         firsts, seconds = self.texts_and_pairs(texts, text_pairs)
@@ -52,6 +57,15 @@ class _LabelPredictor(TextPredictor):
         found = self.predictions(self.kind.rows_class(row_ids(len(firsts)), firsts, seconds, nothing.astype(np.int64)))
         return self.kind.calibrated(found, self.calibration)
 
+    def output_schema(self) -> pa.Schema:
+        return pa.schema(
+            [
+                (LABEL_COLUMN, self.label_type),
+                (PROBABILITY_COLUMN, self.probability_type),
+                (PROBABILITIES_COLUMN, _PROBABILITIES),
+            ]
+        )
+
     def listed(self, probabilities: dict[str, float]) -> list[dict[str, Any]]:
         """List the labels of a row with their probabilities, most likely first, up to `num_probabilities`."""
         ordered = sorted(probabilities.items(), key=lambda each: -each[1])[: self.num_probabilities]
@@ -60,6 +74,8 @@ class _LabelPredictor(TextPredictor):
 
 class ClassificationPredictor(_LabelPredictor):
     """Classification with one label per text."""
+
+    label_type, probability_type = pa.string(), pa.float64()
 
     def predict(  # type: ignore[override]
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
@@ -71,11 +87,6 @@ class ClassificationPredictor(_LabelPredictor):
             Prediction(labels[best], float(row[best]), dict(zip(labels, row.tolist(), strict=True)))
             for row, best in zip(probabilities, probabilities.argmax(1), strict=True)
         ]
-
-    def output_schema(self) -> pa.Schema:
-        return pa.schema(
-            [(LABEL_COLUMN, pa.string()), (PROBABILITY_COLUMN, pa.float64()), (PROBABILITIES_COLUMN, _PROBABILITIES)]
-        )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         return [
@@ -91,6 +102,8 @@ class ClassificationPredictor(_LabelPredictor):
 class MultiLabelPredictor(_LabelPredictor):
     """Classification with any number of labels per text."""
 
+    label_type, probability_type = pa.list_(pa.string()), pa.list_(pa.float64())
+
     def predict(  # type: ignore[override]
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
     ) -> list[LabelsPrediction]:
@@ -103,15 +116,6 @@ class MultiLabelPredictor(_LabelPredictor):
             )
             for row in self.probabilities(texts, text_pairs)
         ]
-
-    def output_schema(self) -> pa.Schema:
-        return pa.schema(
-            [
-                (LABEL_COLUMN, pa.list_(pa.string())),
-                (PROBABILITY_COLUMN, pa.list_(pa.float64())),
-                (PROBABILITIES_COLUMN, _PROBABILITIES),
-            ]
-        )
 
     def file_outputs(self, *inputs: list[Any]) -> list[dict[str, Any]]:
         return [

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.examples.masking import MaskingPolicy, mask_rows, max_targets
-from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts
+from bertline.finetuning.encoding import LengthSortedBatches, Sequences, encode_texts, scoring_indices
 from bertline.finetuning.task_kind import (
     Batch,
     Batches,
@@ -218,30 +218,21 @@ class FillMask(TaskKind[PlainRows, EncodedPassages, FilledBlanks]):
         return len(predictions.guesses) > 1 and len(np.unique(predictions.guesses)) == 1
 
 
-class _MaskedBatches:
+class _MaskedBatches(LengthSortedBatches):
     """Training batches whose masked tokens change each epoch, as a function of seed, epoch and row."""
 
     def __init__(self, encoded: EncodedPassages, *, batch_size: int, seed: int) -> None:
+        super().__init__(encoded.sequences.lengths, self._masked, batch_size=batch_size, seed=seed)
         self._encoded = encoded
-        self._seed = seed
-        self._epoch = -1
-        self._batches = LengthSortedBatches(encoded.sequences.lengths, self._make, batch_size=batch_size, seed=seed)
 
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[Batch]:
-        self._epoch += 1
-        yield from self._batches
-
-    def _make(self, indices: NDArray[np.integer]) -> Batch:
+    def _masked(self, indices: NDArray[np.integer]) -> Batch:
         encoded = self._encoded
         batch = encoded.sequences.batch(indices)
         masked = mask_rows(
             batch["input_ids"].numpy(),
             encoded.keys[indices],
-            seed=self._seed,
-            epoch=self._epoch,
+            seed=self.seed,
+            epoch=self.epoch,
             policy=encoded.policy,
             num_columns=max_targets(batch["input_ids"].shape[1], encoded.policy.mask_prob, num_segments=1),
         )
@@ -258,12 +249,7 @@ def _scored_batches(encoded: EncodedPassages) -> Iterator[tuple[NDArray[np.integ
 
     Longest sequences come first; batches have about the same number of input tokens.
     """
-    lengths = encoded.sequences.lengths[encoded.rows]
-    order = np.argsort(-lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        chosen = order[start : start + max(1, _TOKENS_OF_A_BATCH // int(lengths[order[start]]))]
-        start += len(chosen)
+    for chosen in scoring_indices(encoded.sequences.lengths[encoded.rows], max_tokens=_TOKENS_OF_A_BATCH):
         batch = encoded.sequences.batch(encoded.rows[chosen])
         positions = torch.from_numpy(encoded.positions[chosen])[:, None]
         masked = batch["input_ids"].scatter(1, positions, encoded.policy.mask_id)

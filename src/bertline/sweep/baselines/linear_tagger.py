@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,38 +16,41 @@ from bertline.sweep.baselines.linear import Features, LinearModel, margins_of, s
 from bertline.tasks.stored_rows import SplitName, TaggedRows
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinearTagger:
-    """A linear model of words, and the settings from which dev chooses."""
-
-    name: str
-    """See `Baseline`."""
-    title: str
-    """See `Baseline`."""
-    features: Callable[[Sequence[TaggedRows]], Sequence[Features]]
-    """Maps train, dev and the tests, in this order, to the features of all their words, [W, F] each."""
-    models: Sequence[LinearModel]
-    """Models to choose from; among equals, the first."""
-    thresholds: Sequence[float]
-    """Values to subtract from the margin of O: above 0, more entities are predicted. Among equals, the one nearest to
-    0."""
-
-
-def tagged_by(tagger: LinearTagger, given: Given, train: TaggedRows) -> list[Baseline]:
+def tagged_by(
+    given: Given,
+    name: str,
+    title: str,
+    features: Callable[[Sequence[TaggedRows]], Sequence[Features]],
+    models: Sequence[LinearModel],
+    thresholds: Sequence[float],
+    *,
+    most_words: int,
+) -> list[Baseline]:
     """Tag each word independently, with the model and the threshold that score best on dev.
+
+    Args:
+        given: Rows and kind of the task.
+        name: See `Baseline`.
+        title: See `Baseline`.
+        features: Maps train, dev and the tests, in this order, to the features of all their words, [W, F] each.
+        models: Models to choose from; among equals, the first.
+        thresholds: Values to subtract from the margin of O: above 0, more entities are predicted. Among equals, the one
+            nearest to 0.
+        most_words: Maximum number of words of train that are read, in whole sentences from the first on.
 
     Returns:
         One baseline; an empty list if all words of train have the same tag.
     """
     kind, dev, tests = given.kind, given.dev, given.tests
+    train = _first_words(given.train, most_words)
     numbers = {label: number for number, label in enumerate(kind.labels)}
     gold = np.array([numbers[tag] for tags in train.tags for tag in tags], dtype=np.int64)
     if len(np.unique(gold)) < 2:
         return []
-    of_train, of_dev, *of_tests = tagger.features([train, dev, *tests.values()])
-    nearest_first = sorted(tagger.thresholds, key=lambda value: (abs(value), value))
+    of_train, of_dev, *of_tests = features([train, dev, *tests.values()])
+    nearest_first = sorted(thresholds, key=lambda value: (abs(value), value))
     best, best_score = None, -np.inf
-    for model in tagger.models:
+    for model in models:
         margins = margins_of(model, of_train, gold, len(kind.labels))
         on_dev = margins(of_dev)
         for threshold in nearest_first:
@@ -60,11 +62,11 @@ def tagged_by(tagger: LinearTagger, given: Given, train: TaggedRows) -> list[Bas
     predictions: dict[SplitName, TagPredictions] = {"dev": _tags(dev, margins(of_dev), threshold)}
     for (split, rows), found in zip(tests.items(), of_tests, strict=True):
         predictions[split] = _tags(rows, margins(found), threshold)
-    settings = {**model.settings(), **({"threshold": threshold} if len(tagger.thresholds) > 1 else {})}
-    return [Baseline(name=tagger.name, title=tagger.title, predictions=predictions, settings=settings)]
+    settings = {**model.settings(), **({"threshold": threshold} if len(thresholds) > 1 else {})}
+    return [Baseline(name=name, title=title, predictions=predictions, settings=settings)]
 
 
-def first_words(rows: TaggedRows, most: int) -> TaggedRows:
+def _first_words(rows: TaggedRows, most: int) -> TaggedRows:
     """Return the first whole sentences that have at most `most` words together; at least one sentence."""
     reached = np.cumsum([len(words) for words in rows.words])
     return rows.first(max(1, int(np.searchsorted(reached, most, side="right"))))
@@ -97,14 +99,8 @@ def window_tagger(given: Given, *, thresholds: Sequence[float] = _THRESHOLDS) ->
             hasher.transform(of_word for words in rows.words for of_word in word_features(words)) for rows in several
         ]
 
-    tagger = LinearTagger(
-        name="window_tagger",
-        title="linear tagger over a window of words",
-        features=features,
-        models=_MODELS,
-        thresholds=thresholds,
-    )
-    return tagged_by(tagger, given, first_words(given.train, MOST_WORDS))
+    title = "linear tagger over a window of words"
+    return tagged_by(given, "window_tagger", title, features, _MODELS, thresholds, most_words=MOST_WORDS)
 
 
 def word_features(words: Sequence[str]) -> Iterator[list[str]]:

@@ -200,23 +200,21 @@ class Standardised:
     """Features standardised to mean 0 and standard deviation 1 on train; a feature that is constant on train becomes 0.
 
     Args:
-        compute: Maps first and second texts to features [N, F].
-        first: First texts of train.
-        second: Second texts of train.
+        compute: Maps inputs, such as first and second texts, to features [N, F].
+        train: The inputs of train.
+        least: Standard deviation up to which a feature is constant.
     """
 
-    def __init__(
-        self,
-        compute: Callable[[Sequence[str], Sequence[str]], NDArray[np.float64]],
-        first: Sequence[str],
-        second: Sequence[str],
-    ) -> None:
+    def __init__(self, compute: Callable[..., NDArray[Any]], *train: Any, least: float = 1e-9) -> None:
         self._compute = compute
-        found = compute(first, second)
-        self._mean = found.mean(axis=0)
-        deviation = found.std(axis=0)
-        self._scale = np.where(deviation > 1e-9, 1 / np.maximum(deviation, 1e-9), 0.0)
+        self._mean, self._scale = mean_and_scale(compute(*train), least)
 
-    def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
+    def __call__(self, *inputs: Any) -> NDArray[Any]:
         """Return standardised features, [N, F]."""
-        return (self._compute(first, second) - self._mean) * self._scale
+        return (self._compute(*inputs) - self._mean) * self._scale
+
+
+def mean_and_scale(features: NDArray[Any], least: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the mean and the scale that standardise columns [N, F]; a constant column becomes 0."""
+    deviation = features.std(axis=0)
+    return features.mean(axis=0), np.where(deviation > least, 1 / np.maximum(deviation, least), 0.0)

@@ -15,7 +15,7 @@ from bertline.finetuning.word_tagging import TagPredictions
 from bertline.sweep.baselines.base import Baseline, Given
 from bertline.sweep.baselines.encoder_vectors import TextVectors, Vectors
 from bertline.sweep.baselines.linear import LinearModel, linear_baseline
-from bertline.sweep.baselines.linear_tagger import LinearTagger, first_words, tagged_by, window_tagger
+from bertline.sweep.baselines.linear_tagger import tagged_by, window_tagger
 from bertline.sweep.baselines.text_features import TITLES as UNIT_TITLES
 from bertline.sweep.baselines.text_features import (
     NgramFeatures,
@@ -23,6 +23,7 @@ from bertline.sweep.baselines.text_features import (
     Standardised,
     TextsRows,
     columns,
+    mean_and_scale,
     num_rows_read,
     units_of,
 )
@@ -42,6 +43,7 @@ MOST_WORDS = 100_000
 """Maximum number of words of tagged rows that are read, in whole sentences from the first on."""
 _THRESHOLDS = tuple(step / 4 for step in range(-2, 19))
 """Thresholds for tagging: logistic regression over few features is easily too confident of O."""
+_LEAST_DEVIATION = 1e-6
 MODELS = tuple(LinearModel("logistic_regression", c) for c in (0.001, 0.01, 0.1, 1.0))
 """Linear models on vectors from which dev chooses."""
 
@@ -100,9 +102,8 @@ def text_baselines(given: Given, models: TextModels) -> list[Baseline]:
 def text_features(name: Name, given: Given, train: Any) -> dict[str, Callable[[Any], Vectors]]:
     """Return, for each setting from which dev chooses, a function from rows of texts or pairs to their features: the
     vectors of the texts; for a pair, of both, their absolute difference and their product."""
-    return {
-        option: _Standardised(_of_texts(vectors), train) for option, vectors in choices_of(name, given, train).items()
-    }
+    choices = choices_of(name, given, train).items()
+    return {option: Standardised(_of_texts(vectors), train, least=_LEAST_DEVIATION) for option, vectors in choices}
 
 
 def tagging_baselines(
@@ -113,7 +114,7 @@ def tagging_baselines(
     Args:
         given: Rows and kind of the task.
         unknown: Returns the label of words that train does not have, from how often each word of train has each label.
-        thresholds: See `LinearTagger`.
+        thresholds: See `tagged_by`.
     """
     made = [_most_frequent_tag(given, unknown), *window_tagger(given, **thresholds)]
     for name in NAMES if given.encoder is not None else ():
@@ -155,20 +156,14 @@ def tagging_baseline(name: Name, given: Given, *, thresholds: Sequence[float] = 
 
     def features(several: Sequence[TaggedRows]) -> list[Vectors]:
         found = [vectors(rows) for rows in several]
-        mean, scale = _mean_and_scale(found[0])
+        mean, scale = mean_and_scale(found[0], _LEAST_DEVIATION)
         for each in found:
             each -= mean
             each *= scale
         return found
 
-    tagger = LinearTagger(
-        name=name,
-        title=f"{TITLES[name][1]}, logistic regression",
-        features=features,
-        models=MODELS,
-        thresholds=thresholds,
-    )
-    return tagged_by(tagger, given, first_words(given.train, MOST_WORDS))
+    title = f"{TITLES[name][1]}, logistic regression"
+    return tagged_by(given, name, title, features, MODELS, thresholds, most_words=MOST_WORDS)
 
 
 def choices_of(name: Name, given: Given, train: Any) -> dict[str, TextVectors]:
@@ -177,24 +172,6 @@ def choices_of(name: Name, given: Given, train: Any) -> dict[str, TextVectors]:
     choices: Callable[[Sequence[str]], dict[str, TextVectors]]
     choices = given.encoder.choices if name == "frozen_encoder" else given.encoder.static_choices
     return choices(train.texts_read()[: MOST_ROWS[name]])
-
-
-class _Standardised:
-    """Features of rows, each column with mean 0 and standard deviation 1 on train."""
-
-    def __init__(self, features: Callable[[Any], Vectors], train: Any) -> None:
-        self._features = features
-        found = features(train)
-        self._mean, self._scale = _mean_and_scale(found)
-
-    def __call__(self, rows: Any) -> Vectors:
-        return (self._features(rows) - self._mean) * self._scale
-
-
-def _mean_and_scale(features: Vectors) -> tuple[Vectors, Vectors]:
-    """Return the mean and the scale that standardise columns [N, F]; a constant column becomes 0."""
-    deviation = features.std(axis=0)
-    return features.mean(axis=0), np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0.0)
 
 
 def _of_texts(vectors: TextVectors) -> Callable[[TextsRows], Vectors]:
