@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.config import FineTuningConfig
-from bertline.finetuning.dev_evaluation import DevCheck, DevEvaluations
 from bertline.finetuning.parameter_groups import freeze, reinitialize_top
 from bertline.finetuning.task_kind import Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.foundation.errors import ConfigError
@@ -57,6 +57,28 @@ class FineTuningJob:
     """Fractions of the schedule, ascending, in (0, 1), after which dev is scored in addition to the epoch ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class DevCheck:
+    """Scores of one dev evaluation during training."""
+
+    share: float
+    """Completed fraction of the schedule, in (0, 1]."""
+    epoch: int
+    """Number of finished epochs."""
+    at_epoch_end: bool
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DevOutcome:
+    """Result of an evaluation on dev."""
+
+    scores: dict[str, float]
+    calibration: Calibration
+    statistics: NDArray[np.float64]
+    """Contribution of each row to the scores, [N, K]."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FineTuningResult:
     """Result of a fine-tuning run."""
@@ -69,6 +91,64 @@ class FineTuningResult:
     """Dev scores of the final model: the last epoch's, or with early stopping the best epoch's."""
     dev_statistics: NDArray[np.float64]
     """Contribution of each dev row to the scores, [N, K]."""
+
+
+class DevEvaluations:
+    """Evaluates a model on dev during training and, with early stopping, keeps the weights of the best epoch.
+
+    An evaluation changes neither the weights nor the random numbers of later steps.
+
+    Args:
+        job: The run.
+        on_check: Called after each evaluation; an exception that it raises ends the run.
+    """
+
+    def __init__(self, job: FineTuningJob, on_check: Callable[[DevCheck], None] | None) -> None:
+        self.checks: list[DevCheck] = []
+        self._job = job
+        self._patience = job.config.early_stopping_epochs
+        self._on_check = on_check
+        self._newest: tuple[int, DevOutcome] | None = None
+        self._best: tuple[float, DevOutcome, dict[str, Tensor]] | None = None
+        self._epochs_without_better = 0
+
+    def evaluate(self, model: nn.Module, *, step: int, share: float, epoch: int, at_epoch_end: bool) -> None:
+        """Evaluate on dev and record the scores; a second call for the same step reuses the result."""
+        if self._newest is None or self._newest[0] != step:
+            kind, rows = self._job.kind, self._job.dev.rows
+            predictions = kind.predict(model, self._job.dev.encoded, self._job.machine)
+            calibration = kind.calibrate(rows, predictions)
+            statistics = kind.statistics(rows, predictions, calibration)
+            self._newest = (step, DevOutcome(kind.scores(statistics), calibration, statistics))
+        self.checks.append(DevCheck(share, epoch, at_epoch_end, self._newest[1].scores))
+        if at_epoch_end and self._patience is not None:
+            self._compare(model, self._newest[1])
+        if self._on_check is not None:
+            self._on_check(self.checks[-1])
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether early stopping ends the run: the patience is exhausted."""
+        return self._patience is not None and self._epochs_without_better >= self._patience
+
+    def finish(self, model: nn.Module) -> DevOutcome:
+        """Evaluate the finished model on dev; with early stopping, restore the weights of the best epoch first."""
+        if self._best is not None:
+            _, found, weights = self._best
+            model.load_state_dict(weights)
+            return found
+        assert self._newest is not None  # every run ends with an evaluation
+        return self._newest[1]
+
+    def _compare(self, model: nn.Module, found: DevOutcome) -> None:
+        score = found.scores[self._job.kind.config.metric]
+        score = -math.inf if math.isnan(score) else score
+        if self._best is not None and score <= self._best[0]:
+            self._epochs_without_better += 1
+            return
+        weights = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+        self._best = (score, found, weights)
+        self._epochs_without_better = 0
 
 
 def fine_tune(job: FineTuningJob, *, on_check: Callable[[DevCheck], None] | None = None) -> FineTuningResult:
@@ -133,13 +213,8 @@ def _train(job: FineTuningJob, model: nn.Module, evaluations: DevEvaluations) ->
     batches = kind.training_batches(encoded, batch_size=config.batch_size, seed=job.seed)
     options = LossOptions(config.label_smoothing, _class_weights(job))
     module = FineTuningModule(job, model, options, evaluations, steps_per_epoch=len(batches))
-    trainer = build_trainer(
-        job.machine,
-        job.runtime,
-        callbacks=[],
-        max_epochs=config.num_epochs,
-        root=Path(tempfile.gettempdir()),
-    )
+    root = Path(tempfile.gettempdir())
+    trainer = build_trainer(job.machine, job.runtime, callbacks=[], max_epochs=config.num_epochs, root=root)
     fit(trainer, module, FineTuningData(batches))
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
 
-from bertline.finetuning.dev_evaluation import DevEvaluations, steps_of_shares
-from bertline.finetuning.finetune import FineTuningJob
+from bertline.finetuning.finetune import DevEvaluations, FineTuningJob
 from bertline.finetuning.parameter_groups import fine_tuning_optimizer, nothing_to_train
 from bertline.finetuning.progress import LossMonitor, RunProgress
 from bertline.finetuning.task_kind import LossOptions
@@ -109,3 +109,17 @@ class FineTuningModule(pl.LightningModule):
         step = self.finished_steps
         epoch = step // self.steps_per_epoch
         self.evaluations.evaluate(self.model, step=step, share=share, epoch=epoch, at_epoch_end=at_epoch_end)
+
+
+def steps_of_shares(shares: Sequence[float], *, num_steps: int, steps_per_epoch: int) -> list[tuple[int, float]]:
+    """Return the step (at least 1) at which each share of the schedule is completed, leaving out shares at epoch ends.
+
+    >>> steps_of_shares([0.125, 0.25, 0.5], num_steps=20, steps_per_epoch=10)
+    [(2, 0.125), (5, 0.25)]
+    """
+    ends = [epoch * steps_per_epoch / num_steps for epoch in range(1, num_steps // steps_per_epoch + 1)]
+    return [
+        (max(1, round(share * num_steps)), share)
+        for share in shares
+        if not any(math.isclose(share, end) for end in ends)
+    ]

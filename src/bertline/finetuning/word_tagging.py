@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import scoring_batches
-from bertline.finetuning.task_kind import (
-    Batch,
-    Calibration,
-    HeadSettings,
-    LossOptions,
-    TaskKind,
-)
+from bertline.finetuning.task_kind import Batch, Calibration, HeadSettings, LossOptions, TaskKind
 from bertline.finetuning.token_marks import NUM_CASES, add_marked_types, case_of
 from bertline.finetuning.word_windows import EncodedWords, encode_words, word_means
 from bertline.modeling.heads import BertForTokenClassification

@@ -13,13 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertline.finetuning.encoding import scoring_indices
-from bertline.finetuning.task_kind import (
-    Batch,
-    Calibration,
-    LossOptions,
-    Statistics,
-    TaskKind,
-)
+from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics, TaskKind
 from bertline.kinds.question_answering.answer_windows import NOT_TRAINED, EncodedQuestions, encode_questions
 from bertline.modeling.heads import AnswerLogits, BertForQuestionAnswering
 from bertline.tasks.metrics.answers import answer_scores, best_no_answer_threshold

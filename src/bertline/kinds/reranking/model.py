@@ -14,14 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertline.finetuning.encoding import (
-    INPUT_NAMES,
-    LengthSortedBatches,
-    Sequences,
-    any_of,
-    encode_texts,
-    outputs_of,
-)
+from bertline.finetuning.encoding import INPUT_NAMES, LengthSortedBatches, Sequences, any_of, encode_texts, outputs_of
 from bertline.finetuning.task_kind import Batch, Batches, Calibration, LossOptions, Statistics, TaskKind
 from bertline.foundation.seeds import generator
 from bertline.kinds.reranking.config import RerankingTaskConfig

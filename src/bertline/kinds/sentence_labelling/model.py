@@ -19,12 +19,7 @@ from torch import Tensor, nn
 
 from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
-from bertline.finetuning.task_kind import (
-    Batch,
-    Calibration,
-    LossOptions,
-    Statistics,
-)
+from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics
 from bertline.kinds.sentence_labelling.data import SentenceRows
 from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
 from bertline.tokenization.tokenizer import Tokenizer

@@ -19,12 +19,7 @@ from torch import Tensor, nn
 
 from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
-from bertline.finetuning.task_kind import (
-    Batch,
-    Calibration,
-    LossOptions,
-    Statistics,
-)
+from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.tasks.metrics.rouge import rouge
 from bertline.tasks.stored_rows import SummaryRows
