@@ -25,7 +25,6 @@ from bertline.tokenization.storage import copy_tokenizer
 KIND = "export"
 FORMAT_VERSION = 2
 ENCODER = "encoder"
-_WEIGHTS = "model.safetensors"
 
 
 def build_export(
@@ -129,7 +128,7 @@ def _onnx(
 
 
 def _weight_bytes(folder: Path) -> int:
-    return (folder / _WEIGHTS).stat().st_size
+    return (folder / "model.safetensors").stat().st_size
 
 
 def _finished(folder: Path, card: str, difference: float, onnx: Mapping[str, Any] | None) -> dict[str, Any]:

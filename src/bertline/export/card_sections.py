@@ -225,16 +225,12 @@ def task_data(facts: CardFacts, task: str) -> str:
 
 def fine_tuning_settings(facts: CardFacts, task: str) -> str:
     """Return the best configuration."""
-    result = facts.results[task]
-    best = result["arms"]["encoder"]["best_params"]
-    rows = [
-        (key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
-        for key, value in best.items()
-    ]
-    rows.append(("longest sequence", f"{facts.task_max_length(task)} tokens"))
-    return (
-        f"The best configuration on dev; these are the weights of its best seed.\n\n{table(['setting', 'value'], rows)}"
-    )
+    best: Mapping[str, Any] = facts.results[task]["arms"]["encoder"]["best_params"]
+    texts = {name: f"{value:.3g}" if isinstance(value, float) else str(value) for name, value in best.items()}
+    rows = [(name.replace("_", " "), text) for name, text in texts.items()]
+    rows.append(("longest sequence", f"{facts.tasks[task].kind.config.max_length} tokens"))
+    settings = table(["setting", "value"], rows)
+    return f"The best configuration on dev; these are the weights of its best seed.\n\n{settings}"
 
 
 def limits(facts: CardFacts) -> str:
@@ -244,15 +240,14 @@ def limits(facts: CardFacts) -> str:
 
 def task_limits(facts: CardFacts, task: str) -> str:
     """Return the limits of a task's model."""
-    result = facts.results[task]
     sentences = [
         *facts.usages[task].limits,
         f"The scores hold for texts like the test rows of `{task}`; measure on your own before relying on them.",
     ]
-    if (result.get("comparison") or {}).get("beats_random_weights") is False:
+    if (facts.results[task].get("comparison") or {}).get("beats_random_weights") is False:
         sentences.insert(0, "The pretrained encoder was not shown to beat random weights on this task.")
-    own = facts.start_of(task) is None
-    return _bullets([*sentences, *_limit_sentences(facts, facts.task_max_length(task), own_encoder=own)])
+    own, max_length = facts.start_of(task) is None, facts.tasks[task].kind.config.max_length
+    return _bullets([*sentences, *_limit_sentences(facts, max_length, own_encoder=own)])
 
 
 def _limit_sentences(facts: CardFacts, max_length: int | None, *, own_encoder: bool = True) -> list[str]:

@@ -88,10 +88,6 @@ class CardFacts:
             return None
         return min(self.model.max_position_embeddings, max(phase["max_length"] for phase in phases))
 
-    def task_max_length(self, task: str) -> int:
-        """Return the maximum sequence length with which a task's model was fine-tuned and scored."""
-        return self.tasks[task].kind.config.max_length
-
 
 def read_card_facts(
     config: ExportConfig, pretrain_folder: Path, sweep_folders: Mapping[str, Path], pipeline_facts: Mapping[str, Any]

@@ -54,8 +54,11 @@ def load(name_or_folder: str, *, revision: str | None = None, device: str = "aut
     chosen = _device(device)
     architecture = architecture_of(folder)
     tokenizer = Tokenizer.load(folder)
-    positions = read_config(folder)[0].max_position_embeddings
-    max_length = min(positions, _tokenizer_max_length(folder))
+    max_length = read_config(folder)[0].max_position_embeddings
+    settings = folder / "tokenizer_config.json"
+    # Positions beyond the maximum length that the tokenizer declares may be untrained.
+    if settings.is_file() and (declared := read_json(settings).get("model_max_length")):
+        max_length = min(max_length, int(declared))
     finished = read_task_file(folder) or _inferred_task(folder, max_length=max_length)
     if finished is not None:
         model = finished.kind.load_model(folder, attention=_ATTENTION)
@@ -135,13 +138,6 @@ def _inferred_task(folder: Path, *, max_length: int) -> FinishedTask | None:
         case _:
             return None
     return FinishedTask(task_kind(config, labels), {})
-
-
-def _tokenizer_max_length(folder: Path) -> int:
-    """Return the maximum sequence length declared by the tokenizer, beyond which positions may be untrained."""
-    path = folder / "tokenizer_config.json"
-    declared = read_json(path).get("model_max_length") if path.is_file() else None
-    return int(declared) if declared else 1 << 30
 
 
 def _device(name: str) -> torch.device:

@@ -72,23 +72,19 @@ def map_in_threads(workers: Sequence[Callable[[Item], Result]], items: Iterable[
         executor.shutdown(wait=True, cancel_futures=True)
 
 
-def num_threads_for(device: torch.device, asked: int | None) -> int:
-    """Return the number of prediction threads: on a CPU `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores).
+@contextmanager
+def prediction_threads(device: torch.device, asked: int | None) -> Iterator[int]:
+    """Yield the number of prediction threads; within the context, each of them computes on one core.
 
-    On other devices it is 1, since they compute one batch at a time.
+    On a CPU this is `asked`, or PyTorch's default (OMP_NUM_THREADS or all cores). On other devices, which compute one
+    batch at a time, it is 1.
     """
     if device.type != "cpu":
-        return 1
-    return torch.get_num_threads() if asked is None else asked
-
-
-@contextmanager
-def one_thread_each(device: torch.device) -> Iterator[None]:
-    """Within the context, each thread computes on one core; no effect on devices other than the CPU."""
+        yield 1
+        return
     before = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     try:
-        yield
+        yield before if asked is None else asked
     finally:
         torch.set_num_threads(before)

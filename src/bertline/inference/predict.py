@@ -20,7 +20,7 @@ from bertline.foundation.files import sha256_of_file
 from bertline.foundation.progress import progress, say
 from bertline.inference.growing_file import growing_file
 from bertline.inference.model import LoadedModel
-from bertline.inference.parallel_rows import map_in_threads, num_threads_for, one_thread_each
+from bertline.inference.parallel_rows import map_in_threads, prediction_threads
 from bertline.inference.predictor import FileColumns, InputColumn, RowPredictor, TaskPredictor
 from bertline.inference.row_files import (
     PLAIN_LAYOUT,
@@ -159,8 +159,7 @@ def predict_file(
         # The digest of the rows covers the layout of the input, but not that of the documents.
         made_from["options"] += repr((layout, documents.path.suffixes, replace(documents, path=Path())))
         made_from["documents"] = sha256_of_file(documents.path) if documents.path.is_file() else ""
-    num_threads = num_threads_for(model.device, how.num_threads)
-    with one_thread_each(model.device), packed_linears(model.model):
+    with prediction_threads(model.device, how.num_threads) as num_threads, packed_linears(model.model):
         predictor: RowPredictor = TextVectors(model, batch_size=how.batch_size)
         num_documents_truncated = 0
         if output != "vectors":

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
@@ -82,23 +81,15 @@ class ServedModel:
 
     def __init__(self, model: LoadedModel, settings: ServingSettings) -> None:
         self._settings = settings
-        self._predictor: RowPredictor = model.task or TextVectors(model)
+        self.predictor: RowPredictor = model.task or TextVectors(model)
         if isinstance(model.task, RetrievalPredictor):
-            self._predictor = GivenDocuments(model.task)
+            self.predictor = GivenDocuments(model.task)
         # MLflow's server calls from several threads, and encoding temporarily changes a setting of the tokenizer.
         self._one_request = threading.Lock()
 
     def inputs(self, *, pair: bool) -> list[InputColumn]:
         """Return the columns of a request; `pair` adds the second text of a task of text pairs."""
-        return self._predictor.file_inputs(FileColumns(text_pair=PAIR_COLUMN if pair else None))
-
-    def outputs(self) -> pa.Schema:
-        """Return the columns of an answer."""
-        return self._predictor.output_schema()
-
-    def params(self) -> dict[str, int]:
-        """Return the parameters of a request with their defaults."""
-        return {"top_k": self._predictor.top_k} if isinstance(self._predictor, GivenDocuments) else {}
+        return self.predictor.file_inputs(FileColumns(text_pair=PAIR_COLUMN if pair else None))
 
     def predict(
         self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None
@@ -109,7 +100,7 @@ class ServedModel:
 
         Args:
             model_input: Columns `inputs`; lists may be arrays.
-            params: Values of `params`; missing ones are the defaults.
+            params: `top_k` of a retrieval model; None is the default.
 
         Raises:
             MlflowException: A column is missing or unknown, a value is null, an empty list or of another type, there
@@ -120,14 +111,14 @@ class ServedModel:
         with named_errors(), self._one_request:
             columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
             values = _values_of(model_input, columns, self._settings.max_request_bytes if in_server() else None)
-            predictor = self._predictor
+            predictor = self.predictor
             if isinstance(predictor, GivenDocuments) and params:
                 predictor = predictor.with_top_k(params.get("top_k", predictor.top_k))
             rows = predictor.file_outputs(*values)
         if in_server():
             return rows
         # As objects: pandas would turn a missing number into NaN, which is no JSON.
-        return pd.DataFrame(rows, columns=self.outputs().names, dtype=object)
+        return pd.DataFrame(rows, columns=predictor.output_schema().names, dtype=object)
 
 
 def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> Serving:
@@ -139,12 +130,13 @@ def serving_of(folder: Path, *, pair: bool, dataset: tuple[str, str] | None) -> 
         dataset: Name of the task and path of its rows; None for the encoder.
     """
     model = ServedModel(load(str(folder), device="cpu"), ServingSettings())
+    predictor = model.predictor
     inputs = {str(column.name): column.holds for column in model.inputs(pair=pair)}
     return Serving(
         loader_module=__name__,
         inputs=inputs,
-        outputs=model.outputs(),
-        params=model.params(),
+        outputs=predictor.output_schema(),
+        params={"top_k": predictor.top_k} if isinstance(predictor, GivenDocuments) else {},
         settings=asdict(ServingSettings()),
         example={
             name: _EXAMPLE.get(name, list(_SENTENCES) if holds == "texts" else _SENTENCES[0])
