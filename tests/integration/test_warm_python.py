@@ -64,6 +64,9 @@ def test_an_error_has_its_traceback_and_a_sentence_its_status(python: str, tmp_p
     assert len(failed.stderr.splitlines()) == 3
     told = run(python, "-c", "import sys; sys.exit('a sentence')", folder=tmp_path)
     assert (told.returncode, told.stderr) == (1, "a sentence\n")
+    assert run(python, "-c", "raise KeyboardInterrupt", folder=tmp_path).returncode == -signal.SIGINT
+    subclass = "class Stopped(KeyboardInterrupt): pass\nraise Stopped"
+    assert run(python, "-c", subclass, folder=tmp_path).returncode == 1
 
 
 def test_code_is_that_of_the_folder_in_spawned_processes_too(python: str, tmp_path: Path) -> None:

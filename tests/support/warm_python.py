@@ -235,7 +235,7 @@ def _end(run: Callable[[], None]) -> NoReturn:
         while found is not None and found.tb_frame.f_code.co_filename == __file__:
             found = found.tb_next
         sys.excepthook(type(error), error.with_traceback(found), found)
-        code = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        code = -signal.SIGINT if type(error) is KeyboardInterrupt else 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -21,6 +21,7 @@ import yaml
 import pretraining_inputs
 import pretraining_processes as processes
 import tiny
+import warm_python
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import load_pretraining_model
@@ -64,7 +65,7 @@ def start_nodes(folder: Path) -> list[subprocess.Popen[str]]:
         port = listener.getsockname()[1]
     nodes = []
     for rank in range(2):
-        command = [sys.executable, "-c", NODE, str(folder), json.dumps(RUNTIME)]
+        command = [str(warm_python.programs() / "python"), "-c", NODE, str(folder), json.dumps(RUNTIME)]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **place(rank, port)}
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         nodes.append(subprocess.Popen(command, env=environment, **pipes))
