@@ -9,7 +9,7 @@ from functools import cache
 
 from bertline.demo.config import DocsLibrarySourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
+from bertline.demo.rows import first_rows, items_by_side, ordered_splits
 from bertline.tasks.rows import LabelledRow, SourceRows
 
 # Other names of a library besides its import name. A *stem* matches anywhere in a word (NumPy-like, torch.nn.Linear,
@@ -119,23 +119,16 @@ def docs_library_rows(
     without_names = cache(LibraryNames({module.package for module in modules}).removed_from)
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
-    train: list[LabelledRow] = []
-    held_out: dict[str, list[LabelledRow]] = {}
-    # Train modules first, so that of a passage on both sides the held-out copy is dropped.
-    for module in sorted(modules, key=lambda module: module.held_out):
-        rows = list(_passages(module, config, without_names, seen, dropped))
-        if module.held_out:
-            held_out[module.name] = rows
-        else:
-            train += rows
-    held_out = without_pretrained(held_out, modules, lambda row: (row.text,), dropped, also_as=without_names)
-    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-    return SourceRows(
-        balanced_order(train, seed=seed, name="train")[:num_train_rows],
-        balanced_order(sides["dev"], seed=seed, name="dev")[: config.num_dev_rows],
-        balanced_order(sides["test"], seed=seed, name="test")[: config.num_test_rows],
+    train, held_out = items_by_side(
+        modules,
+        lambda module: _passages(module, config, without_names, seen, dropped),
+        lambda row: (row.text,),
         dropped,
+        also_as=without_names,
     )
+    ordered = ordered_splits(train, held_out, config, lambda row: row.label, seed=seed)
+    rows = first_rows(ordered, config, num_train_rows)
+    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
 
 
 def _passages(

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bertline.demo.config import DocsMatchSourceConfig
-from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.rows import first_rows, items_by_side, ordered_splits, summary_and_rest
 from bertline.foundation.seeds import generator
 from bertline.tasks.rows import LabelledRow, SourceRows
 
 MATCH, MISMATCH = "match", "mismatch"
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +42,16 @@ def docs_match_rows(
     """
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
-    modules = list(modules)
-    functions: dict[bool, dict[str, list[_Function]]] = {False: {}, True: {}}
-    # Train modules first, so that of a summary on both sides the held-out copy is dropped.
-    for module in sorted(modules, key=lambda module: module.held_out):
-        functions[module.held_out][module.name] = list(_functions(module, config, seen, dropped))
-    held_out = without_pretrained(functions[True], modules, lambda function: (function.summary,), dropped)
-    train = [row for rows in _rows(functions[False], dropped, seed).values() for row in rows]
-    sides = held_out_sides(
-        _rows(held_out, dropped, seed),
-        num_dev_rows=config.num_dev_rows,
-        num_test_rows=config.num_test_rows,
-        seed=seed,
-    )
-    return SourceRows(
-        balanced_order(train, seed=seed, name="train")[:num_train_rows],
-        balanced_order(sides["dev"], seed=seed, name="dev")[: config.num_dev_rows],
-        balanced_order(sides["test"], seed=seed, name="test")[: config.num_test_rows],
+    train, held_out = items_by_side(
+        list(modules),
+        lambda module: _functions(module, config, seen, dropped),
+        lambda function: (function.summary,),
         dropped,
     )
+    pairs, held_out_pairs = (_rows(functions, dropped, seed) for functions in (train, held_out))
+    ordered = ordered_splits(pairs, held_out_pairs, config, lambda row: row.label, seed=seed)
+    rows = first_rows(ordered, config, num_train_rows)
+    return SourceRows(rows["train"], rows["dev"], rows["test"], dropped)
 
 
 def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: int) -> dict[str, list[LabelledRow]]:
@@ -77,7 +67,7 @@ def _functions(
     for docstring in module.docstrings:
         if docstring.kind != "function":
             continue
-        summary = _summary(docstring)
+        summary, _ = summary_and_rest(docstring)
         key = summary.casefold()
         reason = _reason_to_drop(docstring.name, summary, config.min_words)
         if reason is None and key in seen:
@@ -88,12 +78,6 @@ def _functions(
         seen.add(key)
         signature = f"{docstring.name}({', '.join(docstring.parameters)})"
         yield _Function(f"{module.name}#{docstring.name}", signature, summary)
-
-
-def _summary(docstring: Docstring) -> str:
-    """Return the first sentence of the first prose paragraph; empty without prose."""
-    paragraphs = docstring.prose.paragraphs
-    return _SENTENCE_END.split(paragraphs[0], maxsplit=1)[0] if paragraphs else ""
 
 
 def _reason_to_drop(name: str, summary: str, min_words: int) -> str | None:
@@ -112,8 +96,8 @@ def _reason_to_drop(name: str, summary: str, min_words: int) -> str | None:
 def _paired(functions: list[_Function], module: str, seed: int) -> list[LabelledRow]:
     """Pair each function with its own summary and with that of the next function in a random cyclic order."""
     order = [functions[i] for i in generator(seed, "mismatch", module).permutation(len(functions))]
-    rows: list[LabelledRow] = []
-    for function, other in zip(order, order[1:] + order[:1], strict=True):
-        for label, summary in ((MATCH, function.summary), (MISMATCH, other.summary)):
-            rows.append(LabelledRow(f"{function.id}:{label}", function.signature, summary, label))
-    return rows
+    return [
+        LabelledRow(f"{function.id}:{label}", function.signature, summary, label)
+        for function, other in zip(order, order[1:] + order[:1], strict=True)
+        for label, summary in ((MATCH, function.summary), (MISMATCH, other.summary))
+    ]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from bertline.corpus.sentences import split_sentences
 from bertline.demo.config import DocsParametersSourceConfig
 from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
+from bertline.demo.rows import first_rows, items_by_side, ordered_splits
 from bertline.tasks.conll import TaggedSentence
-from bertline.tasks.rows import LabelledRow
+from bertline.tasks.source_files import same_text
 from bertline.tasks.tags import OUTSIDE
 
 PARAMETER = "B-PARAM"
@@ -51,33 +51,17 @@ def docs_parameters_sentences(
         seed: `split_seed` of the task.
         dropped: Counts dropped sentences by reason; updated in place.
     """
-    tagged: dict[str, TaggedSentence] = {}
-    train: list[LabelledRow] = []
-    held_out: dict[str, list[LabelledRow]] = {}
-    seen: set[str] = set()
     modules = list(modules)
-    # Train modules first, so that of a sentence on both sides the held-out copy is dropped.
-    for module in sorted(modules, key=lambda module: module.held_out):
-        rows: list[LabelledRow] = []
-        for sentence in _sentences(module, config, dropped):
-            row = LabelledRow(sentence.id, " ".join(sentence.words), None, module.package)
-            if row.content_key() in seen:
-                dropped["repeated_sentence"] += 1
-                continue
-            seen.add(row.content_key())
-            tagged[sentence.id] = sentence
-            rows.append(row)
-        if module.held_out:
-            held_out[module.name] = rows
-        else:
-            train += rows
-    held_out = without_pretrained(held_out, modules, lambda row: (row.text,), dropped)
-    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-    wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
-    return {
-        split: [tagged[row.id] for row in balanced_order(rows, seed=seed, name=split)[: wanted[split]]]
-        for split, rows in (("train", train), ("dev", sides["dev"]), ("test", sides["test"]))
-    }
+    packages = {module.name: module.package for module in modules}
+    seen: set[str] = set()
+    train, held_out = items_by_side(
+        modules,
+        lambda module: _sentences(module, config, seen, dropped),
+        lambda sentence: (" ".join(sentence.words),),
+        dropped,
+    )
+    ordered = ordered_splits(train, held_out, config, lambda sentence: packages[sentence.document], seed=seed)
+    return first_rows(ordered, config, num_train_rows)
 
 
 def words_of(text: str) -> list[str]:
@@ -91,7 +75,7 @@ def words_of(text: str) -> list[str]:
 
 
 def _sentences(
-    module: ModuleDocs, config: DocsParametersSourceConfig, dropped: Counter[str]
+    module: ModuleDocs, config: DocsParametersSourceConfig, seen: set[str], dropped: Counter[str]
 ) -> Iterator[TaggedSentence]:
     numbers: Counter[str] = Counter()  # a module may define a name twice
     for docstring in module.docstrings:
@@ -112,6 +96,11 @@ def _sentences(
                 else:
                     name = f"{module.name}:{docstring.name}#{numbers[docstring.name]}"
                     numbers[docstring.name] += 1
+                    key = same_text([" ".join(words)])
+                    if key in seen:
+                        dropped["repeated_sentence"] += 1
+                        continue
+                    seen.add(key)
                     yield TaggedSentence(name, module.name, tuple(words), tuple(tags))
 
 

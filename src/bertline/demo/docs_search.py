@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from bertline.demo.config import DocsSearchSourceConfig
-from bertline.demo.docstrings import Docstring, ModuleDocs
-from bertline.demo.rows import balanced_order, held_out_sides, without_pretrained
+from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.rows import items_by_side, ordered_splits, summary_and_rest
 from bertline.foundation.errors import DataError
-from bertline.tasks.rows import LabelledRow
 from bertline.tasks.stored_rows import Documents, QueryRows, SearchSplits
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _MIN_QUERY_WORDS = 4
 
 
@@ -50,20 +48,13 @@ def docs_search_splits(
     """
     dropped: Counter[str] = Counter()
     seen: set[str] = set()
-    train: list[_Function] = []
-    held_out: dict[str, list[_Function]] = {}
-    modules = list(modules)
-    # Train modules first, so that of a text on both sides the held-out copy is dropped.
-    for module in sorted(modules, key=lambda module: module.held_out):
-        functions = list(_functions(module, config, seen, dropped))
-        if module.held_out:
-            held_out[module.name] = functions
-        else:
-            train += functions
-    held_out = without_pretrained(held_out, modules, lambda each: (each.query, each.summary, each.document), dropped)
-    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
-    pools: dict[str, list[_Function]] = {"train": train, "dev": sides["dev"], "test": sides["test"]}
-    ordered = {split: _ordered(functions, seed, split) for split, functions in pools.items()}
+    train, held_out = items_by_side(
+        list(modules),
+        lambda module: _functions(module, config, seen, dropped),
+        lambda each: (each.query, each.summary, each.document),
+        dropped,
+    )
+    ordered = ordered_splits(train, held_out, config, lambda function: function.package, seed=seed)
     dev, test = ordered["dev"][: config.num_dev_rows], ordered["test"][: config.num_test_rows]
     room = config.num_documents - len(dev) - len(test)
     if room < (num_train_rows or 1):
@@ -83,13 +74,6 @@ def docs_search_splits(
     )
 
 
-def _ordered(functions: list[_Function], seed: int, split: str) -> list[_Function]:
-    """Return the functions in a random order that is balanced over packages as far as possible."""
-    by_id = {function.id: function for function in functions}
-    rows = [LabelledRow(each.id, each.query, None, each.package) for each in functions]
-    return [by_id[row.id] for row in balanced_order(rows, seed=seed, name=split)]
-
-
 def _rows(functions: list[_Function]) -> QueryRows:
     return QueryRows(
         [each.id for each in functions],
@@ -107,7 +91,7 @@ def _functions(
         if docstring.kind != "function":
             continue
         identity = f"{module.name}#{docstring.name}"
-        summary, rest = _summary_and_rest(docstring)
+        summary, rest = summary_and_rest(docstring)
         document = " ".join(rest.split()[: config.max_words])
         query = _without_name(summary, docstring.name, document)
         reason = _reason_to_drop(docstring.name, query, document, config.min_words)
@@ -122,14 +106,6 @@ def _functions(
         seen.update(keys)
         ids.add(identity)
         yield _Function(identity, summary, query, document, module.package)
-
-
-def _summary_and_rest(docstring: Docstring) -> tuple[str, str]:
-    paragraphs = docstring.prose.paragraphs
-    if not paragraphs:
-        return "", ""
-    summary, *rest = _SENTENCE_END.split(paragraphs[0], maxsplit=1)
-    return summary, " ".join([*rest, *paragraphs[1:]])
 
 
 def _without_name(summary: str, name: str, document: str) -> str:

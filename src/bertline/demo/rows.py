@@ -1,103 +1,157 @@
-"""Shared parts of the tasks built from docstrings: held-out modules, texts of the pretraining text, balanced orders."""
+"""Shared parts of the tasks built from docstrings: held-out modules, texts of the pretraining text, balanced orders.
+
+A task collects its items (rows, or parts that rows are built from) with `items_by_side`, orders those of each split
+with `ordered_splits` and takes as many as it is asked for with `first_rows`.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Literal, TypeVar
+from itertools import zip_longest
+from typing import TypeVar
 
 from bertline.corpus.preparation import clean, duplicate_key
-from bertline.demo.docstrings import ModuleDocs
+from bertline.demo.config import DocsSourceConfig
+from bertline.demo.docstrings import Docstring, ModuleDocs
 from bertline.foundation.seeds import seed_for, unit_interval
-from bertline.tasks.rows import LabelledRow
+from bertline.tasks.source_files import Row as Item
+from bertline.tasks.stored_rows import SplitName
 
 PRETRAINED_ON = "pretrained_on"
 """Key under which dropped rows are counted."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _WORD = re.compile(r"\w+")
 _ANCHOR_WORDS = 3
-Item = TypeVar("Item")
+Other = TypeVar("Other")
 
 
-def dev_or_test(module: str, *, num_dev_rows: int, num_test_rows: int, seed: int) -> Literal["dev", "test"]:
-    """Assign a held-out module to dev or test by a hash of its name, in proportion to the requested rows.
+def items_by_side(
+    modules: Sequence[ModuleDocs],
+    items_of: Callable[[ModuleDocs], Iterable[Other]],
+    texts_of: Callable[[Other], Iterable[str]],
+    dropped: Counter[str],
+    *,
+    also_as: Callable[[str], str] | None = None,
+) -> tuple[dict[str, list[Other]], dict[str, list[Other]]]:
+    """Return the items of each pretraining module, and those of each held-out module that are in no pretraining text.
+
+    Args:
+        modules: All modules, in reading order.
+        items_of: Returns the items of a module. It is called for pretraining modules first, so that of an item on both
+            sides it can drop the held-out copy.
+        texts_of: See `without_pretrained`.
+        dropped: See `without_pretrained`.
+        also_as: See `without_pretrained`.
+    """
+    sides: dict[bool, dict[str, list[Other]]] = {False: {}, True: {}}
+    for module in sorted(modules, key=lambda module: module.held_out):
+        sides[module.held_out][module.name] = list(items_of(module))
+    return sides[False], without_pretrained(sides[True], modules, texts_of, dropped, also_as=also_as)
+
+
+def ordered_splits(
+    train: Mapping[str, Sequence[Item]],
+    held_out: Mapping[str, Sequence[Item]],
+    config: DocsSourceConfig,
+    label_of: Callable[[Item], str],
+    *,
+    seed: int,
+) -> dict[SplitName, list[Item]]:
+    """Return all items of train, dev and test in their `balanced_order`; dev and test share no module."""
+    sides = held_out_sides(held_out, num_dev_rows=config.num_dev_rows, num_test_rows=config.num_test_rows, seed=seed)
+    splits = {"train": [item for items in train.values() for item in items], **sides}
+    return {split: balanced_order(items, label_of, seed=seed, name=split) for split, items in splits.items()}
+
+
+def first_rows(
+    splits: Mapping[SplitName, list[Item]], config: DocsSourceConfig, num_train_rows: int | None
+) -> dict[SplitName, list[Item]]:
+    """Return the first items of train (None: all), dev and test, as many as the task asks for."""
+    wanted = {"train": num_train_rows, "dev": config.num_dev_rows, "test": config.num_test_rows}
+    return {split: items[: wanted[split]] for split, items in splits.items()}
+
+
+def summary_and_rest(docstring: Docstring) -> tuple[str, str]:
+    """Return the first sentence of the first prose paragraph, and all prose after it; both empty without prose."""
+    first, *others = docstring.prose.paragraphs or ("",)
+    summary, *rest = _SENTENCE_END.split(first, maxsplit=1)
+    return summary, " ".join([*rest, *others])
+
+
+def balanced_order(items: Iterable[Item], label_of: Callable[[Item], str], *, seed: int, name: SplitName) -> list[Item]:
+    """Return the items in a random order in which every prefix is balanced over labels, as far as items allow.
+
+    Each round takes one item of every label that has items left. Within a label, every module contributes its first
+    item before any contributes its second, so that no large module dominates a library. The order depends on the seed,
+    the name and the ids only: adding or removing items keeps the order of the others.
+
+    Args:
+        items: Items whose ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
+        label_of: Returns the label of an item.
+        seed: `split_seed` of the task.
+        name: Name of the split; splits have independent orders.
+
+    Example:
+        >>> from bertline.tasks.rows import LabelledRow
+        >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
+        >>> [row.label for row in balanced_order(rows, lambda row: row.label, seed=0, name="train")[:4]].count("a")
+        2
+    """
+    by_label: dict[str, list[Item]] = {}
+    place_of = {item.id: seed_for(seed, "order", name, item.id) for item in items}
+    for item in sorted(items, key=lambda item: (place_of[item.id], item.id)):
+        by_label.setdefault(label_of(item), []).append(item)
+    spread = [_spread_over_modules(by_label[label]) for label in sorted(by_label)]
+    rounds = ([item for item in each if item is not None] for each in zip_longest(*spread))
+    return [item for each in rounds for item in sorted(each, key=lambda item: place_of[item.id])]
+
+
+def _spread_over_modules(items: list[Item]) -> list[Item]:
+    """Reorder items: the first item of every module, then the second item of every module, and so on."""
+    taken: Counter[str] = Counter()
+    turns: list[int] = []
+    for item in items:
+        module = item.id.partition("#")[0]
+        turns.append(taken[module])
+        taken[module] += 1
+    return [items[i] for i in sorted(range(len(items)), key=turns.__getitem__)]
+
+
+def held_out_sides(
+    held_out: Mapping[str, Sequence[Item]], *, num_dev_rows: int, num_test_rows: int, seed: int
+) -> dict[SplitName, list[Item]]:
+    """Assign each held-out module to dev or test by a hash of its name, in proportion to the requested rows.
 
     The assignment of a module does not change when other modules are added, removed or changed.
 
     Args:
-        module: Full name of the module, such as `torch.nn.functional`.
+        held_out: Items by the full name of their module, such as `torch.nn.functional`.
         num_dev_rows: Number of dev rows requested, over all packages.
         num_test_rows: Number of test rows requested.
         seed: `split_seed` of the task.
 
     Example:
-        >>> sides = [dev_or_test(f"a.x{n}", num_dev_rows=100, num_test_rows=200, seed=0) for n in range(300)]
-        >>> sides.count("dev")
+        >>> sides = held_out_sides({f"a.x{n}": [n] for n in range(300)}, num_dev_rows=100, num_test_rows=200, seed=0)
+        >>> len(sides["dev"])
         99
     """
-    return (
-        "dev" if unit_interval(seed, "dev-or-test", module) * (num_dev_rows + num_test_rows) < num_dev_rows else "test"
-    )
-
-
-def balanced_order(rows: list[LabelledRow], *, seed: int, name: str) -> list[LabelledRow]:
-    """Return the rows in a random order in which every prefix is balanced over labels, as far as rows allow.
-
-    Each round takes one row of every label that has rows left. Within a label, every module contributes its first row
-    before any contributes its second, so that no large module dominates a library. The order depends on the seed, the
-    name and the ids only: adding or removing rows keeps the order of the others.
-
-    Args:
-        rows: Rows whose ids begin with the module and `#`, such as `numpy.linalg#norm:match`.
-        seed: `split_seed` of the task.
-        name: Name of the split; splits have independent orders.
-
-    Example:
-        >>> rows = [LabelledRow(f"m:{number}", "text", None, "ab"[number % 4 > 0]) for number in range(8)]
-        >>> [row.label for row in balanced_order(rows, seed=0, name="train")[:4]].count("a")
-        2
-    """
-    by_label: dict[str, list[LabelledRow]] = {}
-    place_of = {row.id: seed_for(seed, "order", name, row.id) for row in rows}
-    for row in sorted(rows, key=lambda row: (place_of[row.id], row.id)):
-        by_label.setdefault(row.label, []).append(row)
-    spread = [_spread_over_modules(by_label[label]) for label in sorted(by_label)]
-    ordered: list[LabelledRow] = []
-    for place in range(max(map(len, spread), default=0)):
-        one_of_each = [candidates[place] for candidates in spread if place < len(candidates)]
-        ordered += sorted(one_of_each, key=lambda row: place_of[row.id])
-    return ordered
-
-
-def _spread_over_modules(rows: list[LabelledRow]) -> list[LabelledRow]:
-    """Reorder rows: the first row of every module, then the second row of every module, and so on."""
-    taken: Counter[str] = Counter()
-    turns: list[int] = []
-    for row in rows:
-        module = row.id.partition("#")[0]
-        turns.append(taken[module])
-        taken[module] += 1
-    return [rows[i] for i in sorted(range(len(rows)), key=lambda i: turns[i])]
-
-
-def held_out_sides(
-    held_out: Mapping[str, Sequence[Item]], *, num_dev_rows: int, num_test_rows: int, seed: int
-) -> dict[Literal["dev", "test"], list[Item]]:
-    """Distribute the items of held-out modules over dev and test by `dev_or_test`."""
-    sides: dict[Literal["dev", "test"], list[Item]] = {"dev": [], "test": []}
+    sides: dict[SplitName, list[Item]] = {"dev": [], "test": []}
     for module, items in held_out.items():
-        sides[dev_or_test(module, num_dev_rows=num_dev_rows, num_test_rows=num_test_rows, seed=seed)] += items
+        is_dev = unit_interval(seed, "dev-or-test", module) * (num_dev_rows + num_test_rows) < num_dev_rows
+        sides["dev" if is_dev else "test"] += items
     return sides
 
 
 def without_pretrained(
-    held_out: Mapping[str, Sequence[Item]],
+    held_out: Mapping[str, Sequence[Other]],
     modules: Sequence[ModuleDocs],
-    texts_of: Callable[[Item], Iterable[str]],
+    texts_of: Callable[[Other], Iterable[str]],
     dropped: Counter[str],
     *,
     also_as: Callable[[str], str] | None = None,
-) -> dict[str, list[Item]]:
+) -> dict[str, list[Other]]:
     """Drop items of held-out modules whose text occurs in a pretraining module.
 
     A match counts anywhere: a paragraph, a sentence, part of a sentence, across paragraphs, and in documentation that

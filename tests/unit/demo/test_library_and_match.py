@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import pytest
 from bertline.demo.config import DocsLibrarySourceConfig, DocsMatchSourceConfig
 from bertline.demo.docs_library import LibraryNames, docs_library_rows
 from bertline.demo.docs_match import MATCH, MISMATCH, docs_match_rows
-from bertline.demo.rows import balanced_order, dev_or_test, held_out_sides
+from bertline.demo.rows import balanced_order, held_out_sides
 from bertline.tasks.rows import LabelledRow
 from bertline.tasks.stored_rows import TextRows
 
 LIBRARY = DocsLibrarySourceConfig(kind="docs_library", min_words=6, max_words=12, num_dev_rows=30, num_test_rows=60)
+LABEL = attrgetter("label")
 MATCHING = DocsMatchSourceConfig(kind="docs_match", min_words=4, num_dev_rows=30, num_test_rows=60)
 
 
@@ -116,8 +118,9 @@ def test_no_summary_names_its_function(modules):
 
 
 def test_dev_and_test_take_their_shares():
-    sides = Counter(dev_or_test(f"m{number}", num_dev_rows=1000, num_test_rows=2000, seed=0) for number in range(3000))
-    assert 900 < sides["dev"] < 1100
+    modules = {f"m{number}": [number] for number in range(3000)}
+    sides = held_out_sides(modules, num_dev_rows=1000, num_test_rows=2000, seed=0)
+    assert 900 < len(sides["dev"]) < 1100
 
 
 def test_modules_that_come_or_grow_move_no_other_to_another_side():
@@ -138,8 +141,8 @@ def test_modules_that_come_or_grow_move_no_other_to_another_side():
 def test_rows_that_come_leave_the_others_in_their_order():
     rows = [LabelledRow(f"{module}:{n}", "", None, "ab"[n % 2]) for module in "xyz" for n in range(20)]
     more = [LabelledRow(f"w:{n}", "", None, "ab"[n % 2]) for n in range(6)]
-    before = [row for row in balanced_order(rows, seed=0, name="test") if row.label == "a"]
-    after = [row for row in balanced_order([*more, *rows], seed=0, name="test") if row.label == "a"]
+    before = [row for row in balanced_order(rows, LABEL, seed=0, name="test") if row.label == "a"]
+    after = [row for row in balanced_order([*more, *rows], LABEL, seed=0, name="test") if row.label == "a"]
     assert [row for row in after if row not in more] == before
 
 
@@ -149,7 +152,7 @@ def test_a_label_that_runs_out_leaves_the_others_balanced():
         for label, n in (("a", 2), ("b", 9), ("c", 9))
         for number in range(n)
     ]
-    ordered = [row.label for row in balanced_order(rows, seed=0, name="train")]
+    ordered = [row.label for row in balanced_order(rows, LABEL, seed=0, name="train")]
     assert Counter(ordered[:6]) == {"a": 2, "b": 2, "c": 2}
     assert Counter(ordered[6:]) == {"b": 7, "c": 7}
 
@@ -160,5 +163,5 @@ def test_no_large_module_stands_for_its_library():
         for module, size in (("big", 50), ("x", 2), ("y", 2))
         for n in range(size)
     ]
-    modules = Counter(row.id.partition("#")[0] for row in balanced_order(rows, seed=0, name="test")[:6])
+    modules = Counter(row.id.partition("#")[0] for row in balanced_order(rows, LABEL, seed=0, name="test")[:6])
     assert modules == {"big": 2, "x": 2, "y": 2}
