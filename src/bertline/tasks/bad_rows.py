@@ -32,7 +32,7 @@ class BadRows:
 
     Example:
         >>> bad_rows = BadRows("skip")
-        >>> bad_rows.found(BadRow("empty_text", "train.tsv:3: the text is empty"))
+        >>> bad_rows.report("empty_text", "train.tsv:3: the text is empty")
         >>> bad_rows.dropped
         Counter({'empty_text': 1})
     """
@@ -53,6 +53,10 @@ class BadRows:
             way_out = f" ({self._option}: skip leaves such rows out and counts them.)" if self._option else ""
             raise DataError(f"{bad}{way_out}") from bad
         self.dropped[bad.reason] += 1
+
+    def report(self, reason: str, message: str) -> None:
+        """Call `found` for an invalid row with this reason and message."""
+        self.found(BadRow(reason, message))
 
 
 def json_object(content: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -12,15 +12,20 @@ from bertline.demo.docs_search import docs_search_splits
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import DataError
 from bertline.foundation.seeds import seed_for
-from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.beir import beir_documents, beir_judgements, beir_queries
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.config import BaseTaskConfig
-from bertline.tasks.search_files import Judgement, RawDocument, RawQuery
-from bertline.tasks.smart import smart_documents, smart_judgements, smart_queries
+from bertline.tasks.search_files import (
+    Collection,
+    RawText,
+    beir_collection,
+    existing_file,
+    numbered_lines,
+    smart_collection,
+)
 from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
 from bertline.tasks.stored_rows import Documents, QueryRows, SearchSplits, SplitName
-from bertline.tasks.trec_collection import trec_documents, trec_judgements, trec_queries
+from bertline.tasks.trec_collection import trec_collection
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
 CollectionSource = DocsSearchSourceConfig | _FilesSource
@@ -29,7 +34,7 @@ _Judged = dict[str, dict[str, int]]
 
 
 def search_splits(
-    name: str, config: BaseTaskConfig, source: CollectionSource, modules: Iterable[ModuleDocs]
+    task: str, config: BaseTaskConfig, source: CollectionSource, modules: Iterable[ModuleDocs]
 ) -> SearchSplits:
     """Return the collection of a source, with its queries split into train, dev and test.
 
@@ -43,14 +48,17 @@ def search_splits(
         rows = {split: _capped(each, split, config, made.dropped) for split, each in made.splits.items()}
         return replace(made, splits=rows)
     bad_rows = BadRows(source.on_bad_row)
-    documents, known = _documents(_raw_documents(source, bad_rows), bad_rows)
-    queries = _queries(_raw_queries(source, bad_rows), bad_rows)
+    collection = _collection(source, bad_rows)
+    texts, known = _kept(collection.documents, "document", bad_rows)
+    if not texts:
+        raise DataError("The collection has no document with a text. Check the files that the task's source names.")
+    documents = Documents([each.id for each in texts], [each.title for each in texts], [each.text for each in texts])
+    queries = {query.id: query.text for query in _kept(collection.queries, "query", bad_rows)[0]}
     judgements = {
-        split: _judged(found, queries, known, bad_rows)
-        for split, found in _raw_judgements(source, queries, known, bad_rows).items()
+        split: _judged(collection, name, queries, known, bad_rows) for split, name in collection.judgement_files.items()
     }
     dropped = Counter(bad_rows.dropped)
-    relevant = {split: _with_relevant(name, split, judged, dropped) for split, judged in judgements.items()}
+    relevant = {split: _with_relevant(task, split, judged, dropped) for split, judged in judgements.items()}
     dropped["query_without_judgements"] += len(queries) - len({query for each in judgements.values() for query in each})
     chosen = _chosen_queries(relevant, queries, config, dropped)
     # A split that was cut uses the judgements of the split it was cut from.
@@ -69,121 +77,73 @@ def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: 
     return rows.take(capped(range(len(rows)), lambda place: rows.ids[place], split, config, dropped))
 
 
-def _raw_documents(source: _FilesSource, bad_rows: BadRows) -> Iterator[RawDocument]:
+def _collection(source: _FilesSource, bad_rows: BadRows) -> Collection:
     match source:
         case BeirSourceConfig():
-            return beir_documents(source.path, bad_rows)
+            return beir_collection(source, bad_rows)
         case SmartSourceConfig():
-            return smart_documents(source.path, source.documents_file, bad_rows)
+            return smart_collection(source, bad_rows)
         case TrecSourceConfig():
-            return trec_documents(source.path, source.documents_file, bad_rows)
+            return trec_collection(source, bad_rows)
         case _:
             assert_never(source)
 
 
-def _raw_queries(source: _FilesSource, bad_rows: BadRows) -> Iterator[RawQuery]:
-    match source:
-        case BeirSourceConfig():
-            return beir_queries(source.path, bad_rows)
-        case SmartSourceConfig():
-            return smart_queries(source.path, source.queries_file, bad_rows)
-        case TrecSourceConfig():
-            return trec_queries(source.path, source.queries_file, source.query_ids, bad_rows)
-        case _:
-            assert_never(source)
-
-
-def _raw_judgements(
-    source: _FilesSource, queries: Mapping[str, str], documents: frozenset[str], bad_rows: BadRows
-) -> dict[SplitName, Iterator[Judgement]]:
-    match source:
-        case BeirSourceConfig():
-            files = {"train": source.train_qrels, "dev": source.dev_qrels, "test": source.test_qrels}
-            return {
-                split: beir_judgements(source.path, name, bad_rows, queries=queries, documents=documents)
-                for split, name in files.items()
-                if name is not None
-            }
-        case SmartSourceConfig():
-            return {"test": smart_judgements(source.path, source.judgements_file, bad_rows)}
-        case TrecSourceConfig():
-            return {"test": trec_judgements(source.path, source.judgements_file, bad_rows)}
-        case _:
-            assert_never(source)
-
-
-def _documents(found: Iterable[RawDocument], bad_rows: BadRows) -> tuple[Documents, frozenset[str]]:
-    """Return the non-empty documents, and the ids of all: judgements may name empty documents, which are not
+def _kept(found: Iterable[RawText], name: str, bad_rows: BadRows) -> tuple[list[RawText], Container[str]]:
+    """Return the non-empty texts, each id once, and the ids of all: judgements may name empty documents, which are not
     indexed."""
     places: dict[str, str] = {}
-    kept: list[RawDocument] = []
-    for document in found:
-        if document.id in places:
-            first = places[document.id]
-            bad_rows.found(
-                BadRow(
-                    "repeated_document", f"{document.where}: the document {document.id!r} stands at {first} already."
-                )
-            )
+    kept: list[RawText] = []
+    for each in found:
+        if each.id in places:
+            message = f"{each.where}: the {name} {each.id!r} stands at {places[each.id]} already."
+            bad_rows.report(f"repeated_{name}", message)
             continue
-        places[document.id] = document.where
-        if document.title or document.text:
-            kept.append(document)
+        places[each.id] = each.where
+        if each.title or each.text:
+            kept.append(each)
         else:
-            bad_rows.found(BadRow("empty_document", f"{document.where}: the document {document.id!r} has no text."))
-    if not kept:
-        raise DataError("The collection has no document with a text. Check the files that the task's source names.")
-    documents = Documents([each.id for each in kept], [each.title for each in kept], [each.text for each in kept])
-    return documents, frozenset(places)
-
-
-def _queries(found: Iterable[RawQuery], bad_rows: BadRows) -> dict[str, str]:
-    queries: dict[str, str] = {}
-    places: dict[str, str] = {}
-    for query in found:
-        if query.id in places:
-            first = places[query.id]
-            bad_rows.found(
-                BadRow("repeated_query", f"{query.where}: the query {query.id!r} stands at {first} already.")
-            )
-            continue
-        places[query.id] = query.where
-        if not query.text:
-            bad_rows.found(BadRow("empty_query", f"{query.where}: the query {query.id!r} has no text."))
-            continue
-        queries[query.id] = query.text
-    return queries
+            bad_rows.report(f"empty_{name}", f"{each.where}: the {name} {each.id!r} has no text.")
+    return kept, places.keys()
 
 
 def _judged(
-    found: Iterable[Judgement], queries: Mapping[str, str], documents: frozenset[str], bad_rows: BadRows
+    collection: Collection, name: str, queries: Mapping[str, str], documents: Container[str], bad_rows: BadRows
 ) -> _Judged:
+    """Read a file of judgements; known queries and documents tell a header from a malformed judgement."""
+    path = existing_file(collection.folder, name)
     judged: _Judged = {}
-    for judgement in found:
-        where, query, document = judgement.where, judgement.query, judgement.document
-        if query not in queries:
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            continue
+        where, found = f"{path}:{number}", collection.judgement_in(line)
+        query, document, relevance = found or ("", "", None)
+        names_nothing = query.casefold() == "query-id" or (query not in queries and document not in documents)
+        if relevance is None:
+            if not (number == 1 and collection.may_have_header and found and names_nothing):
+                message = f"{where} is {line[:80]!r}; expected {collection.expected}."
+                bad_rows.report("malformed_judgement", message)
+        elif query not in queries:
             hint = " Does source.query_ids say rightly how queries are named?"
-            bad_rows.found(
-                BadRow("judgement_of_unknown_query", f"{where} names the query {query!r}, which is not there.{hint}")
-            )
+            message = f"{where} names the query {query!r}, which is not there.{hint}"
+            bad_rows.report("judgement_of_unknown_query", message)
         elif document not in documents:
-            bad_rows.found(
-                BadRow("judgement_of_unknown_document", f"{where} names the document {document!r}, which is not there.")
-            )
-        elif judged.setdefault(query, {}).setdefault(document, judgement.relevance) != judgement.relevance:
+            message = f"{where} names the document {document!r}, which is not there."
+            bad_rows.report("judgement_of_unknown_document", message)
+        elif judged.setdefault(query, {}).setdefault(document, relevance) != relevance:
             message = (
-                f"{where} gives the document {document!r} the relevance {judgement.relevance}; "
+                f"{where} gives the document {document!r} the relevance {relevance}; "
                 f"an earlier line gave it {judged[query][document]}."
             )
-            bad_rows.found(BadRow("contradicting_judgement", message))
+            bad_rows.report("contradicting_judgement", message)
     return judged
 
 
-def _with_relevant(name: str, split: SplitName, judged: _Judged, dropped: Counter[str]) -> _Judged:
+def _with_relevant(task: str, split: SplitName, judged: _Judged, dropped: Counter[str]) -> _Judged:
     kept = {query: of_query for query, of_query in judged.items() if max(of_query.values()) > 0}
     dropped["query_without_relevant_document"] += len(judged) - len(kept)
     if not kept:
-        raise DataError(f"tasks.{name}: no query of the {split} judgements has a relevant document (above 0).")
+        raise DataError(f"tasks.{task}: no query of the {split} judgements has a relevant document (above 0).")
     return kept
 
 

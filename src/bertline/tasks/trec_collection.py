@@ -9,24 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from bertline.foundation.errors import DataError
-from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.search_files import (
+    Collection,
     Judgement,
-    RawDocument,
-    RawQuery,
+    RawText,
     existing_file,
     numbered_lines,
-    read_judgements,
     relevance_of,
     without_markup,
 )
+from bertline.tasks.source_config import TrecSourceConfig
 
 _TITLES = ("title", "headline", "ttl")
 _TEXTS = ("text", "abstract", "body")
 _FIELD_BEGINS = rf"<(?:{'|'.join(('docno', *_TITLES, *_TEXTS))})(?:\s[^<>]*)?>"
+_TEXT_BEGINS = re.compile(rf"<(?:{'|'.join(_TEXTS)})[\s>]", re.IGNORECASE)
 # Elements that mark up text and whose content belongs to it; all others hold fields (dates, bylines, numbers).
 _MARKS_OF_TEXT = frozenset({"p", "b", "i", "em", "strong", "u", "sub", "sup", "br", "span", "div", "s", "a", "f"})
 _ELEMENT = re.compile(r"<([a-z][\w-]*)(?:\s[^<>]*)?>.*?</\1>", re.IGNORECASE | re.DOTALL)
@@ -35,54 +35,55 @@ _NUMBER_LABEL = re.compile(r"^number\s*:\s*", re.IGNORECASE)
 _TOPIC_LABEL = re.compile(r"^(topic|description)\s*:\s*", re.IGNORECASE)
 
 
-def trec_documents(folder: str, name: str, bad: BadRows) -> Iterator[RawDocument]:
+def trec_collection(source: TrecSourceConfig, bad: BadRows) -> Collection:
+    """Return the parts of a TREC collection; a qrels file has query, iteration (ignored), document and relevance."""
+
+    def judgement_in(line: str) -> Judgement | None:
+        fields = line.split()
+        return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else None
+
+    return Collection(
+        folder=source.path,
+        documents=_documents(source, bad),
+        queries=_queries(source, bad),
+        judgement_files={"test": source.judgements_file},
+        judgement_in=judgement_in,
+        expected="four columns: query, 0, document, relevance",
+    )
+
+
+def _documents(source: TrecSourceConfig, bad: BadRows) -> Iterator[RawText]:
     """Read documents with `<DOCNO>`, a title (`<TITLE>`, `<HEADLINE>`) and `<TEXT>`; other elements are ignored.
 
     A document without `<TEXT>` may have its text directly in `<DOC>`: then the text is everything outside elements,
     except elements that mark up text (`<P>`, `<I>`), which are kept. An unclosed text ends where the next of these
     fields begins or the document ends.
     """
-    path = existing_file(folder, name)
-    for where, content in _elements(path, "doc", bad):
+    for where, content in _elements(existing_file(source.path, source.documents_file), "doc", bad):
         identity = without_markup(_field(content, ("docno",)))
         if not identity:
-            bad.found(BadRow("malformed_line", f"{where}: a <doc> without <docno>."))
+            bad.report("malformed_line", f"{where}: a <doc> without <docno>.")
             continue
         title, text = without_markup(_field(content, _TITLES)), without_markup(_text(content))
-        if not text and not _has_field(content, _TEXTS):
-            text = without_markup(_outside_fields(content))
-        yield RawDocument(where, identity, title, text)
+        if not text and not _TEXT_BEGINS.search(content):
+            # The content outside closed elements, with the elements that mark up text.
+            text = without_markup(
+                _ELEMENT.sub(lambda found: found[0] if found[1].lower() in _MARKS_OF_TEXT else " ", content)
+            )
+        yield RawText(where, identity, text, title)
 
 
-def trec_queries(folder: str, name: str, query_ids: Literal["number", "position"], bad: BadRows) -> Iterator[RawQuery]:
-    """Read topics: the text is `<title>`, or `<desc>` if there is no title.
-
-    Args:
-        folder: Folder of the source.
-        name: Name of the file.
-        query_ids: Whether the id of a query is its `<num>` or its position in the file, from 1.
-        bad: Collects malformed topics.
-    """
-    path = existing_file(folder, name)
-    for position, (where, content) in enumerate(_elements(path, "top", bad), start=1):
+def _queries(source: TrecSourceConfig, bad: BadRows) -> Iterator[RawText]:
+    """Read topics: the text is `<title>`, or `<desc>` if there is no title."""
+    elements = _elements(existing_file(source.path, source.queries_file), "top", bad)
+    for position, (where, content) in enumerate(elements, start=1):
         number = _NUMBER_LABEL.sub("", without_markup(_open_field(content, "num")))
         text = without_markup(_open_field(content, "title")) or without_markup(_open_field(content, "desc"))
-        identity = str(position) if query_ids == "position" else number
+        identity = str(position) if source.query_ids == "position" else number
         if not identity:
-            bad.found(BadRow("malformed_line", f"{where}: a <top> without <num>."))
+            bad.report("malformed_line", f"{where}: a <top> without <num>.")
             continue
-        yield RawQuery(where, identity, _TOPIC_LABEL.sub("", text))
-
-
-def trec_judgements(folder: str, name: str, bad: BadRows) -> Iterator[Judgement]:
-    """Read a qrels file: query, iteration (ignored), document and relevance, separated by white space."""
-
-    def judged(number: int, line: str) -> tuple[str, str, int | None]:
-        fields = line.split()
-        return (fields[0], fields[2], relevance_of(fields[3])) if len(fields) == 4 else ("", "", None)
-
-    expected = "four columns: query, 0, document, relevance"
-    yield from read_judgements(existing_file(folder, name), judged, expected, bad)
+        yield RawText(where, identity, _TOPIC_LABEL.sub("", text))
 
 
 def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
@@ -100,15 +101,13 @@ def _elements(path: Path, name: str, bad: BadRows) -> Iterator[tuple[str, str]]:
                 where, found = None, True
             else:
                 if where is not None:
-                    bad.found(
-                        BadRow("malformed_line", f"{where}: a <{name}> that is not closed before the next one begins.")
-                    )
+                    bad.report("malformed_line", f"{where}: a <{name}> that is not closed before the next one begins.")
                 where = f"{path}:{number}"
             gathered, end = [], match.end()
         if where is not None:
             gathered.append(line[end:])
     if where is not None:
-        bad.found(BadRow("malformed_line", f"{where}: a <{name}> that is never closed."))
+        bad.report("malformed_line", f"{where}: a <{name}> that is never closed.")
     if not found:
         raise DataError(f"{path} has no <{name}> ... </{name}>. Is it a TREC file, and the right one?")
 
@@ -138,15 +137,6 @@ def _text(content: str) -> str:
         if found:
             return " ".join(found)
     return ""
-
-
-def _has_field(content: str, names: tuple[str, ...]) -> bool:
-    return re.search(rf"<(?:{'|'.join(names)})[\s>]", content, re.IGNORECASE) is not None
-
-
-def _outside_fields(content: str) -> str:
-    """Return the content outside closed elements, keeping elements that mark up text."""
-    return _ELEMENT.sub(lambda found: found[0] if found[1].lower() in _MARKS_OF_TEXT else " ", content)
 
 
 def _open_field(content: str, name: str) -> str:
