@@ -198,7 +198,7 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
                 number = math.nan
             if not math.isfinite(number):
                 raise DataError(
-                    f"{path}:{record.where.rpartition(':')[2]}: {source['label_column']!r} is {found!r}, which is no "
+                    f"{path}:{record.line}: {source['label_column']!r} is {found!r}, which is no "
                     "number (kind=regression). Fix the row, or leave kind out."
                 )
             low, high = min(low, number), max(high, number)

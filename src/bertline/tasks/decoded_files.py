@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bertline.foundation.errors import DataError
 
-_GZIP_MAGIC = b"\x1f\x8b"
+GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,7 @@ def decoded_text(path: Path, encoding: str, options: OptionNames = ENCODING_OPTI
     if not path.is_file():
         raise DataError(f"{path} is not a file. Put the data there, or a link to it, or change the task's source.")
     content = path.read_bytes()
-    if content.startswith(_GZIP_MAGIC):
+    if content.startswith(GZIP_MAGIC):
         with gzip_damage_named(path):
             content = gzip.decompress(content)
     check_encoding(path, encoding, content[: len(codecs.BOM_UTF8)], options)

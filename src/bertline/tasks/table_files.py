@@ -1,8 +1,9 @@
-"""Reader of the user's tables: yields records one by one, each with its line number."""
+"""Reader of the user's tables: records with their line numbers, and errors for typical damage."""
 
 from __future__ import annotations
 
 import codecs
+import csv
 import gzip
 import io
 from collections.abc import Callable, Iterator
@@ -15,8 +16,14 @@ import pyarrow.parquet as pq
 
 from bertline.foundation.errors import DataError
 from bertline.tasks.bad_rows import BadRow, BadRows, json_object
-from bertline.tasks.decoded_files import NO_OPTIONS, OptionNames, check_encoding, gzip_damage_named, undecodable
-from bertline.tasks.delimited_files import Delimiting, read_fields
+from bertline.tasks.decoded_files import (
+    GZIP_MAGIC,
+    NO_OPTIONS,
+    OptionNames,
+    check_encoding,
+    gzip_damage_named,
+    undecodable,
+)
 from bertline.tasks.sniffing import beginning_of, guesses
 from bertline.tasks.source_config import check_delimiting
 
@@ -36,7 +43,7 @@ FORMATS_BY_ENDING: dict[str, TableFormat] = {
 class TableLayout:
     """How a table file is parsed."""
 
-    format: Literal["auto", "csv", "tsv", "jsonl", "parquet"]
+    format: TableFormat | Literal["auto"]
     header: bool
     quoting: bool
     encoding: str
@@ -63,6 +70,11 @@ class Record:
     """File and line, such as `train.tsv:17` (Parquet: row, from 1)."""
     values: dict[str | int, Any]
     """Cells by column name, or by column number from 0 if the file has no header."""
+
+    @property
+    def line(self) -> str:
+        """Number of its first line."""
+        return self.where.rpartition(":")[2]
 
 
 def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = None) -> Iterator[Record]:
@@ -91,7 +103,8 @@ def read_records(path: Path, layout: TableLayout, bad_rows: BadRows | None = Non
             if kind == "jsonl":
                 yield from _json_records(path, layout, bad_rows)
             else:
-                yield from _delimited_records(path, kind, layout, bad_rows)
+                separator = layout.separator or ("," if kind == "csv" else "\t")
+                yield from _delimited_records(path, separator, layout, bad_rows)
     except UnicodeError as error:
         # The reader decodes in blocks, so the whole file is decoded again to find the line.
         with gzip_damage_named(path), _open_bytes(path) as handle:
@@ -108,8 +121,7 @@ def parsed_records(
         try:
             found.append(parse(record))
         except BadRow as bad:
-            place = f"{path}:{record.where.rpartition(':')[2]}"
-            bad_rows.found(BadRow(bad.reason, f"{place}: {bad}. Fix or remove the row."))
+            bad_rows.report(bad.reason, f"{path}:{record.line}: {bad}. Fix or remove the row.")
     return found
 
 
@@ -162,7 +174,9 @@ def _format_of(path: Path, layout: TableLayout) -> TableFormat:
 
 
 def _open_bytes(path: Path) -> IO[bytes]:
-    return cast(IO[bytes], gzip.open(path, "rb")) if path.suffix == ".gz" else path.open("rb")
+    with path.open("rb") as handle:
+        is_gzip = path.suffix == ".gz" or handle.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    return cast(IO[bytes], gzip.open(path, "rb")) if is_gzip else path.open("rb")
 
 
 def _open_text(path: Path, layout: TableLayout, *, newline: str) -> io.TextIOWrapper:
@@ -176,21 +190,6 @@ def _open_text(path: Path, layout: TableLayout, *, newline: str) -> io.TextIOWra
     return io.TextIOWrapper(handle, encoding=layout.encoding, newline=newline)
 
 
-def _delimited_records(path: Path, kind: TableFormat, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
-    delimiting = Delimiting(
-        separator=layout.separator or ("," if kind == "csv" else "\t"),
-        header=layout.header,
-        quoting=layout.quoting,
-        max_fields=layout.max_fields,
-        extra_fields=layout.extra_fields,
-        options=layout.options,
-    )
-    # newline="" leaves line ends inside quoted fields to the csv module; without quoting a row ends only at "\n".
-    with _open_text(path, layout, newline="" if layout.quoting else "\n") as handle:
-        for line, values in read_fields(path, handle, delimiting, bad_rows):
-            yield Record(f"{path.name}:{line}", {**values})
-
-
 def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
     with _open_text(path, layout, newline="\n") as handle:
         for line, content in enumerate(handle, start=1):
@@ -200,7 +199,7 @@ def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterato
             try:
                 values = json_object(content)
             except BadRow as bad:
-                bad_rows.found(BadRow(bad.reason, f"{path}:{line}: {bad}. Fix or remove the row."))
+                bad_rows.report(bad.reason, f"{path}:{line}: {bad}. Fix or remove the row.")
                 continue
             yield Record(f"{path.name}:{line}", cast("dict[str | int, Any]", values))
 
@@ -215,3 +214,122 @@ def _parquet_records(path: Path) -> Iterator[Record]:
                 yield Record(f"{path.name}:{row}", values)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path} is not a whole Parquet file ({error}). Copy it again.") from error
+
+
+def _delimited_records(path: Path, separator: str, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
+    """Yield the rows of CSV, TSV and similar files. A quote that swallowed lines is an error even if invalid rows are
+    skipped, because the number of lost rows is unknown."""
+    # newline="" leaves line ends inside quoted fields to the csv module; without quoting a row ends only at "\n".
+    with _open_text(path, layout, newline="" if layout.quoting else "\n") as handle:
+        yield from _rows_of_fields(path, handle, separator, layout, bad_rows)
+
+
+def _rows_of_fields(
+    path: Path, handle: IO[str], separator: str, layout: TableLayout, bad_rows: BadRows
+) -> Iterator[Record]:
+    lines = _quoted(path, handle, separator, layout) if layout.quoting else _unquoted(handle, separator, layout)
+    names: list[str | int] | None = None
+    width: int | None = None
+    for line, num_lines, fields in lines:
+        if line == 1:
+            fields[0] = fields[0].removeprefix("\ufeff")
+        if names is None and layout.header:
+            names = [field.strip() for field in fields]
+            _check_header(path, line, names)
+            width = len(names)
+            continue
+        if width is None and layout.extra_fields == "error":
+            width = len(fields)
+        if width is not None and len(fields) != width:
+            if len(fields) < width or layout.extra_fields == "error":
+                bad = _wrong_width(path, line, len(fields), width, layout)
+                # A wrong width over several lines comes from an unbalanced quote, which may have swallowed valid rows.
+                if num_lines > 1:
+                    raise DataError(str(bad))
+                bad_rows.found(bad)
+                continue
+            fields = fields[:width]
+        yield Record(f"{path.name}:{line}", dict(zip(names or range(len(fields)), fields, strict=True)))
+
+
+def _unquoted(handle: IO[str], separator: str, layout: TableLayout) -> Iterator[tuple[int, int, list[str]]]:
+    most_cuts = -1 if layout.max_fields is None else layout.max_fields - 1
+    for line, content in enumerate(handle, start=1):
+        content = content.rstrip("\r\n")
+        if content and content != "\ufeff":
+            yield line, 1, content.split(separator, most_cuts)
+
+
+def _quoted(path: Path, handle: IO[str], separator: str, layout: TableLayout) -> Iterator[tuple[int, int, list[str]]]:
+    csv.field_size_limit(1 << 30)
+    remembered: list[str] = []
+
+    def remembering() -> Iterator[str]:
+        for line in handle:
+            remembered.append(line)
+            # csv sees the quote of the first field only if no byte order mark precedes it.
+            yield line.removeprefix("\ufeff") if reader.line_num == 0 else line
+
+    reader = csv.reader(remembering(), delimiter=separator, strict=True)
+    while True:
+        line = reader.line_num + 1
+        remembered.clear()
+        try:
+            fields = next(reader, None)
+        except csv.Error as error:
+            raise DataError(f"{path}:{line}: {error}. {_quotes_hint(layout.options)}") from error
+        if fields is None:
+            return
+        if not fields:
+            continue
+        if len(remembered) > 1 and _swallowed_rows(remembered, len(fields), separator):
+            raise DataError(
+                f"{path}:{line}: a quote opens here and closes {len(remembered) - 1} lines further down, and each of "
+                f"these lines is a whole row by itself. {_quotes_hint(layout.options)} If such lines are really "
+                "text, take their line ends out, or keep the rows as JSONL or Parquet where these can be read."
+            )
+        yield line, len(remembered), fields
+
+
+def _swallowed_rows(lines: list[str], width: int, separator: str) -> bool:
+    """Return whether each line of a record would be a row of the right width if quotes were plain text.
+
+    Real multi-line text rarely has the same number of separators as a row in each of its lines. A separator before a
+    space or a line end counts as punctuation.
+
+    >>> _swallowed_rows(['"5 foot,x\\n', 'he is 6",y\\n'], 2, ",")
+    True
+    >>> _swallowed_rows(['"Dear Sir,\\n', 'thank you, all of you",y\\n'], 2, ",")
+    False
+    """
+
+    def fields_of(line: str) -> int:
+        line = line.rstrip("\r\n")
+        if separator.isspace():
+            return line.count(separator) + 1
+        return sum(not rest[:1].isspace() and rest != "" for rest in line.split(separator)[1:]) + 1
+
+    return width > 1 and all(fields_of(line) == width for line in lines)
+
+
+def _wrong_width(path: Path, line: int, found: int, width: int, layout: TableLayout) -> BadRow:
+    first = "the header" if layout.header else "the first row"
+    hint = _quotes_hint(layout.options) if layout.quoting else "Fix the row."
+    if found > width and layout.options.extra_fields is not None:
+        hint += f" {layout.options.extra_fields}: ignore reads the first fields alone."
+    return BadRow(
+        "too_many_fields" if found > width else "too_few_fields",
+        f"{path}:{line} has {found} fields, {first} has {width}. {hint}",
+    )
+
+
+def _quotes_hint(options: OptionNames) -> str:
+    if options.quoting is None:
+        return "A quote that begins a field has to end it, and one inside of such a field is written twice; fix it."
+    return f"If the file has quotes that do not pair up, set {options.quoting} to false; else fix the row."
+
+
+def _check_header(path: Path, line: int, names: list[str | int]) -> None:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"{path}:{line}: the header names {', '.join(map(repr, twice))} twice. Rename one column.")

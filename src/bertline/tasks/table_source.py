@@ -43,7 +43,7 @@ def _labelled(
     last: BadRow | None = None
     pair_column = config.text_pair_column
     for record in records:
-        place = f"{source}:{record.where.rpartition(':')[2]}"
+        place = f"{source}:{record.line}"
         try:
             value = _cell(record, config.label_column, place, "label_column")
             pair = None if pair_column is None else _text(record, pair_column, place, "text_pair_column")

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import DataError
 from bertline.kinds.reranking.config import RerankingTaskConfig
-from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.bm25 import Bm25
-from bertline.tasks.decoded_files import OptionNames, decoded_text
-from bertline.tasks.delimited_files import Delimiting, Fields, read_fields
+from bertline.tasks.decoded_files import OptionNames
 from bertline.tasks.metrics.ranking import num_relevant
 from bertline.tasks.search_data import search_splits
 from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
 from bertline.tasks.stored_rows import BuiltTask, CandidateRows, QueryRows, SearchSplits, read_rows
+from bertline.tasks.table_files import Record, TableLayout, read_records
 
 
 def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
@@ -176,42 +176,33 @@ def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> 
             and invalid rows are errors. The message names the file and line.
     """
     questions: dict[str, Question] = {}
-    for line, fields in _rows(path, config, bad_rows):
-        where = f"{path}:{line}"
+    for row in _rows(path, config, bad_rows):
+        where, fields = f"{path}:{row.line}", row.values
         query, text = one_line(fields[config.query_column]), one_line(fields[config.text_column])
         relevance = relevance_of(fields[config.label_column])
         if not query or not text:
             column = config.text_column if query else config.query_column
-            bad_rows.found(BadRow("empty_text", f"{where}: the text in column {column!r} is empty."))
+            bad_rows.report("empty_text", f"{where}: the text in column {column!r} is empty.")
         elif relevance is None:
             found = fields[config.label_column]
-            bad_rows.found(
-                BadRow("bad_label", f"{where}: the label is {found!r}; expected 0, 1 or another whole number.")
-            )
+            bad_rows.report("bad_label", f"{where}: the label is {found!r}; expected 0, 1 or another whole number.")
         else:
-            answer = Answer(f"{path.name}:{line}", text, relevance)
+            answer = Answer(row.where, text, relevance)
             questions.setdefault(query, Question(answer.id, query, [])).answers.append(answer)
     if not questions:
         raise DataError(f"{path} has no rows that can be used.")
     return list(questions.values())
 
 
-def _rows(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> Iterator[Fields]:
-    delimiting = Delimiting(
-        separator="\t" if ".tsv" in path.suffixes else ",",
-        header=True,
-        quoting=config.quoting,
-        max_fields=None,
-        extra_fields="error",
-        options=_OPTIONS,
-    )
-    text = io.StringIO(decoded_text(path, config.encoding), newline="" if config.quoting else "\n")
-    for row in read_fields(path, text, delimiting, bad_rows):
+def _rows(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> Iterator[Record]:
+    kind: Literal["csv", "tsv"] = "tsv" if ".tsv" in path.suffixes else "csv"
+    layout = TableLayout(kind, header=True, quoting=config.quoting, encoding=config.encoding, options=_OPTIONS)
+    for row in read_records(path, layout, bad_rows):
         _check_columns(path, row, config)
         yield row
 
 
-def _check_columns(path: Path, row: Fields, config: AnswersSourceConfig) -> None:
+def _check_columns(path: Path, row: Record, config: AnswersSourceConfig) -> None:
     for option in ("query_column", "text_column", "label_column"):
         if getattr(config, option) not in row.values:
             raise DataError(
