@@ -37,13 +37,6 @@ class TaggedSentence:
     tags: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Word:
-    line: int
-    word: str
-    tag: str
-
-
 def read_conll(path: Path, config: ConllSourceConfig, bad_rows: BadRows) -> list[TaggedSentence]:
     """Read the sentences of one file, plain or gzip.
 
@@ -92,7 +85,9 @@ _Line = tuple[int, str]
 def _blocks(path: Path, config: ConllSourceConfig) -> Iterator[tuple[int, list[_Line]]]:
     """Yield (number of the first line, lines) for each sentence, and (number, []) for each document marker."""
     lines: list[_Line] = []
-    for number, line in enumerate(_lines(path, config.encoding), start=1):
+    # Only line feeds end a line: words may contain rarer separators.
+    for number, line in enumerate(decoded_text(path, config.encoding).split("\n"), start=1):
+        line = line.removesuffix("\r")
         comment = _is_comment(line, config, inside=bool(lines))
         mark = line.startswith(_DOCUMENT_MARK) or (comment and line.startswith(_NEW_DOCUMENT_COMMENT))
         if lines and (mark or not line.strip()):
@@ -111,19 +106,14 @@ def _is_comment(line: str, config: ConllSourceConfig, *, inside: bool) -> bool:
     return config.separator == "tab" and line.startswith("#") and ("\t" not in line or (not inside and line[1] == " "))
 
 
+@dataclass(slots=True)
 class _Reader:
-    """Parser of the words and tags of one file. The first line sets the number of columns.
+    """Parser of the words and tags of one file. The first line sets the number of columns."""
 
-    Args:
-        path: Path of the file, for messages.
-        config: Configuration of the source.
-    """
-
-    def __init__(self, path: Path, config: ConllSourceConfig) -> None:
-        self._path = path
-        self._config = config
-        self._first: _Line | None = None
-        self._width = 0
+    path: Path
+    config: ConllSourceConfig
+    first: _Line | None = None
+    width: int = 0
 
     def tagged(self, lines: list[_Line]) -> tuple[tuple[str, ...], tuple[str, ...], int]:
         """Return the words of a sentence, its IOB2 tags, and how many tags were repaired.
@@ -132,90 +122,73 @@ class _Reader:
             BadRow: A line of the sentence is invalid.
             DataError: The file lacks a configured column, or a tag is broken and `on_broken_tags` is `error`.
         """
-        words = [self._word(number, line) for number, line in lines]
-        tags = self._iob2(words)
-        return tuple(word.word for word in words), tuple(tags[0]), tags[1]
+        words, tags = zip(*(self._word_and_tag(number, line) for number, line in lines), strict=True)
+        for (number, _), tag in zip(lines, tags, strict=True):
+            self._check_tag(number, tag)
+        converted, broken = to_iob2(tags, self.config.scheme)
+        if broken and self.config.on_broken_tags == "error":
+            raise DataError(
+                f"{self.path}:{lines[broken[0].index][0]}: {broken[0].problem}, which {self.config.scheme} does not "
+                "allow. Fix the tag, set source.scheme to the file's scheme, or set source.on_broken_tags to repair: "
+                "an entity then begins or ends there, and is counted."
+            )
+        return words, tuple(converted), len(broken)
 
-    def _word(self, number: int, line: str) -> _Word:
+    def _word_and_tag(self, number: int, line: str) -> tuple[str, str]:
         columns = self._columns(number, line)
-        word, tag = (columns[index].strip(" ") for index in (self._config.word_column, self._config.tag_column))
+        word, tag = (columns[index].strip(" ") for index in (self.config.word_column, self.config.tag_column))
         if not word or not tag:
             missing = "word" if not word else "tag"
             raise BadRow(
                 f"empty_{missing}",
-                f"{self._path}:{number} has an empty {missing}: {_shown(line)}. Fix the line, or the column's number.",
+                f"{self.path}:{number} has an empty {missing}: {_shown(line)}. Fix the line, or the column's number.",
             )
-        return _Word(number, word, tag)
+        return word, tag
 
     def _columns(self, number: int, line: str) -> list[str]:
-        config = self._config
-        match config.separator:
+        match self.config.separator:
             case "tab":
                 columns = line.split("\t")
             case "space":
                 columns = line.strip(" ").split(" ")
             case _:
                 columns = line.split()
-        if self._first is None:
-            self._check_columns(number, line, len(columns))
-            self._first, self._width = (number, line), len(columns)
-        if len(columns) != self._width:
+        found = f"{self.path}:{number} has {len(columns)} column(s) by source.separator {self.config.separator!r}"
+        if self.first is None:
+            for key, index in (("word_column", self.config.word_column), ("tag_column", self.config.tag_column)):
+                if not -len(columns) <= index < len(columns):
+                    raise DataError(
+                        f"{found}; source.{key} is {index}: {_shown(line)}. Fix the line or set the column, or the "
+                        "separator (tab, space, whitespace). A file without tags cannot be scored: set it to null."
+                    )
+            self.first, self.width = (number, line), len(columns)
+        if len(columns) != self.width:
             raise BadRow(
-                "too_many_columns" if len(columns) > self._width else "too_few_columns",
-                f"{self._path}:{number} has {len(columns)} column(s) by source.separator {config.separator!r}, the "
-                f"file's first row (line {self._first[0]}) has {self._width}: {_shown(line)}. Fix the line, or set "
-                "the separator (tab, space, whitespace). A word cannot hold it.",
+                "too_many_columns" if len(columns) > self.width else "too_few_columns",
+                f"{found}, the file's first row (line {self.first[0]}) has {self.width}: {_shown(line)}. Fix the line, "
+                "or set the separator (tab, space, whitespace). A word cannot hold it.",
             )
         return columns
 
-    def _check_columns(self, number: int, line: str, width: int) -> None:
-        for key in ("word_column", "tag_column"):
-            index = getattr(self._config, key)
-            if not -width <= index < width:
-                raise DataError(
-                    f"{self._path}:{number} has {width} column(s) by source.separator {self._config.separator!r}; "
-                    f"source.{key} is {index}: {_shown(line)}. Fix the line or set the column, or the separator (tab, "
-                    "space, whitespace). A file without tags cannot be scored: set it to null."
-                )
-
-    def _iob2(self, words: list[_Word]) -> tuple[list[str], int]:
-        config = self._config
-        for word in words:
-            self._check_tag(word)
-        tags, broken = to_iob2([word.tag for word in words], config.scheme)
-        if broken and config.on_broken_tags == "error":
-            first = broken[0]
-            raise DataError(
-                f"{self._path}:{words[first.index].line}: {first.problem}, which {config.scheme} does not allow. Fix "
-                "the tag, set source.scheme to the file's scheme, or set source.on_broken_tags to repair: an entity "
-                "then begins or ends there, and is counted."
-            )
-        return tags, len(broken)
-
-    def _check_tag(self, word: _Word) -> None:
-        config = self._config
-        where = f"{self._path}:{word.line}"
+    def _check_tag(self, number: int, tag: str) -> None:
+        types = self.config.types
         try:
-            (tag,), _ = to_iob2([word.tag], config.scheme)
+            (converted,), _ = to_iob2([tag], self.config.scheme)
         except ValueError as error:
             raise BadRow(
                 "unknown_tag",
-                f"{where}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or fix the tag.",
+                f"{self.path}:{number}: {error}. Set source.scheme (iob1, iob2, iobes) or source.tag_column, or fix "
+                "the tag.",
             ) from None
-        for kind in types_of([tag]):
-            if config.types is not None and kind not in config.types:
-                close = difflib.get_close_matches(kind, config.types, n=1)
+        for kind in types_of([converted]):
+            if types is not None and kind not in types:
+                close = difflib.get_close_matches(kind, types, n=1)
                 meant = f" Is {close[0]!r} meant?" if close else ""
                 raise BadRow(
                     "unknown_type",
-                    f"{where}: the tag is {word.tag!r}; source.types has {', '.join(config.types)}.{meant} Fix the "
+                    f"{self.path}:{number}: the tag is {tag!r}; source.types has {', '.join(types)}.{meant} Fix the "
                     "tag, or add the type.",
                 )
-
-
-def _lines(path: Path, encoding: str) -> list[str]:
-    """Return the file's lines without line ends. Only line feeds end a line: words may contain rarer separators."""
-    return [line.removesuffix("\r") for line in decoded_text(path, encoding).split("\n")]
 
 
 def _shown(line: str, most: int = 60) -> str:

@@ -22,15 +22,19 @@ Raises:
 
 
 @dataclass(frozen=True, slots=True)
-class OneLabel:
-    """Reader of one label per row, as text: integral floats become integers, class indices become class names."""
+class _Words:
+    """What readers of labels as text share: integral floats become integers, class indices become class names."""
 
     pattern: re.Pattern[str] | None
-    """Regular expression whose first group is the label; None takes the whole cell."""
+    """Regular expression whose first group is the label; None takes the whole cell. Each label of a row must match."""
     separator: str | None
-    """Not used; it is for several labels per row."""
+    """Separator of several labels in a text; None reads a text as one label."""
     names: list[str] | None
     """Class names of a dataset by index; None if cells are the labels themselves."""
+
+
+class OneLabel(_Words):
+    """Reader of one label per row; it does not use the separator."""
 
     def __call__(self, value: object, place: str) -> str:
         """Return the label of a cell.
@@ -38,7 +42,7 @@ class OneLabel:
         Raises:
             BadRow: The cell is empty, a list or an unknown class index, or does not match the pattern.
         """
-        if _is_list(value):
+        if isinstance(value, list | tuple | np.ndarray):
             raise BadRow(
                 "several_labels",
                 f"{place}: the label is a list ({value!r}). Set multi_label: true if rows have several labels.",
@@ -49,15 +53,8 @@ class OneLabel:
         return _matched(label, self.pattern, place)
 
 
-@dataclass(frozen=True, slots=True)
-class SeveralLabels:
+class SeveralLabels(_Words):
     """Reader of zero or more labels per row, from a list or from text with separators."""
-
-    pattern: re.Pattern[str] | None
-    """Regular expression whose first group is the label; each label of a row must match."""
-    separator: str | None
-    """Separator of labels in a text; None reads a text as one label."""
-    names: list[str] | None
 
     def __call__(self, value: object, place: str) -> tuple[str, ...]:
         """Return the labels of a cell in order, without duplicates.
@@ -111,10 +108,6 @@ class ANumber:
                 "Fix the row or the scale.",
             )
         return number
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list | tuple | np.ndarray)
 
 
 def _word(value: object, names: list[str] | None, place: str) -> str:

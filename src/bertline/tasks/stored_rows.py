@@ -19,6 +19,7 @@ from bertline.foundation.errors import ArtifactError
 from bertline.foundation.manifests import read_manifest
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.string())
+_NUMBER, _NUMBERS = pa.int64(), pa.list_(pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,14 @@ class StoredRows(ABC):
 
     def take(self, indices: Sequence[int] | NDArray[np.integer]) -> Self:
         """Return the rows at these indices, in this order."""
-        return dataclasses.replace(
-            self, **{field.name: _taken(getattr(self, field.name), indices) for field in dataclasses.fields(self)}
-        )
+        places = np.asarray(indices, dtype=np.int64)
+        columns = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        taken = {
+            name: [values[i] for i in places.tolist()] if isinstance(values, list) else values[places]
+            for name, values in columns.items()
+            if values is not None
+        }
+        return dataclasses.replace(self, **taken)
 
     def first(self, num_rows: int | None) -> Self:
         """Return the first rows; None returns all."""
@@ -66,24 +72,10 @@ class StoredRows(ABC):
     def sources(self) -> list[str]:
         """Return the source of each row; rows with the same source are not independent.
 
-        The source comes from the id: `numpy.linalg#norm:match` and `numpy.linalg#det:mismatch` have the same module.
+        It is the id up to its last `#`: `numpy.linalg#norm:match` and `numpy.linalg#det:mismatch` have the same module.
+        An id without it, or without anything before it (`train.tsv:17`), is a source of its own.
         """
-        return [_source(identity) for identity in self.ids]
-
-
-def _source(identity: str) -> str:
-    """Return the id up to its last `#`.
-
-    >>> _source("numpy#norm:match"), _source("train.tsv:17"), _source("#3")
-    ('numpy', 'train.tsv:17', '#3')
-    """
-    return identity.rpartition("#")[0] or identity
-
-
-def _taken(values: Any, indices: Sequence[int] | NDArray[np.integer]) -> Any:
-    if isinstance(values, list):
-        return [values[i] for i in indices]
-    return values[np.asarray(indices, dtype=np.int64)] if isinstance(values, np.ndarray) else values
+        return [identity.rpartition("#")[0] or identity for identity in self.ids]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +112,7 @@ class TextRows(PairedRows):
     labels: NDArray[np.int64]
     """[N], indices into the manifest's `labels`."""
 
-    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.int64())])
+    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", _NUMBER)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +122,7 @@ class MultiLabelRows(PairedRows):
     labels: NDArray[np.int64]
     """[N, L], 0 or 1."""
 
-    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", pa.list_(pa.int64()))])
+    schema = pa.schema([("ids", _TEXT), ("texts", _TEXT), ("text_pairs", _TEXT), ("labels", _NUMBERS)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +170,7 @@ class QuestionRows(StoredRows):
     """Start of each answer in the context, in characters."""
 
     schema = pa.schema(
-        [
-            ("ids", _TEXT),
-            ("titles", _TEXT),
-            ("questions", _TEXT),
-            ("contexts", _TEXT),
-            ("answers", _TEXTS),
-            ("starts", pa.list_(pa.int64())),
-        ]
+        {**dict.fromkeys(("ids", "titles", "questions", "contexts"), _TEXT), "answers": _TEXTS, "starts": _NUMBERS}
     )
 
     def texts_read(self) -> list[str]:
@@ -224,9 +209,7 @@ class QueryRows(StoredRows):
     relevances: list[list[int]]
     """Relevance of each judged document; 0 or below means judged not relevant."""
 
-    schema = pa.schema(
-        [("ids", _TEXT), ("queries", _TEXT), ("document_ids", _TEXTS), ("relevances", pa.list_(pa.int64()))]
-    )
+    schema = pa.schema([("ids", _TEXT), ("queries", _TEXT), ("document_ids", _TEXTS), ("relevances", _NUMBERS)])
 
     def texts_read(self) -> list[str]:
         return list(self.queries)
@@ -248,15 +231,13 @@ class CandidateRows(StoredRows):
     """Relevances of all judged documents of the query, including those that the first stage missed."""
 
     schema = pa.schema(
-        [
-            ("ids", _TEXT),
-            ("queries", _TEXT),
-            ("candidate_ids", _TEXTS),
-            ("candidates", _TEXTS),
-            ("relevances", pa.list_(pa.int64())),
-            ("first_scores", pa.list_(pa.float64())),
-            ("all_relevances", pa.list_(pa.int64())),
-        ]
+        {
+            **dict.fromkeys(("ids", "queries"), _TEXT),
+            **dict.fromkeys(("candidate_ids", "candidates"), _TEXTS),
+            "relevances": _NUMBERS,
+            "first_scores": pa.list_(pa.float64()),
+            "all_relevances": _NUMBERS,
+        }
     )
 
     def texts_read(self) -> list[str]:
@@ -272,7 +253,7 @@ class SummaryRows(StoredRows):
     chosen: list[list[int]]
     """1 for sentences in the greedy selection with the best ROUGE, which is the training target; else 0."""
 
-    schema = pa.schema([("ids", _TEXT), ("sentences", _TEXTS), ("summaries", _TEXT), ("chosen", pa.list_(pa.int64()))])
+    schema = pa.schema([("ids", _TEXT), ("sentences", _TEXTS), ("summaries", _TEXT), ("chosen", _NUMBERS)])
 
     def texts_read(self) -> list[str]:
         return [" ".join(sentences) for sentences in self.sentences]
