@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from bertline.examples.config import DynamicMaskingConfig, ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
-from bertline.examples.generation import assemble
-from bertline.examples.pairs import document_pairs
+from bertline.examples.generation import assemble, document_pairs
 
 CLS, SEP = 10**6, 10**6 + 1
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bertline.corpus.readers.hub import HubCorpusConfig
-from bertline.corpus.readers.table import TableCorpusConfig
+from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.corpus.readers.wikiextractor import WikiExtractorCorpusConfig
 from bertline.demo.reader import PythonDocsCorpusConfig

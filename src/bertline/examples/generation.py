@@ -1,24 +1,70 @@
-"""Generation of examples from spans of the encoded corpus, one block of documents at a time."""
+"""Generation of examples: sentence pairs, or full sentences in one segment, one block of documents at a time.
+
+The pairs are those of google-research/bert, create_pretraining_data.py: sentences are collected into a chunk of the
+target length, which is split into A and B at a random sentence boundary; half of the time B is instead a random segment
+of another document, and the sentences that A did not use start the next chunk. Differences, with reasons:
+
+- A chunk has at least two sentences if the document has them left. In the reference code, a sentence as long as the
+  chunk is alone in it, and then B is always random: more than half of all pairs are random, and A reveals the label.
+- If the last sentence of a document is alone in its chunk and B is to be its true continuation, the sentence is split
+  at a random token.
+- Short sequences are drawn per sequence, not per document, because documents may be books.
+- The other document is drawn from all documents except the current one. The reference code tries a limited number of
+  times and may end up with the same document.
+
+Full sentences are for objectives without pairs: the sentences of a document are taken in order, as many as fit; a
+sequence never contains text of two documents, and only a sentence longer than a whole sequence is split.
+"""
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from bertline.corpus.document import Split
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
-from bertline.examples.pairs import NUM_SPECIAL_TOKENS, Pair, document_pairs, document_segments
 from bertline.examples.store import Array, ExampleBlock
 from bertline.foundation.seeds import seed_for
 
 _BLOCK_TOKENS = 500_000
+NUM_SPECIAL_TOKENS = 3
+"""Special tokens of a pair: [CLS], and [SEP] after each segment. One segment has one fewer."""
+
+
+class Span(NamedTuple):
+    """Tokens of the encoded corpus from `start` up to `stop` (exclusive)."""
+
+    start: int
+    stop: int
+
+    @property
+    def length(self) -> int:
+        """Number of tokens."""
+        return self.stop - self.start
+
+
+class Pair(NamedTuple):
+    """The text of a sequence: two segments, truncated to the maximum length, or one."""
+
+    a: Span
+    b: Span | None
+    """None for a sequence of one segment."""
+    next_sentence_label: int
+    """1 = B is a random segment of another document."""
+    is_short: bool
+    """Whether the target length was a random, shorter one."""
+    num_truncated: int
+    """Number of tokens removed to fit the maximum length."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +130,6 @@ def assemble(tokens: Array, pairs: list[Pair], *, cls_id: int, sep_id: int) -> E
     """Concatenate `[CLS] A [SEP] B [SEP]` of all pairs, or `[CLS] A [SEP]` without B, into one block.
 
     Example:
-        >>> from bertline.examples.pairs import Span
         >>> pair = Pair(Span(0, 2), Span(2, 3), 0, False, 0)
         >>> assemble(np.array([10, 11, 12]), [pair], cls_id=2, sep_id=3).input_ids.tolist()
         [2, 10, 11, 3, 12, 3]
@@ -117,3 +162,126 @@ def _indices(starts: Array, lengths: Array) -> Array:
 @lru_cache(maxsize=1)
 def _opened(folder: Path) -> EncodedCorpus:
     return EncodedCorpus.open(folder)
+
+
+def document_pairs(
+    corpus: EncodedCorpus, document: int, rng: random.Random, *, length: int, config: ExamplesConfig
+) -> Iterator[Pair]:
+    """Generate the pairs of one document; a pure function of its arguments and the state of `rng`.
+
+    Args:
+        corpus: Encoded corpus with at least two documents, unless `config.random_next_prob` is 0.
+        document: Index of the document.
+        rng: Generator for this document only.
+        length: Maximum sequence length in tokens, including special tokens.
+        config: Provides `random_next_prob` and `short_sequence_prob`.
+
+    References:
+        Devlin et al. 2018, arXiv 1810.04805, section 3.1 (task 2) and A.2.
+    """
+    assert config.random_next_prob is not None  # else sequences have one segment
+    first, last = (int(index) for index in corpus.document_starts[document : document + 2])
+    starts = corpus.sentence_starts[first : last + 1].tolist()
+    max_tokens = length - NUM_SPECIAL_TOKENS
+    num_sentences = len(starts) - 1
+    sentence = 0
+    while sentence < num_sentences:
+        is_short = rng.random() < config.short_sequence_prob
+        target = 2 + _below(rng, max_tokens - 1) if is_short else max_tokens
+        end = sentence + 1
+        while end < num_sentences and (end - sentence < 2 or starts[end] - starts[sentence] < target):
+            end += 1
+        if starts[end] - starts[sentence] < 2:
+            return  # the last sentence of the document has one token, too few for two segments
+        random_next = rng.random() < config.random_next_prob
+        if end - sentence > 1:
+            cut_sentence = sentence + 1 + _below(rng, end - sentence - 1)
+            cut = starts[cut_sentence]
+        elif random_next:
+            cut_sentence, cut = end, starts[end]
+        else:
+            cut_sentence, cut = end, starts[sentence] + 1 + _below(rng, starts[end] - starts[sentence] - 1)
+        a = Span(starts[sentence], cut)
+        if random_next:
+            b = _random_segment(corpus, document, rng, target - a.length)
+            sentence = cut_sentence
+        else:
+            b = Span(cut, starts[end])
+            sentence = end
+        excess = max(0, a.length + b.length - max_tokens)
+        yield Pair(*_truncated(a, b, excess, rng), int(random_next), is_short, excess)
+
+
+def _random_segment(corpus: EncodedCorpus, document: int, rng: random.Random, num_tokens: int) -> Span:
+    """Return sentences of another document, from a random one up to `num_tokens` tokens or the document's end."""
+    other = _below(rng, corpus.num_documents - 1)
+    other += other >= document
+    first, last = (int(index) for index in corpus.document_starts[other : other + 2])
+    sentence = first + _below(rng, last - first)
+    start = int(corpus.sentence_starts[sentence])
+    ends = corpus.sentence_starts[sentence + 1 : last + 1]
+    enough = min(int(ends.searchsorted(start + num_tokens)), len(ends) - 1)
+    return Span(start, int(ends[enough]))
+
+
+def _truncated(a: Span, b: Span, excess: int, rng: random.Random) -> tuple[Span, Span]:
+    """Remove `excess` tokens, each from the longer segment, from its front or back with equal probability."""
+    if not excess:
+        return a, b
+    # Equivalent to removing single tokens: from the longer segment until both are equal, then in turns, B first.
+    from_longer = min(excess, abs(a.length - b.length))
+    rest = excess - from_longer
+    from_a, from_b = rest // 2, rest - rest // 2
+    if a.length > b.length:
+        from_a += from_longer
+    else:
+        from_b += from_longer
+    return _cut(a, from_a, rng), _cut(b, from_b, rng)
+
+
+def _cut(span: Span, num_tokens: int, rng: random.Random) -> Span:
+    from_front = rng.getrandbits(num_tokens).bit_count() if num_tokens else 0
+    return Span(span.start + from_front, span.stop - (num_tokens - from_front))
+
+
+def _below(rng: random.Random, stop: int) -> int:
+    """Return a random integer from 0 to `stop - 1`.
+
+    Python guarantees identical results in all versions only for `random()`.
+    """
+    return int(rng.random() * stop)
+
+
+def document_segments(
+    corpus: EncodedCorpus, document: int, rng: random.Random, *, length: int, short_sequence_prob: float
+) -> Iterator[Pair]:
+    """Generate the segments of one document; a pure function of its arguments and the state of `rng`.
+
+    Args:
+        corpus: Encoded corpus.
+        document: Index of the document.
+        rng: Generator for this document only.
+        length: Maximum sequence length in tokens, including special tokens.
+        short_sequence_prob: Fraction of segments with a random, shorter target length.
+
+    Example:
+        >>> corpus = EncodedCorpus.from_lists([[[5, 6, 7], [8, 9], [10] * 9]])
+        >>> found = document_segments(corpus, 0, random.Random(0), length=8, short_sequence_prob=0.0)
+        >>> [(one.a.start, one.a.stop) for one in found]
+        [(0, 5), (5, 11), (11, 14)]
+
+    References:
+        Liu et al., RoBERTa (arXiv 1907.11692), section 4.2, DOC-SENTENCES.
+    """
+    first, last = (int(index) for index in corpus.document_starts[document : document + 2])
+    bounds = corpus.sentence_starts[first : last + 1].tolist()
+    max_tokens = length - (NUM_SPECIAL_TOKENS - 1)
+    start = bounds[0]
+    while start < bounds[-1]:
+        is_short = rng.random() < short_sequence_prob
+        target = 2 + int(rng.random() * (max_tokens - 1)) if is_short else max_tokens
+        stop = bounds[bisect_right(bounds, start + target) - 1]
+        if stop <= start:  # not even one sentence, or what is left of one, fits the target
+            stop = min(bounds[bisect_right(bounds, start)], start + max_tokens)
+        yield Pair(Span(start, stop), None, 0, is_short, 0)
+        start = stop

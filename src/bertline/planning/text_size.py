@@ -13,7 +13,7 @@ from bertline.corpus.registry import CorpusConfig
 from bertline.corpus.storage import FORMAT_VERSION as CORPUS_FORMAT_VERSION
 from bertline.corpus.storage import KIND as CORPUS_KIND
 from bertline.demo.reader import PythonDocsCorpusConfig
-from bertline.examples.pairs import NUM_SPECIAL_TOKENS
+from bertline.examples.generation import NUM_SPECIAL_TOKENS
 from bertline.examples.store import FORMAT_VERSION, KIND
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import read_json

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bertline.corpus.readers.hub import HubCorpusConfig
-from bertline.corpus.readers.table import TableCorpusConfig
+from bertline.corpus.readers.table import HubCorpusConfig, TableCorpusConfig
 from bertline.foundation.errors import DataError
 
 Make = Callable[..., TableCorpusConfig]

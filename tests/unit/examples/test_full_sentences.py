@@ -12,8 +12,8 @@ import pytest
 from bertline.examples.build import build_examples
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
+from bertline.examples.generation import Pair, document_segments
 from bertline.examples.masking import masked_batch, masking_policy, max_targets
-from bertline.examples.pairs import Pair, document_segments
 from bertline.examples.store import ExampleStore
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.labels import IGNORED_LABEL

@@ -10,8 +10,15 @@ import pytest
 from bertline.corpus.storage import read_documents
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
-from bertline.examples.generation import BlockOfDocuments, Generation, assemble, blocks_of_documents, generate_block
-from bertline.examples.pairs import Pair, Span
+from bertline.examples.generation import (
+    BlockOfDocuments,
+    Generation,
+    Pair,
+    Span,
+    assemble,
+    blocks_of_documents,
+    generate_block,
+)
 
 
 def test_blocks_cover_every_document_once_a_copy_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus
-from bertline.examples.pairs import Pair, Span, _truncated, document_pairs
+from bertline.examples.generation import Pair, Span, _truncated, document_pairs
 
 
 def corpus_of(*documents: list[int]) -> EncodedCorpus:

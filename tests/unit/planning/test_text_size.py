@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from bertline.corpus.readers.hub import HubCorpusConfig
+from bertline.corpus.readers.table import HubCorpusConfig
 from bertline.corpus.readers.text import TextCorpusConfig
 from bertline.demo.reader import PythonDocsCorpusConfig
 from bertline.foundation.files import write_json

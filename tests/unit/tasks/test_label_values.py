@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bertline.tasks.bad_rows import BadRow
-from bertline.tasks.label_values import ANumber, OneLabel, SeveralLabels
+from bertline.tasks.table_source import ANumber, OneLabel, SeveralLabels
 
 COARSE = re.compile(r"^(\w+):")
 

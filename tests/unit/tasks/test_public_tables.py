@@ -12,10 +12,9 @@ from bertline.foundation.errors import DataError
 from bertline.foundation.validation import validate
 from bertline.kinds.registry import TaskConfig
 from bertline.tasks.build import build_task
-from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.source_config import HubSourceConfig
 from bertline.tasks.stored_rows import TextRows, read_rows, read_task_manifest
-from bertline.tasks.table_source import hub_rows
+from bertline.tasks.table_source import OneLabel, SeveralLabels, hub_rows
 from shipped_tasks import shipped_task
 
 ROOT = Path(__file__).parents[3]

@@ -41,7 +41,7 @@ def test_a_trained_vocabulary_has_the_size_asked_for_and_lower_cases(write_corpu
 
 
 def test_the_bytes_are_the_same_with_one_worker_and_with_two(write_corpus, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("bertline.tokenization.quality._BATCH_CHARACTERS", 500)
+    monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 500)
     corpus = write_corpus(TRAIN, VALIDATION)
     for workers in (1, 2):
         build_tokenizer(CONFIG, corpus, tmp_path / str(workers), num_workers=workers)

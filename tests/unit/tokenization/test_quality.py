@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bertline.tokenization.quality import quality_report
+from bertline.tokenization.build import quality_report
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 

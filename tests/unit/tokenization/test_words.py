@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from bertline.tokenization.quality import count_words
+from bertline.tokenization.build import count_words
 from bertline.tokenization.tokenizer import bert_normalizer
 from bertline.tokenization.vocabulary import Vocabulary
 
@@ -38,7 +38,7 @@ def test_cutting_at_spaces_first_changes_no_count_of_difficult_text(text: str) -
 
 
 def test_the_number_of_workers_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertline.tokenization.quality._BATCH_CHARACTERS", 40)
+    monkeypatch.setattr("bertline.tokenization.build._BATCH_CHARACTERS", 40)
     sentences = [f"The word{index % 7} and the Word{index % 3}, again." for index in range(60)]
     alone = count_words(sentences, UNCASED, num_workers=1)
     assert alone["the"] == 120

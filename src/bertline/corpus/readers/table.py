@@ -1,7 +1,8 @@
-"""Rows of JSONL, CSV and Parquet files.
+"""Rows of JSONL, CSV and Parquet files, and of Hugging Face datasets.
 
 JSONL and CSV are read one record at a time, so that an error names its line and a single bad record can be left out.
-Parquet files are streamed by the `datasets` library, without a copy in a cache; only the needed columns are read.
+Parquet files and datasets are streamed by the `datasets` library, without a copy in a cache; of Parquet files, only the
+needed columns are read.
 """
 
 from __future__ import annotations
@@ -9,33 +10,72 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, Line, find_files, read_lines
-from bertline.corpus.reader import SHOWN_COLUMNS, CorpusReader, datasets_library, document_of_row
+from bertline.corpus.input_files import InputFile, Line, find_files, paragraphs_of, read_lines
+from bertline.corpus.reader import CorpusReader
 from bertline.foundation.errors import DataError
 
 _SUFFIXES = {"jsonl": (".jsonl", ".ndjson", ".json"), "csv": (".csv", ".tsv"), "parquet": (".parquet",)}
 _ENCODING = "utf-8"
 _MAX_CELL_CHARACTERS = 200_000_000
 _PARQUET_BATCH_ROWS = 1_000
+_SHOWN_COLUMNS = 20
+"""Maximum number of column names in a message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TableCorpusConfig(CorpusReader):
+class _RowsCorpusConfig(CorpusReader):
+    """What corpora of rows with named columns share."""
+
+    user_data: ClassVar[str | None] = None
+    text_column: str
+    """Name of the text column."""
+    group_column: str | None
+    """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
+
+    def _documents(
+        self, rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, where: str, dropped: Counter[str]
+    ) -> Iterator[SourceDocument]:
+        """Convert numbered rows to documents.
+
+        Args:
+            rows: Rows with their numbers. A row without text is counted and left out.
+            name: Beginning of the id of a document, the same on every machine.
+            where: Beginning of its place, for messages.
+            dropped: See `read`.
+        """
+        for number, row in rows:
+            for role, column in (("text_column", self.text_column), ("group_column", self.group_column)):
+                if column is not None and column not in row:
+                    names = ", ".join(list(row)[:_SHOWN_COLUMNS]) or "none"
+                    raise DataError(f"{where}{number}: no column {column!r} (corpus.{role}). Columns here: {names}.")
+            text = row[self.text_column]
+            if text is None or text == "":
+                dropped["documents/no_text"] += 1
+                continue
+            if not isinstance(text, str):
+                raise DataError(
+                    f"{where}{number}: column {self.text_column!r} (corpus.text_column) holds {type(text).__name__} "
+                    f"{str(text)[:60]!r}, expected text."
+                )
+            group = row[self.group_column] if self.group_column is not None else None
+            group = "" if group is None else f"{self.group_column}={group}"
+            yield SourceDocument(f"{name}{number}", group, tuple(paragraphs_of(text.splitlines())))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableCorpusConfig(_RowsCorpusConfig):
     """JSONL, CSV or Parquet files with a text column; each row is a document."""
 
     user_data: ClassVar[str | None] = "path"
     kind: Literal["jsonl", "csv", "parquet"]
     path: str
     """A file, a folder (searched recursively) or a glob."""
-    text_column: str
-    """Name of the text column."""
-    group_column: str | None
-    """Column whose values group rows: a group is entirely in train or validation. None: each document is a group."""
 
     def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
         """Read files of one format, one document per row; rows without text are counted and left out.
@@ -45,14 +85,12 @@ class TableCorpusConfig(CorpusReader):
         """
         read = {"jsonl": _read_jsonl, "csv": _read_csv, "parquet": _read_parquet}[self.kind]
         for file in find_files(self.path, _SUFFIXES[self.kind], dropped):
-            empty = True
-            for number, row in read(file, self, dropped):
-                empty = False
-                document = document_of_row(row, f"{file.name}:{number}", f"{file.path}:{number}", self, dropped)
-                if document is not None:
-                    yield document
-            if empty:
+            rows = read(file, self, dropped)
+            first = next(rows, None)
+            if first is None:
                 dropped["files/empty"] += 1
+            else:
+                yield from self._documents(chain((first,), rows), f"{file.name}:", f"{file.path}:", dropped)
 
 
 def _read_jsonl(
@@ -99,7 +137,7 @@ def _read_csv(
                 if len(cells) != len(header):
                     raise DataError(
                         f"{file.path}:{number}: {len(cells)} fields, but the header has {len(header)} "
-                        f"({', '.join(header[:SHOWN_COLUMNS])}). Is a delimiter or quote in the text not quoted?"
+                        f"({', '.join(header[:_SHOWN_COLUMNS])}). Is a delimiter or quote in the text not quoted?"
                     )
                 yield number, dict(zip(header, cells, strict=True))
             number = reader.line_num + 1
@@ -123,7 +161,7 @@ class _RecordLines:
 def _read_parquet(
     file: InputFile, config: TableCorpusConfig, dropped: Counter[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    datasets = datasets_library()
+    datasets = _datasets_library()
     try:
         # Explicit batch size: by default, datasets reads a whole row group at once.
         rows = datasets.load_dataset(
@@ -146,3 +184,51 @@ def _read_parquet(
                 f"{file.path}: not a readable Parquet file ({type(error).__name__}: {error}). Copy or write it again."
             ) from error
         dropped["files/torn"] += 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubCorpusConfig(_RowsCorpusConfig):
+    """A Hugging Face dataset; each row is a document."""
+
+    user_data: ClassVar[str | None] = None
+    kind: Literal["hub"]
+    name: str
+    """Name of the dataset on the hub, such as `wikimedia/wikipedia`."""
+    revision: str
+    """Commit hash of the dataset, for reproducibility."""
+    subset: str | None
+    """Name of the subset (configuration) of the dataset; None: the only one."""
+    split: str
+    """Split of the dataset that is read."""
+
+    def read(self, dropped: Counter[str]) -> Iterator[SourceDocument]:
+        """Stream one split of a Hugging Face dataset (or of a local folder of data files).
+
+        Raises:
+            DataError: The dataset cannot be reached or read, the column is missing, or its value is not text.
+        """
+        where = f"{self.name}@{self.revision}" + (f" ({self.subset})" if self.subset else "")
+        datasets = _datasets_library()
+        try:
+            rows = datasets.load_dataset(
+                self.name, self.subset, split=self.split, revision=self.revision, streaming=True
+            )
+            numbered = enumerate(rows, start=1)
+            yield from self._documents(numbered, f"{self.split}:", f"{where}, {self.split} row ", dropped)
+        except DataError:
+            raise
+        except Exception as error:  # the hub client raises exceptions of many libraries
+            raise DataError(
+                f"corpus.name: {where} cannot be read from the Hugging Face hub ({type(error).__name__}: "
+                f"{str(error).splitlines()[0] if str(error) else 'no further message'}). Check name, revision, subset, "
+                "split and the network. Without network: save it as Parquet elsewhere and use corpus=parquet. Datasets "
+                "that need their own code are never run."
+            ) from error
+
+
+def _datasets_library() -> Any:
+    """Import the datasets library, with progress bars off; on demand, because the import takes over a second."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    return datasets

@@ -18,12 +18,11 @@ from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.classification.config import ClassificationTaskConfig
 from bertline.tasks.bad_rows import BadRow, BadRows
-from bertline.tasks.label_values import OneLabel, SeveralLabels
 from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
 from bertline.tasks.stored_rows import BuiltTask, MultiLabelRows, SplitName, TextRows, read_rows
-from bertline.tasks.table_source import read_table, table_versions
+from bertline.tasks.table_source import OneLabel, SeveralLabels, read_table, table_versions
 
 _Splits = dict[SplitName, list[LabelledRow[tuple[str, ...]]]]
 

@@ -9,11 +9,10 @@ import numpy as np
 
 from bertline.foundation.errors import DataError
 from bertline.kinds.regression.config import RegressionTaskConfig
-from bertline.tasks.label_values import ANumber
 from bertline.tasks.rows import LabelledRow, text_pairs_of
 from bertline.tasks.source_files import fewest_train_rows, shortened
 from bertline.tasks.stored_rows import BuiltTask, NumberRows, read_rows
-from bertline.tasks.table_source import read_table, table_versions
+from bertline.tasks.table_source import ANumber, read_table, table_versions
 
 
 def built_task(name: str, config: RegressionTaskConfig) -> BuiltTask:

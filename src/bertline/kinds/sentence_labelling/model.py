@@ -21,7 +21,7 @@ from bertline.finetuning.encoding import INPUT_NAMES
 from bertline.finetuning.sentence_groups import EncodedSentences, OfSentences, SentenceReader, encode_documents
 from bertline.finetuning.task_kind import Batch, Calibration, LossOptions, Statistics
 from bertline.kinds.sentence_labelling.data import SentenceRows
-from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
+from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine
 
@@ -55,7 +55,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
         return np.array(counts).reshape(len(rows), 3 * len(self.labels))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        return scores_of(statistics)
+        return scores_of_counts(statistics)
 
     def table(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> pa.Table:
         """See `TaskKind.table`: `gold` and `predicted` are lists, `score` is the mean probability of the labels."""
@@ -77,7 +77,7 @@ class SentenceLabelling(SentenceReader[SentenceRows]):
 
     def details(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> dict[str, Any]:
         """Return precision, recall and F1 of each label."""
-        return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
+        return {"by_type": counts_by_label(self.statistics(rows, predictions, calibration), self.labels)}
 
     def is_degenerate(self, rows: SentenceRows, predictions: OfSentences, calibration: Calibration) -> bool:
         """Return whether every sentence gets the same label."""

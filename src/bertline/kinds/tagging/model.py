@@ -8,7 +8,7 @@ import numpy as np
 
 from bertline.finetuning.task_kind import Calibration, Statistics
 from bertline.finetuning.word_tagging import TagPredictions, WordTagger
-from bertline.tasks.metrics.label_counts import by_label, row_counts, scores_of
+from bertline.tasks.metrics.classification import counts_by_label, row_counts, scores_of_counts
 from bertline.tasks.stored_rows import TaggedRows
 
 
@@ -25,11 +25,11 @@ class Tagging(WordTagger):
         return np.array(counts).reshape(len(rows), 3 * len(self.labels))
 
     def scores(self, statistics: Statistics) -> dict[str, float]:
-        return scores_of(statistics)
+        return scores_of_counts(statistics)
 
     def details(self, rows: TaggedRows, predictions: TagPredictions, calibration: Calibration) -> dict[str, Any]:
         """Return precision, recall and F1 of each tag."""
-        return {"by_type": by_label(self.statistics(rows, predictions, calibration), self.labels)}
+        return {"by_type": counts_by_label(self.statistics(rows, predictions, calibration), self.labels)}
 
 
 task_kind = Tagging

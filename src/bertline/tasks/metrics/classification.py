@@ -102,16 +102,22 @@ def scores_by_label(
         >>> scores_by_label(np.array([[1], [1]]), np.array([[1], [0]]), ["a"])["a"]["recall"]
         0.5
     """
-    hits, num_gold, num_given = (gold & given).sum(axis=0), gold.sum(axis=0), given.sum(axis=0)
+    counts = np.stack([(gold & given).sum(axis=0), given.sum(axis=0), gold.sum(axis=0)], axis=1)
     return {
-        label: {
-            "f1": float(2 * hits[place] / max(num_gold[place] + num_given[place], 1)),
-            "precision": float(hits[place] / max(num_given[place], 1)),
-            "recall": float(hits[place] / max(num_gold[place], 1)),
-            "rows": int(num_gold[place]),
-        }
-        for place, label in enumerate(labels)
+        label: {**precision_recall_f1(*of_label), "rows": of_label[2]}
+        for label, of_label in zip(labels, counts.tolist(), strict=True)
     }
+
+
+def precision_recall_f1(hits: float, predicted: float, gold: float) -> dict[str, float]:
+    """Return `precision`, `recall` and `f1` from counts; a score with an empty denominator is 0.
+
+    Example:
+        >>> precision_recall_f1(1, 2, 1)
+        {'precision': 0.5, 'recall': 1.0, 'f1': 0.6666666666666666}
+    """
+    parts = {"precision": (hits, predicted), "recall": (hits, gold), "f1": (2 * hits, predicted + gold)}
+    return {name: part / whole if whole else 0.0 for name, (part, whole) in parts.items()}
 
 
 NUM_BINS = 15
@@ -143,3 +149,45 @@ def expected_calibration_error(
     bins = np.clip(np.ceil(probabilities * num_bins).astype(np.int64) - 1, 0, num_bins - 1)
     gaps = np.bincount(bins, weights=happened - probabilities.astype(np.float64), minlength=num_bins)
     return float(np.abs(gaps).sum() / len(probabilities))
+
+
+def row_counts(gold: NDArray[np.integer], predicted: NDArray[np.integer], num_labels: int) -> NDArray[np.float64]:
+    """Return for each label the number of hits, of predicted and of gold occurrences in one row, [3 labels].
+
+    For labels that stand in sequences; `scores_of_counts` and `counts_by_label` sum the counts over rows.
+
+    Example:
+        >>> row_counts(np.array([0, 1, 1]), np.array([0, 1, 0]), 2).tolist()
+        [1.0, 1.0, 2.0, 1.0, 1.0, 2.0]
+    """
+    counted = (gold[gold == predicted], predicted, gold)
+    return np.concatenate([np.bincount(found, minlength=num_labels) for found in counted]).astype(np.float64)
+
+
+def scores_of_counts(statistics: NDArray[np.float64]) -> dict[str, float]:
+    """Return `accuracy` and `macro_f1`, the mean over the labels that occur or were predicted.
+
+    Args:
+        statistics: [N, 3 labels], `row_counts` of each row.
+
+    Example:
+        >>> scores_of_counts(row_counts(np.array([0, 1, 1]), np.array([0, 1, 0]), 2)[None])
+        {'accuracy': 0.6666666666666666, 'macro_f1': 0.6666666666666666}
+    """
+    hits, predicted, gold = statistics.sum(axis=0).reshape(3, -1)
+    occurs = predicted + gold > 0
+    f1 = 2 * hits[occurs] / (predicted + gold)[occurs]
+    return {
+        "accuracy": float(hits.sum() / gold.sum()) if gold.any() else 0.0,
+        "macro_f1": float(f1.mean()) if len(f1) else 0.0,
+    }
+
+
+def counts_by_label(statistics: NDArray[np.float64], labels: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return precision, recall, F1 and support of each label that occurs or was predicted; see `scores_of_counts`."""
+    counts = statistics.sum(axis=0).reshape(3, -1)
+    return {
+        label: {**precision_recall_f1(hits, predicted, gold), "support": int(gold)}
+        for label, (hits, predicted, gold) in zip(labels, counts.T.tolist(), strict=True)
+        if predicted + gold
+    }

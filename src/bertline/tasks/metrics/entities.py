@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bertline.tasks.metrics.classification import precision_recall_f1
 from bertline.tasks.tags import OUTSIDE
 
 _WORD_COLUMNS = 2
@@ -75,28 +76,16 @@ def scores_of(statistics: NDArray[np.float64]) -> dict[str, float]:
         0.5
     """
     total = statistics.sum(axis=0)
-    hits, predicted, gold = total[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).sum(axis=0).tolist()
-    return {
-        "entity_f1": _share(2 * hits, predicted + gold),
-        "precision": _share(hits, predicted),
-        "recall": _share(hits, gold),
-        "accuracy": _share(float(total[1]), float(total[0])),
-    }
+    counts = total[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).sum(axis=0).tolist()
+    scores = precision_recall_f1(*counts)
+    words, right_words = float(total[0]), float(total[1])
+    return {"entity_f1": scores.pop("f1"), **scores, "accuracy": right_words / words if words else 0.0}
 
 
 def by_type(statistics: NDArray[np.float64], types: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return `precision`, `recall`, `f1` and `support` (number of gold entities) of each type."""
     table = statistics.sum(axis=0)[_WORD_COLUMNS:].reshape(-1, _ENTITY_COLUMNS).tolist()
     return {
-        kind: {
-            "precision": _share(hits, predicted),
-            "recall": _share(hits, gold),
-            "f1": _share(2 * hits, predicted + gold),
-            "support": int(gold),
-        }
-        for kind, (hits, predicted, gold) in zip(types, table, strict=True)
+        kind: {**precision_recall_f1(*counts), "support": int(counts[2])}
+        for kind, counts in zip(types, table, strict=True)
     }
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
