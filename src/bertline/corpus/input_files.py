@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -68,11 +69,15 @@ def find_files(place: str, suffixes: tuple[str, ...], dropped: Counter[str]) -> 
         names = {path.relative_to(root).as_posix(): path for path in found}
         names = {name: path for name, path in names.items() if not any(part[0] == "." for part in name.split("/"))}
     else:
-        fixed = Path(*_parts_before_wildcard(root))
+        fixed = Path(*takewhile(lambda part: not glob.has_magic(part), root.parts[:-1]))
         matched = [Path(path) for path in glob.glob(place, recursive=True)]  # noqa: PTH207 (Path.glob refuses absolute)
         names = {path.relative_to(fixed).as_posix(): path for path in matched if path.is_file()}
         suffixes = ()
-    wanted = {name: path for name, path in names.items() if _has_suffix(name, suffixes)}
+    wanted = {
+        name: path
+        for name, path in names.items()
+        if not suffixes or name.lower().removesuffix(".gz").endswith(suffixes)
+    }
     dropped["files/other_suffix"] += len(names) - len(wanted)
     if not wanted:
         expected = f"files ending in {' or '.join(suffixes)} (or with .gz after it)" if suffixes else "files"
@@ -113,22 +118,18 @@ def read_lines(
                         f"{file.path}:{number} is not {encoding} text; such records of this file are left out, counted"
                     )
                 yield Line(number, text.rstrip("\r\n"), undecodable)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeError) as error:
+        if isinstance(error, UnicodeError):
+            reason, problem = "undecodable", f"not {encoding} text"
+            way = "corpus.on_undecodable=skip to count and leave out what cannot be read."
+            fix = f"Set corpus.encoding to the file's encoding, or {way}"
+        else:
+            reason, problem = "torn", "the gzip data is torn"
+            fix = "Copy the file again, or set corpus.on_undecodable=skip to keep what can be read and count the rest."
         if on_undecodable == "fail":
-            raise DataError(
-                f"{file.path}: the gzip data is torn after line {number} ({error}). Copy the file again, or set "
-                "corpus.on_undecodable=skip to keep what can be read and count the rest."
-            ) from error
-        dropped["files/torn"] += 1
-        warn(f"{file.path}: the gzip data is torn after line {number}; the rest of it is left out")
-    except UnicodeError as error:
-        if on_undecodable == "fail":
-            raise DataError(
-                f"{file.path}: not {encoding} text after line {number} ({error}). Set corpus.encoding to the file's "
-                "encoding, or corpus.on_undecodable=skip to count and leave out what cannot be read."
-            ) from error
-        dropped["files/undecodable"] += 1
-        warn(f"{file.path}: not {encoding} text after line {number}; the rest of it is left out")
+            raise DataError(f"{file.path}: {problem} after line {number} ({error}). {fix}") from error
+        dropped[f"files/{reason}"] += 1
+        warn(f"{file.path}: {problem} after line {number}; the rest of it is left out")
     except OSError as error:
         raise DataError(f"{file.path} cannot be read: {error.strerror or error}.") from error
 
@@ -160,19 +161,6 @@ def _undecodable(file: InputFile, number: int, text: str, encoding: str) -> str:
         f"{file.path}:{number}: byte 0x{byte:02x} at character {column} is not {encoding} text. {hint}, or "
         "corpus.on_undecodable=skip to count such records and leave them out."
     )
-
-
-def _parts_before_wildcard(path: Path) -> list[str]:
-    parts = []
-    for part in path.parts[:-1]:
-        if glob.has_magic(part):
-            break
-        parts.append(part)
-    return parts
-
-
-def _has_suffix(name: str, suffixes: tuple[str, ...]) -> bool:
-    return not suffixes or name.lower().removesuffix(".gz").endswith(suffixes)
 
 
 def paragraphs_of(lines: Iterable[str]) -> Iterator[str]:

@@ -55,7 +55,7 @@ class Docstring:
 
     @cached_property
     def prose(self) -> Prose:
-        """Prose paragraphs of the docstring; worker processes compute them, and the cached value is pickled along."""
+        """Prose paragraphs of the docstring; `read_modules` sets them, as worker processes compute them."""
         return prose_paragraphs(self.text)
 
 
@@ -75,26 +75,17 @@ class ModuleDocs:
 
 
 @dataclass(frozen=True, slots=True)
-class _ModuleFile:
-    package: str
-    name: str
-    path: Path
-
-
-@dataclass(frozen=True, slots=True)
-class _ReadFile:
-    docstrings: tuple[Docstring, ...]
-    problem: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Batch:
-    files: list[_ModuleFile]
+    package: str
+    files: dict[str, Path]
+    """Source files by the name of their module."""
     kept: Path | None
     """Cache file of the batch; None without a cache."""
     reader: str
 
 
+_ReadFile = str | list[Any]
+"""Why a file cannot be read, or its docstrings as plain data: `[name, kind, parameters, text, paragraphs, dropped]`."""
 _KEPT_IN: ContextVar[tuple[Path, str] | None] = ContextVar("kept_in", default=None)
 
 
@@ -137,21 +128,21 @@ def read_modules(
     roots = {package.module: _locate(package) for package in config.packages}
     folder, reader = _KEPT_IN.get() or (None, "")
     batches: list[_Batch] = []
-    for module, root in roots.items():
-        files = _module_files(module, root, dropped)
+    for package, root in roots.items():
+        files = list(_module_files(package, root, dropped).items())
         for start in range(0, len(files), _FILES_A_BATCH):
-            kept = folder / f"{module}-{start:05d}.json" if folder else None
-            batches.append(_Batch(files[start : start + _FILES_A_BATCH], kept, reader))
+            kept = folder / f"{package}-{start:05d}.json" if folder else None
+            batches.append(_Batch(package, dict(files[start : start + _FILES_A_BATCH]), kept, reader))
     read_batches = ordered_map(_read_batch, batches, num_workers=num_workers)
     for batch, read_files in zip(batches, read_batches, strict=True):
-        for file, read in zip(batch.files, read_files, strict=True):
-            if not read.docstrings:
-                dropped[read.problem or "no_docstring"] += 1
+        for name, found in zip(batch.files, read_files, strict=True):
+            if isinstance(found, str) or not found:
+                dropped[found if isinstance(found, str) else "no_docstring"] += 1
                 continue
-            package, name = file.package, file.name
-            group = group_of(name, package=package)
-            held_out = is_held_out(group, package=package, fraction=config.held_out_fraction, seed=config.split_seed)
-            yield ModuleDocs(package, name, group, held_out, read.docstrings)
+            group = group_of(name, package=batch.package)
+            fraction, seed = config.held_out_fraction, config.split_seed
+            held_out = is_held_out(group, package=batch.package, fraction=fraction, seed=seed)
+            yield ModuleDocs(batch.package, name, group, held_out, tuple(map(_docstring, found)))
 
 
 def package_versions(config: PythonDocsConfig) -> dict[str, str]:
@@ -251,7 +242,7 @@ def _locate(package: PackageConfig) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _module_files(package: str, root: Path, dropped: Counter[str]) -> list[_ModuleFile]:
+def _module_files(package: str, root: Path, dropped: Counter[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in root.rglob("*.py"):
         parts = path.relative_to(root).with_suffix("").parts
@@ -263,18 +254,17 @@ def _module_files(package: str, root: Path, dropped: Counter[str]) -> list[_Modu
             continue
         names = parts[:-1] if parts[-1] == "__init__" else parts
         found[".".join(names if package == STANDARD_LIBRARY else (package, *names))] = path
-    return [_ModuleFile(package, name, found[name]) for name in sorted(found) if name]
+    return {name: found[name] for name in sorted(found) if name}
 
 
 def _read_batch(batch: _Batch) -> list[_ReadFile]:
-    sources = [file.path.read_bytes() for file in batch.files]
+    sources = [path.read_bytes() for path in batch.files.values()]
     if batch.kept is None:
         return _read_sources(sources)
     made_of = hashlib.sha256(batch.reader.encode())
     for source in sources:
         made_of.update(hashlib.sha256(source).digest())
-    kept = kept_json(batch.kept, made_of.hexdigest(), lambda: list(map(_plain, _read_sources(sources))))
-    return list(map(_from_plain, kept))
+    return kept_json(batch.kept, made_of.hexdigest(), lambda: _read_sources(sources))
 
 
 def _read_sources(sources: Sequence[bytes]) -> list[_ReadFile]:
@@ -292,44 +282,30 @@ def _read_source(content: bytes) -> _ReadFile:
     try:
         source = importlib.util.decode_source(content)
     except (UnicodeDecodeError, SyntaxError):  # the latter where the declared encoding is unknown or wrong
-        return _ReadFile((), "undecodable")
+        return "undecodable"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in third-party source
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
-        return _ReadFile((), "unparsable")
-    return _ReadFile(tuple(_docstrings(tree, "")), None)
+        return "unparsable"
+    return list(_docstrings(tree, ""))
 
 
-def _plain(read: _ReadFile) -> list[Any]:
-    return [
-        read.problem,
-        [
-            [each.name, each.kind, each.parameters, each.text, each.prose.paragraphs, each.prose.dropped]
-            for each in read.docstrings
-        ],
-    ]
+def _docstring(plain: list[Any]) -> Docstring:
+    name, kind, parameters, text, paragraphs, dropped = plain
+    docstring = Docstring(name, kind, tuple(parameters), text)
+    docstring.__dict__["prose"] = Prose(tuple(paragraphs), dropped)  # where cached_property stores the value
+    return docstring
 
 
-def _from_plain(plain: list[Any]) -> _ReadFile:
-    problem, found = plain
-    docstrings: list[Docstring] = []
-    for name, kind, parameters, text, paragraphs, dropped in found:
-        docstring = Docstring(name, kind, tuple(parameters), text)
-        docstring.__dict__["prose"] = Prose(tuple(paragraphs), dropped)  # where cached_property stores the value
-        docstrings.append(docstring)
-    return _ReadFile(tuple(docstrings), problem)
-
-
-def _docstrings(node: ast.AST, name: str) -> Iterator[Docstring]:
+def _docstrings(node: ast.AST, name: str) -> Iterator[list[Any]]:
     """Yield the docstrings of a node and the nodes below it, in source order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         text = inspect.cleandoc(ast.get_docstring(node, clean=False) or "")
         if text.strip():
-            docstring = Docstring(name, _kind(node), _parameters(node), text)
-            _ = docstring.prose
-            yield docstring
+            prose = prose_paragraphs(text)
+            yield [name, _kind(node), _parameters(node), text, prose.paragraphs, prose.dropped]
     for field in ("body", "handlers", "orelse", "finalbody", "cases"):
         for child in getattr(node, field, None) or ():
             if not isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):

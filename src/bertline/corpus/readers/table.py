@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
-from bertline.corpus.input_files import InputFile, Line, find_files, paragraphs_of, read_lines
+from bertline.corpus.input_files import InputFile, find_files, paragraphs_of, read_lines
 from bertline.corpus.reader import CorpusReader
 from bertline.foundation.errors import DataError
 
@@ -121,14 +121,20 @@ def _read_csv(
     file: InputFile, config: TableCorpusConfig, dropped: Counter[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     csv.field_size_limit(_MAX_CELL_CHARACTERS)
-    source = _RecordLines(read_lines(file, _ENCODING, config.on_undecodable, dropped))
+    undecodable = False  # whether a line of the current record is
+
+    def texts() -> Iterator[str]:
+        nonlocal undecodable
+        for line in read_lines(file, _ENCODING, config.on_undecodable, dropped):
+            undecodable = undecodable or line.undecodable
+            yield line.text + "\n"
+
     delimiter = "\t" if file.name.removesuffix(".gz").endswith(".tsv") else ","
-    reader = csv.reader(source, delimiter=delimiter, strict=True)
+    reader = csv.reader(texts(), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     number = 1
     try:
         for cells in reader:
-            undecodable, source.undecodable = source.undecodable, False
             if header is None:
                 header = cells
             elif undecodable:
@@ -140,22 +146,9 @@ def _read_csv(
                         f"({', '.join(header[:_SHOWN_COLUMNS])}). Is a delimiter or quote in the text not quoted?"
                     )
                 yield number, dict(zip(header, cells, strict=True))
-            number = reader.line_num + 1
+            number, undecodable = reader.line_num + 1, False
     except csv.Error as error:
         raise DataError(f"{file.path}:{number}: not valid CSV ({error}) in the record that starts here.") from error
-
-
-class _RecordLines:
-    """Input lines of a CSV reader; records whether a line of the current record was undecodable."""
-
-    def __init__(self, lines: Iterator[Line]) -> None:
-        self._lines = lines
-        self.undecodable = False
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._lines:
-            self.undecodable = self.undecodable or line.undecodable
-            yield line.text + "\n"
 
 
 def _read_parquet(
@@ -176,8 +169,6 @@ def _read_parquet(
         if names is not None and all(column in names for column in wanted):
             rows = rows.select_columns(wanted)
         yield from enumerate(rows, start=1)
-    except DataError:
-        raise
     except Exception as error:  # Arrow, fsspec and datasets have different exceptions
         if config.on_undecodable == "fail":
             raise DataError(
