@@ -40,7 +40,7 @@ def checkpoint_taken(stage: StageRun) -> dict[str, float | int]:
     # Imported here, because they load torch, which a recipe does not need if a worker does the work.
     from bertline.pretraining.config import checkpoint_title
     from bertline.pretraining.result import take_checkpoint
-    from bertline.tokenization.resolve import resolve_folder
+    from bertline.tokenization.vocabulary import resolve_folder
 
     config = stage.config.pretrain
     assert config.start_from is not None  # validation requires it where there are no phases

@@ -117,7 +117,13 @@ def build_corpus(
                 raise DataError(all_on_one_side(python_docs, held_out=bool(written.shards["validation"])))
             if config.validation_fraction > 0:
                 written = _with_both_splits(folder, config, written)
-        content = _manifest(config, written, dropped)
+        content: dict[str, Any] = {
+            "source": config.kind,
+            "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
+            "dropped": {reason: count for reason, count in dropped.items() if count},
+            "shards": written.shards,
+            "versions": versions_of("datasets", "pyarrow"),
+        }
         if isinstance(config, PythonDocsCorpusConfig):
             content["packages"] = package_versions(python_docs)
         content["bytes"] = size_of_path(folder)
@@ -183,16 +189,6 @@ def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> 
         (folder / name).unlink()
     again.close()
     return again
-
-
-def _manifest(config: CorpusConfig, written: _Written, dropped: Counter[str]) -> dict[str, Any]:
-    return {
-        "source": config.kind,
-        "counts": {split: {name: written.counts[split][name] for name in _COUNTS} for split in _SPLITS},
-        "dropped": {reason: count for reason, count in dropped.items() if count},
-        "shards": written.shards,
-        "versions": versions_of("datasets", "pyarrow"),
-    }
 
 
 def _headline(counts: dict[Split, Counter[str]], dropped: Counter[str]) -> dict[str, float | int]:

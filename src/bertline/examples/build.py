@@ -20,7 +20,7 @@ from bertline.corpus.document import Split
 from bertline.corpus.storage import read_documents
 from bertline.examples.config import ExamplesConfig, StaticMaskingConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
-from bertline.examples.generation import Generation, blocks_of_documents, generate_block
+from bertline.examples.generation import blocks_of_documents, generate_block
 from bertline.examples.masking import MaskingPolicy, mask_example, masked_batch, masking_policy
 from bertline.examples.store import FORMAT_VERSION, KIND, Array, ExampleStore, ExampleWriter, num_segments, split_folder
 from bertline.foundation.errors import DataError
@@ -184,7 +184,12 @@ def _encode(
     counts = encode_corpus(documents, tokenizer_folder, folder, num_workers=num_workers)
     needed = 2 if config.random_next_prob else 1
     if counts["documents"] < needed:
-        raise DataError(_too_few_documents(split, counts, needed))
+        fix = "Give more documents" + (" or raise corpus.validation_fraction" if split == "validation" else "")
+        raise DataError(
+            f"The corpus has {counts['documents']} documents with text in its {split} split "
+            f"({counts['documents/no_tokens']} more had none left); sentence pairs need at least {needed}, because a "
+            f"random second segment comes from another document. {fix}, or cut the text into smaller documents."
+        )
     return dict(counts)
 
 
@@ -192,7 +197,8 @@ def _write_examples(
     split: Split, length: int, config: ExamplesConfig, tokenizer: Tokenizer, folder: Path, num_workers: int
 ) -> dict[str, float | int]:
     encoded = folder / "encoded" / split
-    generation = Generation(
+    generate = partial(
+        generate_block,
         corpus_folder=encoded,
         split=split,
         length=length,
@@ -203,7 +209,7 @@ def _write_examples(
     # One copy of the validation pairs: more copies of the same text would add no information.
     num_copies = _dupe_factor(config) if split == "train" else 1
     blocks = blocks_of_documents(EncodedCorpus.open(encoded), num_copies)
-    results = ordered_map(partial(generate_block, generation=generation), blocks, num_workers=num_workers)
+    results = ordered_map(generate, blocks, num_workers=num_workers)
     writer = ExampleWriter(split_folder(folder, split, length), config.shard_sequences)
     counts: Counter[str] = Counter()
     description = f"{split} examples of {length} tokens, blocks"
@@ -241,17 +247,6 @@ def _finish_length(length: int, manifest: dict[str, Any], tokenizer: Tokenizer, 
 
 def _dupe_factor(config: ExamplesConfig) -> int:
     return config.masking.dupe_factor if isinstance(config.masking, StaticMaskingConfig) else 1
-
-
-def _too_few_documents(split: Split, counts: Counter[str], needed: int) -> str:
-    fix = "Give more documents"
-    if split == "validation":
-        fix += " or raise corpus.validation_fraction"
-    return (
-        f"The corpus has {counts['documents']} documents with text in its {split} split "
-        f"({counts['documents/no_tokens']} more had none left); sentence pairs need at least {needed}, because a "
-        f"random second segment comes from another document. {fix}, or cut the text into smaller documents."
-    )
 
 
 def _headline(manifest: dict[str, Any]) -> dict[str, float | int]:

@@ -67,19 +67,6 @@ class Pair(NamedTuple):
     """Number of tokens removed to fit the maximum length."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Generation:
-    """Settings shared by all blocks of one split and one length."""
-
-    corpus_folder: Path
-    """Folder of an encoded corpus."""
-    split: Split
-    length: int
-    config: ExamplesConfig
-    cls_id: int
-    sep_id: int
-
-
 @dataclass(frozen=True, slots=True)
 class BlockOfDocuments:
     """A range of documents, and the number of the copy (out of `dupe_factor`) of their pairs."""
@@ -100,22 +87,31 @@ def blocks_of_documents(corpus: EncodedCorpus, num_copies: int) -> list[BlockOfD
     return [BlockOfDocuments(documents, copy) for copy in range(num_copies) for documents in ranges]
 
 
-def generate_block(block: BlockOfDocuments, generation: Generation) -> tuple[ExampleBlock, Counter[str]]:
-    """Generate the examples of a block, and their counts.
+def generate_block(
+    block: BlockOfDocuments,
+    *,
+    corpus_folder: Path,
+    split: Split,
+    length: int,
+    config: ExamplesConfig,
+    cls_id: int,
+    sep_id: int,
+) -> tuple[ExampleBlock, Counter[str]]:
+    """Generate the examples of a block of the encoded corpus in `corpus_folder`, and their counts.
 
     This is a pure function of the corpus, the configuration and the block.
     """
-    corpus, config, length = _opened(generation.corpus_folder), generation.config, generation.length
+    corpus = _opened(corpus_folder)
     kind = "segments" if config.random_next_prob is None else "pairs"
     pairs: list[Pair] = []
     for document in block.documents:
-        rng = random.Random(seed_for(config.seed, kind, generation.split, length, block.copy, document))
+        rng = random.Random(seed_for(config.seed, kind, split, length, block.copy, document))
         if config.random_next_prob is None:
             short_prob = config.short_sequence_prob
             pairs.extend(document_segments(corpus, document, rng, length=length, short_sequence_prob=short_prob))
         else:
             pairs.extend(document_pairs(corpus, document, rng, length=length, config=config))
-    examples = assemble(corpus.tokens, pairs, cls_id=generation.cls_id, sep_id=generation.sep_id)
+    examples = assemble(corpus.tokens, pairs, cls_id=cls_id, sep_id=sep_id)
     counts = Counter(
         examples=len(pairs),
         tokens=len(examples.input_ids),

@@ -21,8 +21,8 @@ from bertline.kinds.token_classification.config import TokenClassificationTaskCo
 from bertline.modeling.bert import BertModel
 from bertline.modeling.huggingface import CONFIG_NAME, architecture_of, load_encoder, load_with_own_heads, read_config
 from bertline.modeling.weight_files import read_weight_names
-from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import resolve_folder
 
 # The fused kernel is never slower without gradients and in fp32.
 _ATTENTION: Literal["sdpa"] = "sdpa"

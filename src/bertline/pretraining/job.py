@@ -17,8 +17,8 @@ from bertline.foundation.work import Work
 from bertline.modeling.config import ModelConfig
 from bertline.pretraining.config import PretrainConfig
 from bertline.pretraining.objectives.registry import ObjectiveConfig
-from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.tokenizer import Tokenizer
+from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import Precision
 from bertline.training.optimizers.registry import OptimizerConfig

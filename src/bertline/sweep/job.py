@@ -15,7 +15,7 @@ from bertline.foundation.work import Work
 from bertline.kinds.registry import TaskConfig
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.config import SweepConfig
-from bertline.tokenization.resolve import resolve_folder
+from bertline.tokenization.vocabulary import resolve_folder
 from bertline.training.config import RuntimeConfig
 
 Arm = Literal["encoder", "combined", "random_weights", "reference_encoder"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any, Literal
 
 from bertline.foundation.errors import DataError
@@ -88,22 +87,8 @@ def require_whole_characters(value: Any) -> None:
     Raises:
         BadRow: Reason `half_character`. The caller adds the place to the message.
     """
-    for text in _texts(value):
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise BadRow(
-                "half_character", f"it has {text[error.start]!r}, which is half of a character (a lone surrogate)"
-            ) from error
-
-
-def _texts(value: Any) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            waiting += [*each, *each.values()]
-        elif isinstance(each, list | tuple):
-            waiting += each
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise BadRow("half_character", f"it has {half!r}, which is half of a character (a lone surrogate)") from error

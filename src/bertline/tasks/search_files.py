@@ -159,9 +159,9 @@ def _check_beir(record: dict[str, Any]) -> None:
     identity = record.get("_id")
     if isinstance(identity, bool) or not isinstance(identity, str | int) or not str(identity).strip():
         raise BadRow("malformed_line", f"it has the _id {identity!r}; expected a text or a whole number")
-    for key in ("text", "title"):
-        value = record.get(key, "" if key == "title" else None)
-        if not isinstance(value, str) and not (key == "title" and value is None):
+    title = record.get("title")
+    for key, value in (("text", record.get("text")), ("title", "" if title is None else title)):
+        if not isinstance(value, str):
             raise BadRow("malformed_line", f"it has {value!r} as its {key}; expected a text")
 
 

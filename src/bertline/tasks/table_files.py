@@ -8,6 +8,7 @@ import gzip
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar, cast
 
@@ -180,14 +181,9 @@ def _open_bytes(path: Path) -> IO[bytes]:
 
 
 def _open_text(path: Path, layout: TableLayout, *, newline: str) -> io.TextIOWrapper:
-    handle = _open_bytes(path)
-    try:
+    with _open_bytes(path) as handle:
         check_encoding(path, layout.encoding, handle.read(len(codecs.BOM_UTF8)), layout.options)
-        handle.seek(0)
-    except BaseException:
-        handle.close()
-        raise
-    return io.TextIOWrapper(handle, encoding=layout.encoding, newline=newline)
+    return io.TextIOWrapper(_open_bytes(path), encoding=layout.encoding, newline=newline)
 
 
 def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterator[Record]:
@@ -206,12 +202,9 @@ def _json_records(path: Path, layout: TableLayout, bad_rows: BadRows) -> Iterato
 
 def _parquet_records(path: Path) -> Iterator[Record]:
     try:
-        file = pq.ParquetFile(path)
-        row = 0
-        for batch in file.iter_batches():
-            for values in batch.to_pylist():
-                row += 1
-                yield Record(f"{path.name}:{row}", values)
+        batches = pq.ParquetFile(path).iter_batches()
+        for row, values in enumerate(chain.from_iterable(batch.to_pylist() for batch in batches), start=1):
+            yield Record(f"{path.name}:{row}", values)
     except pa.ArrowInvalid as error:
         raise DataError(f"{path} is not a whole Parquet file ({error}). Copy it again.") from error
 

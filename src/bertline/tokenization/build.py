@@ -21,10 +21,9 @@ from bertline.foundation.parallel import batches, ordered_map
 from bertline.foundation.progress import progress, say
 from bertline.foundation.seeds import seed_for, unit_interval
 from bertline.tokenization.config import ExistingTokenizerConfig, TokenizerConfig, TrainedTokenizerConfig
-from bertline.tokenization.resolve import resolve_folder
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer, bert_normalizer
-from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary
+from bertline.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary, read_vocabulary, resolve_folder
 from bertline.tokenization.wordpiece import train_wordpiece
 
 FORMAT_VERSION = 1
@@ -50,7 +49,10 @@ def build_tokenizer(
         case TrainedTokenizerConfig():
             vocabulary, facts = _train(config, corpus_folder, num_workers)
         case ExistingTokenizerConfig():
-            vocabulary, facts = _existing(config), {"path": config.path, "revision": config.revision}
+            path = Path(config.path).expanduser()
+            path = path if path.is_file() else resolve_folder(config.path, config.revision)
+            vocabulary = read_vocabulary(path, lowercase=config.lowercase)
+            facts = {"path": config.path, "revision": config.revision}
         case _:
             assert_never(config)
     tokenizer = Tokenizer(vocabulary)
@@ -93,13 +95,6 @@ def _train(config: TrainedTokenizerConfig, corpus_folder: Path, num_workers: int
         }
     }
     return Vocabulary(tokens=tokens, lowercase=config.lowercase), facts
-
-
-def _existing(config: ExistingTokenizerConfig) -> Vocabulary:
-    path = Path(config.path).expanduser()
-    if not path.is_file():
-        path = resolve_folder(config.path, config.revision)
-    return read_vocabulary(path, lowercase=config.lowercase)
 
 
 def _quality(tokenizer: Tokenizer, corpus_folder: Path, num_workers: int) -> dict[str, Any]:

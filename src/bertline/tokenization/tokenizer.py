@@ -15,9 +15,7 @@ from tokenizers.processors import TemplateProcessing
 from bertline.tokenization.vocabulary import (
     CLS,
     CONTINUATION,
-    MASK,
     MAX_WORD_CHARACTERS,
-    PAD,
     SEP,
     SPECIAL_TOKENS,
     UNK,
@@ -118,8 +116,8 @@ def _backend(vocabulary: Vocabulary, ids: dict[str, int]) -> tokenizers.Tokenize
         pair=f"{CLS}:0 $A:0 {SEP}:0 $B:1 {SEP}:1",
         special_tokens=[(CLS, ids[CLS]), (SEP, ids[SEP])],
     )
-    special = [PAD, UNK, CLS, SEP, MASK]
-    backend.add_special_tokens([tokenizers.AddedToken(token, special=True, normalized=False) for token in special])
+    special = [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
+    backend.add_special_tokens(special)
     return backend
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from bertline.examples.config import ExamplesConfig
 from bertline.examples.encoding import EncodedCorpus, encode_corpus
 from bertline.examples.generation import (
     BlockOfDocuments,
-    Generation,
     Pair,
     Span,
     assemble,
@@ -50,9 +50,10 @@ def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
     corpus_folder: Path, tokenizer_folder: Path, tmp_path: Path, config: ExamplesConfig
 ) -> None:
     encode_corpus(read_documents(corpus_folder, "train"), tokenizer_folder, tmp_path / "out", num_workers=1)
-    generation = Generation(corpus_folder=tmp_path / "out", split="train", length=16, config=config, cls_id=2, sep_id=3)
-    together, _ = generate_block(BlockOfDocuments(range(10), 0), generation)
-    parts = [generate_block(BlockOfDocuments(range(i, i + 5), 0), generation)[0] for i in (0, 5)]
-    other_copy, _ = generate_block(BlockOfDocuments(range(10), 1), generation)
+    given = {"corpus_folder": tmp_path / "out", "split": "train", "length": 16, "config": config}
+    generate = partial(generate_block, **given, cls_id=2, sep_id=3)
+    together, _ = generate(BlockOfDocuments(range(10), 0))
+    parts = [generate(BlockOfDocuments(range(i, i + 5), 0))[0] for i in (0, 5)]
+    other_copy, _ = generate(BlockOfDocuments(range(10), 1))
     assert together.input_ids.tolist() == np.concatenate([part.input_ids for part in parts]).tolist()
     assert together.input_ids.tolist() != other_copy.input_ids.tolist()

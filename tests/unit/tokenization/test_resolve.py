@@ -8,7 +8,7 @@ import huggingface_hub
 import pytest
 
 from bertline.foundation.errors import DataError
-from bertline.tokenization.resolve import resolve_folder
+from bertline.tokenization.vocabulary import resolve_folder
 
 
 def test_an_existing_folder_is_taken_as_it_is(tmp_path: Path) -> None:
