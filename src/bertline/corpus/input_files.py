@@ -109,15 +109,15 @@ def read_lines(
                 number += 1
                 if len(text) >= _MAX_LINE_CHARACTERS:
                     raise DataError(f"{file.path}:{number}: a line of over {_MAX_LINE_CHARACTERS:,} characters.")
-                undecodable = not text.isascii() and _LONE_SURROGATES.search(text) is not None
+                undecodable = None if text.isascii() else _LONE_SURROGATES.search(text)
                 if undecodable and on_undecodable == "fail":
-                    raise DataError(_undecodable(file, number, text, encoding))
+                    raise DataError(_undecodable(file, number, undecodable, encoding))
                 if undecodable and not named:
                     named = True
                     warn(
                         f"{file.path}:{number} is not {encoding} text; such records of this file are left out, counted"
                     )
-                yield Line(number, text.rstrip("\r\n"), undecodable)
+                yield Line(number, text.rstrip("\r\n"), undecodable is not None)
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeError) as error:
         if isinstance(error, UnicodeError):
             reason, problem = "undecodable", f"not {encoding} text"
@@ -148,18 +148,15 @@ def _open(file: InputFile, encoding: str) -> io.TextIOWrapper:
     return file.path.open(encoding=name, errors="surrogateescape")
 
 
-def _undecodable(file: InputFile, number: int, text: str, encoding: str) -> str:
-    match = _LONE_SURROGATES.search(text)
-    column = match.start() + 1 if match is not None else 1
-    byte = ord(text[column - 1]) - 0xDC00
+def _undecodable(file: InputFile, number: int, found: re.Match[str], encoding: str) -> str:
     with file.path.open("rb") as handle:
         utf16 = handle.read(2) in _UTF16_MARKS
     hint = (
         "It begins with a UTF-16 mark: try corpus.encoding=utf-16" if utf16 else "Set corpus.encoding to its encoding"
     )
     return (
-        f"{file.path}:{number}: byte 0x{byte:02x} at character {column} is not {encoding} text. {hint}, or "
-        "corpus.on_undecodable=skip to count such records and leave them out."
+        f"{file.path}:{number}: byte 0x{ord(found[0]) - 0xDC00:02x} at character {found.start() + 1} is not {encoding} "
+        f"text. {hint}, or corpus.on_undecodable=skip to count such records and leave them out."
     )
 
 

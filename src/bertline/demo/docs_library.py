@@ -15,19 +15,11 @@ from bertline.tasks.rows import LabelledRow, SourceRows
 # Other names of a library besides its import name. A *stem* matches anywhere in a word (NumPy-like, torch.nn.Linear,
 # matplotlibrc); an *alias* matches only as a separate word (np, plt.plot).
 _STEMS = {
-    "python": ("python", "pep"),
-    "torch": ("torch", "aten", "autograd", "torchscript"),
-    "numpy": ("numpy",),
-    "scipy": ("scipy",),
-    "pandas": ("pandas",),
-    "sklearn": ("sklearn", "scikit"),
-    "sympy": ("sympy",),
-    "matplotlib": ("matplotlib", "pyplot", "pylab"),
-    "networkx": ("networkx",),
-    "sqlalchemy": ("sqlalchemy",),
-    "optuna": ("optuna",),
+    "python": ("pep",),
+    "torch": ("aten", "autograd", "torchscript"),
+    "sklearn": ("scikit",),
+    "matplotlib": ("pyplot", "pylab"),
     "pytorch_lightning": ("lightning",),
-    "mpmath": ("mpmath",),
 }
 _ALIASES = {
     "python": ("py", "stdlib"),

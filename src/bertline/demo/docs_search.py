@@ -11,7 +11,7 @@ from bertline.demo.config import DocsSearchSourceConfig
 from bertline.demo.docstrings import ModuleDocs
 from bertline.demo.rows import items_by_side, ordered_splits, summary_and_rest
 from bertline.foundation.errors import DataError
-from bertline.tasks.stored_rows import Documents, QueryRows, SearchSplits
+from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows
 
 _MIN_QUERY_WORDS = 4
 
@@ -28,7 +28,7 @@ class _Function:
 
 def docs_search_splits(
     modules: Iterable[ModuleDocs], config: DocsSearchSourceConfig, *, num_train_rows: int | None, seed: int
-) -> SearchSplits:
+) -> BuiltTask[QueryRows]:
     """Build queries from summaries, each with one relevant document: the rest of the function's docstring.
 
     A query is the first sentence of a docstring. Its document is all prose after it, including descriptions of
@@ -69,9 +69,8 @@ def docs_search_splits(
         [each.id for each in collection], [""] * len(collection), [each.document for each in collection]
     )
     splits = {"train": ordered["train"][: room if num_train_rows is None else num_train_rows], "dev": dev, "test": test}
-    return SearchSplits(
-        documents=documents, splits={split: _rows(functions) for split, functions in splits.items()}, dropped=dropped
-    )
+    rows = {split: _rows(functions) for split, functions in splits.items()}
+    return BuiltTask(splits=rows, dropped=dropped, collection=documents)
 
 
 def _rows(functions: list[_Function]) -> QueryRows:

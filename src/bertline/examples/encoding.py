@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -93,12 +92,12 @@ def encode_corpus(
         (folder / "sentence_starts").open("wb") as sentence_starts,
         (folder / "document_starts").open("wb") as document_starts,
     ):
-        _append(sentence_starts, np.zeros(1, dtype=np.int64))
-        _append(document_starts, np.zeros(1, dtype=np.int64))
+        sentence_starts.write(np.zeros(1, dtype=np.int64).tobytes())
+        document_starts.write(np.zeros(1, dtype=np.int64).tobytes())
         for part, left_out in ordered_map(work, in_batches, num_workers=num_workers):
-            _append(tokens, part.tokens.astype(dtype))
-            _append(sentence_starts, part.sentence_starts[1:] + num_tokens)
-            _append(document_starts, part.document_starts[1:] + num_sentences)
+            tokens.write(part.tokens.astype(dtype).tobytes())
+            sentence_starts.write((part.sentence_starts[1:] + num_tokens).tobytes())
+            document_starts.write((part.document_starts[1:] + num_sentences).tobytes())
             num_tokens += len(part.tokens)
             num_sentences += len(part.sentence_starts) - 1
             counts.update(left_out)
@@ -127,10 +126,6 @@ def _tokenizer(folder: Path) -> Tokenizer:
 
 def _starts(lengths: list[int]) -> Array:
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(np.array(lengths, dtype=np.int64))])
-
-
-def _append(handle: BinaryIO, array: Array) -> None:
-    handle.write(array.tobytes())
 
 
 def _mapped(path: Path, dtype: str) -> Array:

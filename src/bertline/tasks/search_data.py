@@ -24,7 +24,7 @@ from bertline.tasks.search_files import (
 )
 from bertline.tasks.source_config import BeirSourceConfig, SmartSourceConfig, TrecSourceConfig
 from bertline.tasks.source_files import capped, cut_by_key, num_rows_made, same_text, trains_nothing
-from bertline.tasks.stored_rows import Documents, QueryRows, SearchSplits, SplitName
+from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows, SplitName
 from bertline.tasks.trec_collection import trec_collection
 
 _FilesSource = BeirSourceConfig | SmartSourceConfig | TrecSourceConfig
@@ -35,7 +35,7 @@ _Judged = dict[str, dict[str, int]]
 
 def search_splits(
     task: str, config: BaseTaskConfig, source: CollectionSource, modules: Iterable[ModuleDocs]
-) -> SearchSplits:
+) -> BuiltTask[QueryRows]:
     """Return the collection of a source, with its queries split into train, dev and test.
 
     Only queries with a relevant document are kept. Queries of missing splits are chosen by a hash of their ids. A train
@@ -70,7 +70,7 @@ def search_splits(
     more: dict[str, Any] = {}
     if not len(rows["dev"]) and trains_nothing(config):
         rows["dev"], more["dev_is_test"] = _capped(rows["test"], "dev", config, dropped), True
-    return SearchSplits(documents=documents, splits={**rows}, dropped=dropped, more=more)
+    return BuiltTask(splits={**rows}, dropped=dropped, collection=documents, more=more)
 
 
 def _capped(rows: QueryRows, split: SplitName, config: BaseTaskConfig, dropped: Counter[str]) -> QueryRows:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -310,12 +310,12 @@ def read_task_manifest(folder: Path) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BuiltTask:
+class BuiltTask(Generic[Rows]):
     """A task ready to be written."""
 
-    splits: dict[SplitName, StoredRows]
+    splits: dict[SplitName, Rows]
     """Rows of `train`, `dev`, `test` and, for each extra test, `test_NAME`. Train rows are in random order."""
-    labels: tuple[str, ...]
+    labels: tuple[str, ...] = ()
     """Label names; empty for a task without labels."""
     dropped: Counter[str]
     """Number of dropped rows and of repairs, by reason."""
@@ -323,16 +323,5 @@ class BuiltTask:
     """Versions of the packages that the rows were read with."""
     collection: Documents | None = None
     """Documents to search; retrieval only."""
-    more: dict[str, Any] = field(default_factory=dict)
-    """Additional keys of the manifest."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SearchSplits:
-    """A collection of documents and its judged queries by split."""
-
-    documents: Documents
-    splits: dict[SplitName, QueryRows]
-    dropped: Counter[str]
     more: dict[str, Any] = field(default_factory=dict)
     """Additional keys of the manifest."""

@@ -63,15 +63,11 @@ def copy_tokenizer(source: Path, target: Path, *, max_length: int | None = None)
     for path in found:
         shutil.copyfile(path, target / path.name)
     settings_path = target / "tokenizer_config.json"
-    _drop_places(settings_path)
-    if max_length is not None and settings_path.is_file():
+    if settings_path.is_file():
         settings = read_json(settings_path)
-        shortest = min(max_length, settings.get("model_max_length", max_length))
-        write_json(settings_path, {**settings, "model_max_length": shortest})
-
-
-def _drop_places(settings_path: Path) -> None:
-    """Remove local paths, of this or another machine, from the settings of a tokenizer."""
-    settings = read_json(settings_path) if settings_path.is_file() else {}
-    if any(name in settings for name in _PLACES):
-        write_json(settings_path, {name: value for name, value in settings.items() if name not in _PLACES})
+        # Local paths, of this or another machine.
+        kept = {name: value for name, value in settings.items() if name not in _PLACES}
+        if max_length is not None:
+            kept["model_max_length"] = min(max_length, settings.get("model_max_length", max_length))
+        if max_length is not None or kept != settings:
+            write_json(settings_path, kept)

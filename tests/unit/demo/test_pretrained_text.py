@@ -96,7 +96,7 @@ def search(modules):
         kind="docs_search", min_words=4, max_words=30, num_documents=200, num_dev_rows=90, num_test_rows=90
     )
     made = docs_search_splits(modules, config, num_train_rows=None, seed=0)
-    texts = dict(zip(made.documents.ids, made.documents.texts, strict=True))
+    texts = dict(zip(made.collection.ids, made.collection.texts, strict=True))
     rows = [made.splits[split] for split in ("dev", "test")]
     return [text for each in rows for text in (*each.queries, *(texts[i] for i in each.ids))], made.dropped
 

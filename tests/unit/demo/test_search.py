@@ -35,7 +35,7 @@ def one(*docstrings, **changes):
     made = docs_search_splits([module(0, False, *docstrings), *others], config(**changes), num_train_rows=None, seed=0)
     train = made.splits["train"]
     return {
-        identity: (train.queries[place], made.documents.texts[made.documents.ids.index(identity)])
+        identity: (train.queries[place], made.collection.texts[made.collection.ids.index(identity)])
         for place, identity in enumerate(train.ids)
     }, made
 
@@ -86,12 +86,12 @@ def test_test_functions_are_held_out_and_no_text_stands_on_two_sides():
     assert max(numbers["train"]) <= 4 < min(numbers["dev"] | numbers["test"])
     assert not numbers["dev"] & numbers["test"]
     assert (len(dev), len(test)) == (4, 8)
-    texts = [*train.queries, *dev.queries, *test.queries, *made.documents.texts]
+    texts = [*train.queries, *dev.queries, *test.queries, *made.collection.texts]
     assert len(set(texts)) == len(texts)
-    assert len(made.documents) == 40
+    assert len(made.collection) == 40
     for rows in made.splits.values():
         assert all(documents == [identity] for identity, documents in zip(rows.ids, rows.document_ids, strict=True))
-        assert set(rows.ids) <= set(made.documents.ids)
+        assert set(rows.ids) <= set(made.collection.ids)
 
 
 def test_the_same_modules_give_the_same_task_and_another_seed_another_one():

@@ -17,7 +17,7 @@ from bertline.demo.docs_match import docs_match_rows
 from bertline.demo.docstrings import ModuleDocs
 from bertline.foundation.errors import ConfigError, DataError
 from bertline.kinds.classification.config import ClassificationTaskConfig
-from bertline.tasks.bad_rows import BadRow, BadRows
+from bertline.tasks.bad_rows import BadRows
 from bertline.tasks.rows import LabelledRow, SourceRows, text_pairs_of
 from bertline.tasks.source_config import HubSourceConfig, TableSourceConfig
 from bertline.tasks.source_files import fewest_train_rows, num_rows_made, shortened
@@ -101,13 +101,11 @@ def _with_known_labels(
         if not unknown:
             kept.append(row)
             continue
-        bad_rows.found(
-            BadRow(
-                "unknown_label",
-                f"tasks.{name}, {split} row {row.id}: the label is {unknown[0]!r}; allowed are "
-                f"{', '.join(map(repr, labels))}. Fix the row or add the label to tasks.{name}.labels. "
-                "(A split without labels cannot be scored: set its file to null, and it is cut from train.)",
-            )
+        bad_rows.report(
+            "unknown_label",
+            f"tasks.{name}, {split} row {row.id}: the label is {unknown[0]!r}; allowed are "
+            f"{', '.join(map(repr, labels))}. Fix the row or add the label to tasks.{name}.labels. "
+            "(A split without labels cannot be scored: set its file to null, and it is cut from train.)",
         )
     return kept
 

@@ -34,7 +34,6 @@ def built_task(name: str, config: FillMaskTaskConfig) -> BuiltTask:
     )
     return BuiltTask(
         splits={split: PlainRows.of(rows) for split, rows in splits.items()},
-        labels=(),
         dropped=dropped,
     )
 

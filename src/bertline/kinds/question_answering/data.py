@@ -36,7 +36,6 @@ def built_task(name: str, config: QuestionAnsweringTaskConfig) -> BuiltTask:
     )
     return BuiltTask(
         splits={split: QuestionRows.of(rows) for split, rows in splits.items()},
-        labels=(),
         dropped=dropped,
         more={
             "articles": {split: len({row.title for row in rows}) for split, rows in splits.items()},
@@ -85,7 +84,7 @@ def read_squad(path: Path, bad_rows: BadRows, *, may_move: bool) -> list[Questio
         try:
             question, moved = _question(title, context, qa, seen, may_move=may_move)
         except BadRow as bad:
-            bad_rows.found(BadRow(bad.reason, f"{where}: {bad}. Fix it or remove the question."))
+            bad_rows.report(bad.reason, f"{where}: {bad}. Fix it or remove the question.")
             continue
         seen.add(question.id)
         found.append(question)

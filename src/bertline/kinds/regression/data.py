@@ -31,7 +31,6 @@ def built_task(name: str, config: RegressionTaskConfig) -> BuiltTask:
     _check_numbers(name, config, splits["train"])
     return BuiltTask(
         splits={**splits},
-        labels=(),
         dropped=source.dropped,
         versions=table_versions(config.source),
         more={

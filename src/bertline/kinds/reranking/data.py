@@ -22,7 +22,7 @@ from bertline.tasks.search_data import search_splits
 from bertline.tasks.search_files import one_line, relevance_of
 from bertline.tasks.source_config import AnswersSourceConfig
 from bertline.tasks.source_files import complete_splits, fewest_train_rows, same_text, shortened, split_files
-from bertline.tasks.stored_rows import BuiltTask, CandidateRows, QueryRows, SearchSplits, read_rows
+from bertline.tasks.stored_rows import BuiltTask, CandidateRows, Documents, QueryRows, read_rows
 from bertline.tasks.table_files import Record, TableLayout, read_records
 
 
@@ -35,26 +35,26 @@ def built_task(name: str, config: RerankingTaskConfig, modules: Iterable[ModuleD
     if isinstance(config.source, AnswersSourceConfig):
         return _answers_task(name, config, config.source)
     source = search_splits(name, config, config.source, modules)
-    texts = source.documents.texts_read()
+    assert source.collection is not None  # a search has one
+    texts = source.collection.texts_read()
     bm25 = Bm25(texts)
     splits = {
-        split: _candidates_of(rows, source, texts, bm25, config.num_candidates, adds_missed=split == "train")
+        split: _candidates_of(rows, source.collection, texts, bm25, config.num_candidates, adds_missed=split == "train")
         for split, rows in source.splits.items()
     }
     _check_candidates(name, config, splits["train"], "Raise num_candidates, or check the judgements.")
     return BuiltTask(
         splits={**splits},
-        labels=(),
         dropped=source.dropped,
         more={**source.more, "num_documents": len(texts)},
     )
 
 
 def _candidates_of(
-    queries: QueryRows, source: SearchSplits, texts: Sequence[str], bm25: Bm25, k: int, *, adds_missed: bool
+    queries: QueryRows, documents: Documents, texts: Sequence[str], bm25: Bm25, k: int, *, adds_missed: bool
 ) -> CandidateRows:
     """Return the first k BM25 results of each query. `adds_missed` appends the relevant documents that BM25 missed."""
-    numbers = {identity: number for number, identity in enumerate(source.documents.ids)}
+    numbers = {identity: number for number, identity in enumerate(documents.ids)}
     rows = []
     for identity, query, judged_ids, relevances in zip(
         queries.ids, queries.queries, queries.document_ids, queries.relevances, strict=True
@@ -65,7 +65,7 @@ def _candidates_of(
         if adds_missed:
             relevant = [numbers[each] for each, value in judged.items() if value > 0 and each in numbers]
             chosen += sorted(set(relevant) - set(chosen))
-        ids = [source.documents.ids[number] for number in chosen]
+        ids = [documents.ids[number] for number in chosen]
         first_scores = [float(scores[number]) for number in chosen]
         of_ids = [judged.get(each, 0) for each in ids]
         rows.append(
@@ -96,7 +96,6 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     _check_candidates(name, config, rows["train"], fix)
     return BuiltTask(
         splits={**rows},
-        labels=(),
         dropped=dropped,
         more={"questions_with_right_answers_only": always_right},
     )

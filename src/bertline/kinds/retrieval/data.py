@@ -11,20 +11,13 @@ from bertline.tasks.search_data import search_splits
 from bertline.tasks.stored_rows import BuiltTask, QueryRows, read_rows
 
 
-def built_task(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask:
+def built_task(name: str, config: RetrievalTaskConfig, modules: Iterable[ModuleDocs] = ()) -> BuiltTask[QueryRows]:
     """Read the collection and split its queries.
 
     Raises:
         DataError: The data is invalid. The message names file and line, the problem and how to fix it.
     """
-    source = search_splits(name, config, config.source, modules)
-    return BuiltTask(
-        splits={**source.splits},
-        labels=(),
-        dropped=source.dropped,
-        collection=source.documents,
-        more=source.more,
-    )
+    return search_splits(name, config, config.source, modules)
 
 
 stored_rows = partial(read_rows, rows_class=QueryRows)

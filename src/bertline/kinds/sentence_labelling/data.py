@@ -125,7 +125,7 @@ def _stored(
             kept.append(row)
             continue
         message = f"tasks.{name}, {split} row {row.id}: a label is {unknown[0]!r}; allowed are {', '.join(labels)}."
-        bad_rows.found(BadRow("unknown_label", f"{message} Fix the row, or add the label to tasks.{name}.labels."))
+        bad_rows.report("unknown_label", f"{message} Fix the row, or add the label to tasks.{name}.labels.")
     return SentenceRows.of((row.id, row.sentences, [numbers[label] for label in row.labels]) for row in kept)
 
 

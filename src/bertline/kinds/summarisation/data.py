@@ -39,7 +39,6 @@ def built_task(name: str, config: SummarisationTaskConfig) -> BuiltTask:
     }
     return BuiltTask(
         splits={**stored},
-        labels=(),
         dropped=dropped,
         more={
             "num_sentences": {split: sum(map(len, rows.sentences)) for split, rows in stored.items()},
