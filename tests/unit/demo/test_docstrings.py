@@ -237,8 +237,8 @@ def test_the_default_split_holds_some_of_every_package_out_and_keeps_most() -> N
     groups: dict[str, set[str]] = {}
     for package in packages:
         root = _locate(package)
-        for file in _module_files(package.module, root, Counter()):
-            groups.setdefault(package.module, set()).add(group_of(file.name, package=package.module))
+        for name in _module_files(package.module, root, Counter()):
+            groups.setdefault(package.module, set()).add(group_of(name, package=package.module))
     for package_name, names in groups.items():
         share = sum(
             is_held_out(name, package=package_name, fraction=config.held_out_fraction, seed=config.split_seed)
