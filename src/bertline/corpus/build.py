@@ -106,7 +106,6 @@ def build_corpus(
             written.add(
                 Document(document.id, document.group, document.sentences),
                 split_of(document, config),
-                characters=sum(paragraph.characters for paragraph in document.paragraphs),
                 words=sum(paragraph.words for paragraph in document.paragraphs),
             )
         written.close()
@@ -142,8 +141,9 @@ class _Written:
         self._seed = config.split_seed
         self._writers = {split: ShardWriter(folder, split, config.shard_documents) for split in _SPLITS}
 
-    def add(self, document: Document, split: Split, *, characters: int, words: int) -> None:
+    def add(self, document: Document, split: Split, *, words: int) -> None:
         self._writers[split].write(document)
+        characters = sum(map(len, document.sentences))
         sizes = {"documents": 1, "sentences": len(document.sentences), "characters": characters, "words": words}
         self.counts[split].update(sizes)
         ends = (*self.positions, (split_position(document.group, self._seed), document.group))
@@ -182,7 +182,6 @@ def _with_both_splits(folder: Path, config: CorpusConfig, written: _Written) -> 
             again.add(
                 document,
                 empty if document.group == moved else full,
-                characters=sum(map(len, document.sentences)),
                 words=sum(len(sentence.split()) for sentence in document.sentences),
             )
     for name in written.shards[full]:

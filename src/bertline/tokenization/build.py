@@ -154,9 +154,7 @@ def count_words(sentences: Iterable[str], normalization: Vocabulary, *, num_work
 def _count_batch(sentences: list[str], normalization: Vocabulary) -> Counter[str]:
     # BERT's normalisation and pre-tokenisation never look across a space, so each distinct string between spaces is
     # processed once and weighted by its count: several times faster than processing every sentence.
-    stretches: Counter[str] = Counter()
-    for sentence in sentences:
-        stretches.update(sentence.split(" "))
+    stretches = Counter(stretch for sentence in sentences for stretch in sentence.split(" "))
     normalize = bert_normalizer(normalization).normalize_str
     pre_tokenize = BertPreTokenizer().pre_tokenize_str
     words: Counter[str] = Counter()

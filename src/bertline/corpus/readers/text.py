@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar, Literal
 
 from bertline.corpus.document import SourceDocument
@@ -70,19 +71,10 @@ def _whole_file(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -
 
 
 def _blocks(file: InputFile, lines: Iterator[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:
-    block: list[Line] = []
-    for line in lines:
-        if line.text.strip():
-            block.append(line)
-        elif block:
-            yield from _block(file, block, dropped)
-            block = []
-    if block:
-        yield from _block(file, block, dropped)
-
-
-def _block(file: InputFile, block: list[Line], dropped: Counter[str]) -> Iterator[SourceDocument]:
-    if any(line.undecodable for line in block):
-        dropped["documents/undecodable"] += 1
-    else:
-        yield SourceDocument(f"{file.name}:{block[0].number}", "", tuple(paragraphs_of(line.text for line in block)))
+    for has_text, block in groupby(lines, key=lambda line: bool(line.text.strip())):
+        filled = list(block) if has_text else []
+        if any(line.undecodable for line in filled):
+            dropped["documents/undecodable"] += 1
+        elif filled:
+            paragraphs = tuple(paragraphs_of(line.text for line in filled))
+            yield SourceDocument(f"{file.name}:{filled[0].number}", "", paragraphs)
