@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bertline.demo.config import DocsMatchSourceConfig
-from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.rows import first_rows, items_by_side, ordered_splits, summary_and_rest
+from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.rows import first_rows, functions_kept, items_by_side, ordered_splits, summary_and_rest
 from bertline.foundation.seeds import generator
 from bertline.tasks.rows import LabelledRow, SourceRows
 
@@ -44,7 +44,7 @@ def docs_match_rows(
     seen: set[str] = set()
     train, held_out = items_by_side(
         list(modules),
-        lambda module: _functions(module, config, seen, dropped),
+        lambda module: functions_kept(module, lambda each: _function(module, each, config.min_words, seen), dropped),
         lambda function: (function.summary,),
         dropped,
     )
@@ -61,27 +61,10 @@ def _rows(functions: dict[str, list[_Function]], dropped: Counter[str], seed: in
     return {name: _paired(each, name, seed) for name, each in functions.items() if len(each) > 1}
 
 
-def _functions(
-    module: ModuleDocs, config: DocsMatchSourceConfig, seen: set[str], dropped: Counter[str]
-) -> Iterator[_Function]:
-    for docstring in module.docstrings:
-        if docstring.kind != "function":
-            continue
-        summary, _ = summary_and_rest(docstring)
-        key = summary.casefold()
-        reason = _reason_to_drop(docstring.name, summary, config.min_words)
-        if reason is None and key in seen:
-            reason = "repeated_summary"
-        if reason is not None:
-            dropped[reason] += 1
-            continue
-        seen.add(key)
-        signature = f"{docstring.name}({', '.join(docstring.parameters)})"
-        yield _Function(f"{module.name}#{docstring.name}", signature, summary)
-
-
-def _reason_to_drop(name: str, summary: str, min_words: int) -> str | None:
-    own_name = name.rpartition(".")[2]
+def _function(module: ModuleDocs, docstring: Docstring, min_words: int, seen: set[str]) -> _Function | str:
+    """Return a function with its summary, or the reason to drop it."""
+    own_name = docstring.name.rpartition(".")[2]
+    summary, _ = summary_and_rest(docstring)
     if own_name.startswith("_"):
         return "private_function"
     if not summary:
@@ -90,7 +73,11 @@ def _reason_to_drop(name: str, summary: str, min_words: int) -> str | None:
         return "too_few_words"
     if re.search(rf"(?<!\w){re.escape(own_name)}(?!\w)", summary, re.IGNORECASE):
         return "summary_names_function"
-    return None
+    if summary.casefold() in seen:
+        return "repeated_summary"
+    seen.add(summary.casefold())
+    signature = f"{docstring.name}({', '.join(docstring.parameters)})"
+    return _Function(f"{module.name}#{docstring.name}", signature, summary)
 
 
 def _paired(functions: list[_Function], module: str, seed: int) -> list[LabelledRow]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bertline.demo.config import DocsSearchSourceConfig
-from bertline.demo.docstrings import ModuleDocs
-from bertline.demo.rows import items_by_side, ordered_splits, summary_and_rest
+from bertline.demo.docstrings import Docstring, ModuleDocs
+from bertline.demo.rows import functions_kept, items_by_side, ordered_splits, summary_and_rest
 from bertline.foundation.errors import DataError
 from bertline.tasks.stored_rows import BuiltTask, Documents, QueryRows
 
@@ -50,7 +50,7 @@ def docs_search_splits(
     seen: set[str] = set()
     train, held_out = items_by_side(
         list(modules),
-        lambda module: _functions(module, config, seen, dropped),
+        lambda module: functions_kept(module, lambda each: _function(module, each, config, seen), dropped),
         lambda each: (each.query, each.summary, each.document),
         dropped,
     )
@@ -82,39 +82,25 @@ def _rows(functions: list[_Function]) -> QueryRows:
     )
 
 
-def _functions(
-    module: ModuleDocs, config: DocsSearchSourceConfig, seen: set[str], dropped: Counter[str]
-) -> Iterator[_Function]:
-    ids: set[str] = set()
-    for docstring in module.docstrings:
-        if docstring.kind != "function":
-            continue
-        identity = f"{module.name}#{docstring.name}"
-        summary, rest = summary_and_rest(docstring)
-        document = " ".join(rest.split()[: config.max_words])
-        query = _without_name(summary, docstring.name, document)
-        reason = _reason_to_drop(docstring.name, query, document, config.min_words)
-        keys = (query.casefold(), document.casefold())
-        if reason is None and identity in ids:
-            reason = "repeated_name"
-        if reason is None and seen.intersection(keys):
-            reason = "repeated_text"
-        if reason is not None:
-            dropped[reason] += 1
-            continue
-        seen.update(keys)
-        ids.add(identity)
-        yield _Function(identity, summary, query, document, module.package)
-
-
-def _without_name(summary: str, name: str, document: str) -> str:
-    own_name = re.compile(rf"(?<!\w){re.escape(name.rpartition('.')[2])}(?!\w)", re.IGNORECASE)
-    return " ".join(own_name.sub(" ", summary).split()) if own_name.search(document) else summary
-
-
-def _reason_to_drop(name: str, query: str, document: str, min_words: int) -> str | None:
-    if name.rpartition(".")[2].startswith("_"):
+def _function(
+    module: ModuleDocs, docstring: Docstring, config: DocsSearchSourceConfig, seen: set[str]
+) -> _Function | str:
+    """Return a function with its query and document, or the reason to drop it."""
+    identity, own_name = f"{module.name}#{docstring.name}", docstring.name.rpartition(".")[2]
+    summary, rest = summary_and_rest(docstring)
+    document = " ".join(rest.split()[: config.max_words])
+    name = re.compile(rf"(?<!\w){re.escape(own_name)}(?!\w)", re.IGNORECASE)
+    query = " ".join(name.sub(" ", summary).split()) if name.search(document) else summary
+    keys = (query.casefold(), document.casefold())
+    if own_name.startswith("_"):
         return "private_function"
     if len(query.split()) < _MIN_QUERY_WORDS:
         return "query_of_too_few_words"
-    return "document_of_too_few_words" if len(document.split()) < min_words else None
+    if len(document.split()) < config.min_words:
+        return "document_of_too_few_words"
+    if identity in seen:
+        return "repeated_name"
+    if seen.intersection(keys):
+        return "repeated_text"
+    seen.update((identity, *keys))
+    return _Function(identity, summary, query, document, module.package)

@@ -73,6 +73,20 @@ def first_rows(
     return {split: items[: wanted[split]] for split, items in splits.items()}
 
 
+def functions_kept(
+    module: ModuleDocs, item_of: Callable[[Docstring], Other | str], dropped: Counter[str]
+) -> Iterator[Other]:
+    """Yield what `item_of` makes of each function of a module; where it gives a reason to drop it, that is counted."""
+    for docstring in module.docstrings:
+        if docstring.kind != "function":
+            continue
+        made = item_of(docstring)
+        if isinstance(made, str):
+            dropped[made] += 1
+        else:
+            yield made
+
+
 def summary_and_rest(docstring: Docstring) -> tuple[str, str]:
     """Return the first sentence of the first prose paragraph, and all prose after it; both empty without prose."""
     first, *others = docstring.prose.paragraphs or ("",)
