@@ -31,13 +31,11 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.objectives.registry import ObjectiveConfig
 from bertline.pretraining.plan import Plan, shuffled
+from bertline.pretraining.probes import ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from bertline.training.config import RuntimeConfig, ScheduleConfig
 from bertline.training.devices import resolve_machine
-from bertline.training.optimizers.adamw import AdamWConfig
-from bertline.training.optimizers.muon import MuonConfig
-from bertline.training.optimizers.registry import OptimizerConfig
+from bertline.training.optimizers.registry import AdamWConfig, MuonConfig, OptimizerConfig
 
 _NEVER = 1_000_000_000
 _BATCH_TOKENS = 8192
@@ -227,7 +225,7 @@ class ShareProbe(ValidationProbe):
     share = "held_out"
 
     def _batches(self, examples: MaskedExamples) -> Iterator[dict[str, np.ndarray]]:
-        indices = share_of_validation(self.share, self._max_sequences, len(examples), seed=examples.seed)
+        indices = share_of_validation(self.share, self.max_sequences, len(examples), seed=examples.seed)
         size = max(1, _BATCH_TOKENS // examples.store.max_length)
         for start in range(0, len(indices), size):
             yield examples.batch(indices[start : start + size], epoch=0)

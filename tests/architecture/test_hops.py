@@ -22,7 +22,7 @@ IDEAS = [
     ("pretrain", "bertline.examples.masking", 4),
     ("pretrain", "bertline.examples.packing", 4),
     ("pretrain", "bertline.training.schedules", 4),
-    ("pretrain", "bertline.training.optimizers.muon", 4),
+    ("pretrain", "bertline.training.muon", 4),
     ("sweep", "bertline.sweep.run", 1),
     ("sweep", "bertline.finetuning.finetune", 4),
     ("sweep", "bertline.kinds.classification.model", 4),

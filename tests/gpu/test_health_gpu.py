@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from bertline.training.health import all_finite, skip_unless_finite
-from bertline.training.optimizers.adamw import AdamWConfig
+from bertline.training.groupwise import all_finite, skip_unless_finite
+from bertline.training.optimizers.registry import AdamWConfig
 
 pytestmark = [
     pytest.mark.gpu,

@@ -7,9 +7,7 @@ import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.pretraining.profiling import TABLE_NAME, StepProfiler
 from bertline.training.matmul_rate import matmul_rate
-from bertline.training.optimizers.adamw import AdamWConfig
-from bertline.training.optimizers.lamb import LambConfig
-from bertline.training.optimizers.muon import MuonConfig
+from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
 from bertline.training.optimizers.weights import set_learning_rate
 
 pytestmark = [

@@ -76,15 +76,14 @@ def without_waiting(method, called):
 
 
 def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch):
-    from bertline.training import distributed
 
-    monkeypatch.setattr(distributed, "_several", lambda: True)
-    monkeypatch.setattr(distributed.dist, "all_reduce", lambda total: total.mul_(2))
+    monkeypatch.setattr(devices, "_several", lambda: True)
+    monkeypatch.setattr(devices.dist, "all_reduce", lambda total: total.mul_(2))
     device = torch.device("cuda", 0)
-    distributed.sum_on_device(1, device)
+    devices.sum_on_device(1, device)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        total = distributed.sum_on_device(21, device)
+        total = devices.sum_on_device(21, device)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert total.item() == 42

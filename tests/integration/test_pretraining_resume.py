@@ -9,7 +9,7 @@ import torch
 
 import pretraining_processes as processes
 from bertline.modeling.huggingface import load_pretraining_model
-from bertline.pretraining.mask_predictions import read_mask_predictions
+from bertline.pretraining.probes import read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
 from pretraining_inputs import curve, newest_state, pretrain_job, write_inputs
 

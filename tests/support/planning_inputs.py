@@ -13,7 +13,7 @@ from bertline.planning.config import PlanConfig
 from bertline.planning.forecast import Resources, Training
 from bertline.planning.hardware import GPUS
 from bertline.planning.rates import Rates, SpeedRecord
-from bertline.planning.text_size import TextSize, stated_size
+from bertline.planning.text_size import TextSize
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.training.config import RuntimeConfig
@@ -68,7 +68,7 @@ def resources(
         hardware=GPUS[device],
         num_devices=num_devices,
         rates=Rates(GPUS[device], precision, records, num_devices=num_devices),
-        text=text if tokens is None else stated_size(tokens),
+        text=text if tokens is None else TextSize(tokens=tokens, basis="plan.corpus_tokens"),
     )
 
 

@@ -22,10 +22,9 @@ import torch
 
 import pretraining_inputs
 from bertline.pretraining import callbacks
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import ValidationProbe
 from fork_server import forking
 
 

@@ -15,7 +15,7 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.orchestration import worker
 from bertline.orchestration.stage_run import StageRun, open_stage
 from bertline.orchestration.status import read_status
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.probes import ValidationProbe
 
 STEPS = 60
 WORK = "bertline.pretraining.run:run"

@@ -18,7 +18,7 @@ from bertline.finetuning.task_kind import LossOptions
 from bertline.foundation.seeds import seed_for
 from bertline.training.config import LinearScheduleConfig
 from bertline.training.devices import seed_device
-from bertline.training.health import clip_gradients
+from bertline.training.groupwise import clip_gradients
 from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
 

@@ -7,6 +7,7 @@ sequence, or the padding at the end of a row).
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from typing import Literal, NamedTuple, assert_never
 
 import torch
@@ -161,13 +162,5 @@ def attention_device(device: torch.device, precision: Literal["fp32", "bf16"]) -
         type=device.type,
         precision=precision,
         compute_capability=torch.cuda.get_device_capability(device),
-        has_varlen=_has_varlen(),
+        has_varlen=find_spec("torch.nn.attention.varlen") is not None,
     )
-
-
-def _has_varlen() -> bool:
-    try:
-        from torch.nn.attention import varlen
-    except ImportError:
-        return False
-    return hasattr(varlen, "varlen_attn")

@@ -52,30 +52,6 @@ _FRESH_SEED = 0
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def config_to_huggingface(
-    config: ModelConfig, vocab_size: int, pad_token_id: int, architecture: str, **labels: Any
-) -> dict[str, Any]:
-    """Return the content of config.json.
-
-    Args:
-        config: The architecture.
-        vocab_size: Number of tokens in the vocabulary.
-        pad_token_id: Id of `[PAD]`.
-        architecture: Class name in transformers, such as `BertForPreTraining`.
-        labels: Additional keys of a classifier: `id2label`, `label2id`, `classifier_dropout`.
-    """
-    return {
-        "architectures": [architecture],
-        "model_type": "bert",
-        "vocab_size": vocab_size,
-        "pad_token_id": pad_token_id,
-        **asdict(config),
-        "tie_word_embeddings": True,
-        "dtype": "float32",
-        **labels,
-    }
-
-
 def config_from_huggingface(mapping: Mapping[str, Any], where: str = CONFIG_NAME) -> tuple[ModelConfig, int, int]:
     """Return the architecture, the vocabulary size and the id of `[PAD]` from the config.json of any BERT checkpoint.
 
@@ -142,9 +118,16 @@ def save_model(
         }
     if problem_type is not None:
         labels["problem_type"] = problem_type
-    config = config_to_huggingface(
-        encoder.config, encoder.vocab_size, encoder.pad_token_id, type(model).__name__, **labels
-    )
+    config = {
+        "architectures": [type(model).__name__],
+        "model_type": "bert",
+        "vocab_size": encoder.vocab_size,
+        "pad_token_id": encoder.pad_token_id,
+        **asdict(encoder.config),
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        **labels,
+    }
     write_weights(weights_on_disk(model), folder / WEIGHTS_NAME)
     write_json(folder / CONFIG_NAME, config)
 

@@ -169,10 +169,7 @@ def overrides_for(use: BestUse, present: Training, *, num_devices: int, keeps_ra
     training = chosen.training
     keys: dict[str, Any] = {
         "examples.lengths": sorted({phase.max_length for phase in training.phases}),
-        "pretrain.phases": [
-            {"steps": one.steps, "max_length": one.max_length, "global_batch_size": one.global_batch_size}
-            for one in training.phases
-        ],
+        "pretrain.phases": [dataclasses.asdict(one) for one in training.phases],
         "pretrain.max_steps": None,
         "schedule.num_warmup_steps": chosen.num_warmup_steps,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from bertline.examples.masking import max_targets
 from bertline.foundation.errors import ConfigError
@@ -209,9 +209,7 @@ def _of_phase(phase: PhaseConfig, training: Training, resources: Resources) -> P
     launching_s = phase.steps * _launches_s(phase, shape, training, resources)
     hours = max(computing_s, launching_s) / 3600
     return PhaseForecast(
-        steps=phase.steps,
-        max_length=length,
-        global_batch_size=phase.global_batch_size,
+        **asdict(phase),
         sequences=sequences,
         tokens=tokens,
         targets=training.mask_prob * (tokens - (1 + training.objective.num_segments) * sequences),

@@ -82,14 +82,18 @@ def memory_of(model: ModelConfig, shape: StepShape, *, vocab_size: int) -> Memor
     copies = 2 if shape.precision == "bf16" else 0
     positions = shape.sequences * shape.length
     read = shape.sequences * min(shape.targets + shape.with_pooler, shape.length)
-    of_layer, of_all = _layer_bytes(model, shape), 3 * _bytes_of(shape.precision) * model.hidden_size
+    width = _bytes_of(shape.precision)
+    of_layer, of_all = _layer_bytes(model, shape), 3 * width * model.hidden_size
+    embedding = (_FP32_BYTES + width + (_MASK_BYTES if model.hidden_dropout_prob else 0)) * model.hidden_size
+    # A compiled step keeps the logit and its gradient; others also fp32 copies, the softmax and their gradients.
+    logit = 2 * width if shape.compiled else 20
     layers = positions * ((model.num_hidden_layers - 1) * of_layer + of_all) + read * (of_layer - of_all)
     return MemoryEstimate(
         weights=parameters * (_FP32_BYTES + copies),
         gradients=parameters * _FP32_BYTES,
         optimizer=optimizer_bytes(model, shape.optimizer, num_weights=parameters),
-        activations=layers + positions * _embedding_bytes(model, shape),
-        logits=shape.sequences * shape.targets * vocab_size * _logit_bytes(shape),
+        activations=layers + positions * embedding,
+        logits=shape.sequences * shape.targets * vocab_size * logit,
     )
 
 
@@ -122,19 +126,6 @@ def _layer_bytes(model: ModelConfig, shape: StepShape) -> int:
         each += _MASK_BYTES if model.attention_probs_dropout_prob else 0
         kept += model.num_attention_heads * shape.length * each
     return kept
-
-
-def _embedding_bytes(model: ModelConfig, shape: StepShape) -> int:
-    kept = (_FP32_BYTES + _bytes_of(shape.precision)) * model.hidden_size
-    return kept + (_MASK_BYTES * model.hidden_size if model.hidden_dropout_prob else 0)
-
-
-def _logit_bytes(shape: StepShape) -> int:
-    """Return the bytes per logit.
-
-    A compiled step keeps the logit and its gradient; others also keep fp32 copies, the softmax and their gradients.
-    """
-    return 2 * _bytes_of(shape.precision) if shape.compiled else 20
 
 
 def _bytes_of(precision: Precision) -> int:

@@ -65,11 +65,6 @@ class TextSize:
         return counted.tokens / counted.sequences if counted else float(length)
 
 
-def stated_size(tokens: float) -> TextSize:
-    """Return the size given in `plan.corpus_tokens`."""
-    return TextSize(tokens=tokens, basis="plan.corpus_tokens")
-
-
 def text_size(
     corpus: CorpusConfig, *, artifacts: Path, metrics: Path, made_so: Mapping[str, bool], num_tokens: float | None
 ) -> TextSize:
@@ -83,7 +78,7 @@ def text_size(
         num_tokens: Value of `plan.corpus_tokens`, which overrides all sources.
     """
     if num_tokens is not None:
-        return stated_size(num_tokens)
+        return TextSize(tokens=num_tokens, basis="plan.corpus_tokens")
     examples, documents = artifacts / "examples", artifacts / "corpus"
     if made_so.get("examples") and (examples / MANIFEST_NAME).exists():
         return _of_examples(examples)

@@ -15,14 +15,13 @@ import torch
 from bertline.foundation.errors import MachineError
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import set_attention
-from bertline.modeling.flops import flops_per_token
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.divergence import DivergenceGuard
 from bertline.pretraining.interval import LOG_EVERY_STEPS, training_metrics
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.state import TrainingState
-from bertline.pretraining.time_left import TimeLeft
-from bertline.training.distributed import sum_over_ranks
+from bertline.pretraining.time_left import TimeLeft, flops_of
+from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
 from bertline.training.probe import is_due
@@ -166,16 +165,11 @@ class BetweenSteps(pl.Callback):
         """Return `perf/mfu`: FLOP/s of the model over those of a large matrix product; empty if these are unknown."""
         if self._matmul_rate is None:
             return {}
-        tokens, bert = total["timed_tokens"], module.model.bert
+        tokens = total["timed_tokens"]
         # FLOPs are linear in each of the three sums, except for the small part that the last layer computes at the
         # first position of each sequence, so the formula also holds for intervals with several sequence lengths.
-        flops = flops_per_token(
-            bert.config,
-            vocab_size=bert.vocab_size,
-            seq_len=total["timed_pairs"] / tokens,
-            target_fraction=total["timed_targets"] / tokens,
-            with_pooler=bert.pooler is not None,
-        )
+        seq_len, target_fraction = total["timed_pairs"] / tokens, total["timed_targets"] / tokens
+        flops = flops_of(module.model, seq_len=seq_len, target_fraction=target_fraction)
         return {"perf/mfu": flops * tokens / duration_s / self._matmul_rate}
 
     def _run_probes(self, module: PretrainingModule) -> None:

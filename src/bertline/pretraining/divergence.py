@@ -25,9 +25,8 @@ from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
-from bertline.training.devices import Machine
-from bertline.training.distributed import sum_over_ranks
-from bertline.training.health import all_finite
+from bertline.training.devices import Machine, sum_over_ranks
+from bertline.training.groupwise import all_finite
 
 
 class TrainingDivergedError(BertlineError):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bertline.pretraining.objectives.base import Objective, means, weighted_loss
-from bertline.training.distributed import sum_over_ranks
+from bertline.training.devices import sum_over_ranks
 
 LOG_EVERY_STEPS = 20
 """Number of steps per row."""
@@ -41,11 +41,6 @@ class IntervalSums:
         self._step: Tensor | None = None
         self._pairs: Tensor | None = None
         self.clear()
-
-    @property
-    def tokens(self) -> float:
-        """Number of real tokens, without padding, that this rank has seen since the last row."""
-        return self._before["tokens"] + sum(tokens for *_, tokens in self._on_host)
 
     def add_pairs(self, micro_batches: Iterable[Mapping[str, Tensor]]) -> None:
         """Count the query-key token pairs of this rank's share of a step; the count stays on the device."""

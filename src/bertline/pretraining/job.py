@@ -120,9 +120,10 @@ class PretrainJob:
 
 # Keys that do not affect the weights of the last step, which are the result. Probes run without dropout and gradients
 # and do not use training's random generators; checkpoints are copies. Two things do depend on these keys: which step
-# counts as the best (losses over different sequences are not comparable: see `same_measure`), and, if training fails,
-# when it rolls back (health) and how far (checkpoints). The new values apply from the resumed step on, so a diverged
-# run can be resumed with more rollbacks allowed; health.jsonl and the checkpoint record the examples that it skipped.
+# counts as the best (losses over different sequences are not comparable: see `TrainingState.restore`), and, if training
+# fails, when it rolls back (health) and how far (checkpoints). The new values apply from the resumed step on, so a
+# diverged run can be resumed with more rollbacks allowed; health.jsonl and the checkpoint record the examples that it
+# skipped.
 FREE_KEYS = (
     "pretrain.validate_every_steps",
     "pretrain.validation_sequences",
@@ -184,11 +185,6 @@ def changes_no_weights(key: str) -> bool:
         (True, False)
     """
     return _is_within(key, FREE_KEYS)
-
-
-def same_measure(found: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
-    """Return whether the held-out losses of two identities are comparable, that is, over the same sequences."""
-    return found["pretrain"]["validation_sequences"] == expected["pretrain"]["validation_sequences"]
 
 
 def _is_within(key: str, parents: tuple[str, ...]) -> bool:

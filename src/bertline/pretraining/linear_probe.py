@@ -17,11 +17,13 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, islice, pairwise
 from typing import Literal, get_args
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bertline.examples.store import Array, ExampleStore
 from bertline.foundation.progress import warn
@@ -48,7 +50,6 @@ _SENTENCE_ENDS = frozenset(".!?。！？।؟")
 _TRAIN_SHARE = 2 / 3
 _ALIKE_RANKS = 10
 """Largest difference in frequency rank between a word and its replacement: frequency must not reveal it."""
-_EXAMPLES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,29 +84,17 @@ def probing_sentences(store: ExampleStore, tokenizer: Tokenizer, *, max_sentence
     border = round(len(store) * _TRAIN_SHARE)
     wanted = round(max_sentences * _TRAIN_SHARE)
     seen: set[Sentence] = set()
-    train = _gather(store, range(border), words, wanted, seen)
-    test = _gather(store, range(border, len(store)), words, max_sentences - wanted, seen)
+    train = list(islice(_new_sentences(store, range(border), words, seen), wanted))
+    test = list(islice(_new_sentences(store, range(border, len(store)), words, seen), max_sentences - wanted))
     alike = _AlikeWords([*train, *test], words, seed=store.manifest["seed"])
     parts = [[sentence for sentence in part if any(word in alike for word in sentence)] for part in (train, test)]
     rng = generator(store.manifest["seed"], "probing sentences")
-    corrupted, kinds = [], []
-    for part in parts:
-        for index, sentence in enumerate(part):
-            kind = index % len(KINDS)
-            kinds.append(kind)
-            corrupted.append(_corrupted(sentence, KINDS[kind], words, alike, rng))
-    return ProbingSentences(sentences=tuple(corrupted), kinds=np.array(kinds, dtype=np.int64), num_train=len(parts[0]))
-
-
-def with_neighbours_swapped(sentence: Sentence, places: Sequence[int], rng: np.random.Generator) -> Sentence:
-    """Swap the word at a random one of `places` with its right neighbour.
-
-    Example:
-        >>> with_neighbours_swapped(((5,), (6, 7), (8,)), [1], np.random.default_rng(0))
-        ((5,), (8,), (6, 7))
-    """
-    at = int(rng.choice(places))
-    return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
+    kinds = [index % len(KINDS) for part in parts for index in range(len(part))]
+    corrupted = tuple(
+        _corrupted(sentence, KINDS[kind], words, alike, rng)
+        for sentence, kind in zip(chain(*parts), kinds, strict=True)
+    )
+    return ProbingSentences(sentences=corrupted, kinds=np.array(kinds, dtype=np.int64), num_train=len(parts[0]))
 
 
 class _Words:
@@ -173,23 +162,16 @@ class _AlikeWords:
         return ranked[int(rng.choice([other for other in near if other != rank]))]
 
 
-def _gather(store: ExampleStore, region: range, words: _Words, wanted: int, seen: set[Sentence]) -> list[Sentence]:
-    """Return at most `wanted` new sentences of a region of the examples, drawn in random order."""
-    found: list[Sentence] = []
-    seed = store.manifest["seed"]
-    for start in range(0, len(region), _EXAMPLES_AT_ONCE):
-        positions = np.arange(start, min(start + _EXAMPLES_AT_ONCE, len(region)))
-        for index in shuffled(positions, len(region), seed=seed, epoch=0).tolist():
-            if len(found) == wanted:
-                return found
-            example = store[region[index]]
-            segment = example.input_ids[1 : bisect.bisect_left(example.token_type_ids.tolist(), 1) - 1]
-            for sentence in words.sentences(segment.tolist()):
-                usable = len(sentence) >= _FEWEST_WORDS and sentence not in seen and words.swappable(sentence)
-                if usable and len(found) < wanted:
-                    seen.add(sentence)
-                    found.append(sentence)
-    return found
+def _new_sentences(store: ExampleStore, region: range, words: _Words, seen: set[Sentence]) -> Iterator[Sentence]:
+    """Yield the usable sentences of a region of the examples in random order, and add them to those seen."""
+    order = shuffled(np.arange(len(region)), len(region), seed=store.manifest["seed"], epoch=0)
+    for index in order.tolist():
+        example = store[region[index]]
+        segment = example.input_ids[1 : bisect.bisect_left(example.token_type_ids.tolist(), 1) - 1]
+        for sentence in words.sentences(segment.tolist()):
+            if len(sentence) >= _FEWEST_WORDS and sentence not in seen and words.swappable(sentence):
+                seen.add(sentence)
+                yield sentence
 
 
 def _corrupted(sentence: Sentence, kind: Kind, words: _Words, alike: _AlikeWords, rng: np.random.Generator) -> Sentence:
@@ -197,7 +179,8 @@ def _corrupted(sentence: Sentence, kind: Kind, words: _Words, alike: _AlikeWords
         case "as_is":
             return sentence
         case "bigram_shift":
-            return with_neighbours_swapped(sentence, words.swappable(sentence), rng)
+            at = int(rng.choice(words.swappable(sentence)))
+            return (*sentence[:at], sentence[at + 1], sentence[at], *sentence[at + 2 :])
         case "odd_word":
             at = int(rng.choice([index for index, word in enumerate(sentence) if word in alike]))
             return (*sentence[:at], alike.another(sentence[at], rng), *sentence[at + 1 :])
@@ -272,24 +255,21 @@ class LinearProbe(Probe):
         vectors = np.empty((len(self._ids), encoder.config.hidden_size), dtype=np.float32)
         with evaluating(encoder, self.machine) as run:
             for indices, input_ids, attention_mask in self._batches():
-                ids, mask = (torch.from_numpy(array).to(self.machine.device) for array in (input_ids, attention_mask))
+                ids, mask = (tensor.to(self.machine.device) for tensor in (input_ids, attention_mask))
                 hidden_states = run(ids, torch.zeros_like(ids), mask).hidden_states.float()
                 vectors[indices] = pooled(hidden_states, mask, "mean").cpu().numpy()
         return vectors
 
-    def _batches(self) -> Iterator[tuple[list[int], Array, Array]]:
+    def _batches(self) -> Iterator[tuple[list[int], Tensor, Tensor]]:
         """Yield batches of sentences of similar length: (indices, token ids [B, S], attention mask [B, S])."""
         batch_tokens = _BATCH_TOKENS_ON_CPU if self.machine.device.type == "cpu" else _BATCH_TOKENS_ON_GPU
         by_length = sorted(range(len(self._ids)), key=lambda index: -len(self._ids[index]))
         while by_length:
-            longest = len(self._ids[by_length[0]])
-            size = max(1, batch_tokens // longest)
+            size = max(1, batch_tokens // len(self._ids[by_length[0]]))
             indices, by_length = by_length[:size], by_length[size:]
-            input_ids = np.full((len(indices), longest), self.tokenizer.pad_id, dtype=np.int64)
-            attention_mask = np.zeros_like(input_ids)
-            for row, index in enumerate(indices):
-                input_ids[row, : len(self._ids[index])] = self._ids[index]
-                attention_mask[row, : len(self._ids[index])] = 1
+            rows = [torch.tensor(self._ids[index]) for index in indices]
+            input_ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_id)
+            attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
             yield indices, input_ids, attention_mask
 
 

@@ -19,9 +19,8 @@ from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
 from bertline.training.config import ScheduleConfig
-from bertline.training.devices import Machine, seed_device
-from bertline.training.distributed import sum_on_device
-from bertline.training.health import clip_gradients, skip_unless_finite
+from bertline.training.devices import Machine, seed_device, sum_on_device
+from bertline.training.groupwise import clip_gradients, skip_unless_finite
 from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
 from bertline.training.schedules import learning_rate_factor
@@ -66,8 +65,6 @@ class PretrainingModule(pl.LightningModule):
         self.interval = IntervalSums(machine.device, sum_names(objective))
         self.optimizer_state: dict[str, Any] | None = None
         """Optimizer state to resume from; None for a new optimizer."""
-        self.interval_state: dict[str, float] | None = None
-        """Sums to resume from, of an interval that a checkpoint interrupted; None for none."""
 
     @property
     def model(self) -> MaskedLanguageModel:
@@ -86,12 +83,6 @@ class PretrainingModule(pl.LightningModule):
             optimizer.load_state_dict(self.optimizer_state)
             self.optimizer_state = None
         return optimizer
-
-    def on_train_start(self) -> None:
-        """Resume an interval that a checkpoint interrupted."""
-        if self.interval_state is not None:
-            self.interval.restore(self.interval_state, is_first_rank=self.machine.ranks.is_first)
-            self.interval_state = None
 
     def training_step(self, batch: StepBatch, batch_idx: int) -> None:
         """Take one optimizer step."""

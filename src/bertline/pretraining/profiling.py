@@ -195,13 +195,10 @@ class ProfileSteps(pl.Callback):
 
     def on_train_end(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Stop the profiler if training ended before the profile was complete."""
-        self._give_up()
-
-    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
-        """Stop the profiler if training failed before the profile was complete."""
-        self._give_up()
-
-    def _give_up(self) -> None:
         if self._profiler is not None:
             self._profiler.stop()
             self._profiler = None
+
+    def on_exception(self, trainer: pl.Trainer, module: PretrainingModule, exception: BaseException) -> None:
+        """Stop the profiler if training failed before the profile was complete."""
+        self.on_train_end(trainer, module)

@@ -23,21 +23,19 @@ from bertline.pretraining.data import MaskedExamples, PretrainingData, StepDatas
 from bertline.pretraining.divergence import DivergenceGuard, skipped_in
 from bertline.pretraining.job import PretrainJob, identity_of
 from bertline.pretraining.linear_probe import linear_probes
-from bertline.pretraining.mask_predictions import MaskPredictionProbe
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep, MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_model_folder, write_result
 from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
 from bertline.pretraining.start import build_model, find_checkpoint
 from bertline.pretraining.state import Totals, TrainingState
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
-from bertline.pretraining.validation import BestStep, ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
-from bertline.training.devices import Machine, compile_in_place, resolve_machine
-from bertline.training.distributed import leave_process_group, sum_over_ranks
+from bertline.training.devices import Machine, compile_in_place, leave_process_group, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
 from bertline.training.probe import MakeProbe
 from bertline.training.progress import TrainingProgress
@@ -121,10 +119,8 @@ def _built(
         module.losses, job.examples_folder, plan, machine=machine, every_steps=every, max_sequences=most
     )
     best = BestStep(validation, plan, judged_by=job.objective.judged_by)
-    shown = job.pretrain.mask_predictions
-    predictions = MaskPredictionProbe(
-        model, job.objective, tokenizer, shown, job.mask_predictions_path, machine=machine
-    )
+    shown, path = job.pretrain.mask_predictions, job.mask_predictions_path
+    predictions = MaskPredictionProbe(model, tokenizer, shown, path, machine)
     clock = TrainingClock()
     state = TrainingState(
         job=job,

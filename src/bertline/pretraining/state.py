@@ -12,11 +12,11 @@ import torch
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.pretraining.divergence import keep_health
-from bertline.pretraining.job import PretrainJob, same_measure
+from bertline.pretraining.job import PretrainJob
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep
 from bertline.pretraining.result import write_model_folder
-from bertline.pretraining.validation import BestStep
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.probe import Probe
@@ -90,12 +90,13 @@ class TrainingState:
             state = checkpoint.state
             self.module.model.load_state_dict(state["model"])
             self.module.optimizer_state = state["optimizer"]
-            self.module.interval_state = state["interval"]
+            self.module.interval.restore(state["interval"], is_first_rank=is_first_rank)
             self.module.finished_steps = checkpoint.step
-        best = checkpoint.state.get("best") if checkpoint else None
-        # The best checkpoint may be gone, superseded by a newer one that is now damaged; training will beat it again.
-        compares = checkpoint is not None and same_measure(checkpoint.state["identity"], self.identity)
-        self.best.restore(best if best and compares and best["step"] in self.checkpoints.steps else None)
+            # Losses over other sequences are not comparable. The best checkpoint may be gone, superseded by a newer one
+            # that is now damaged; training will beat it again.
+            compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
+            best = state.get("best")
+            self.best.restore(best if best and compares and best["step"] in self.checkpoints.steps else None)
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:

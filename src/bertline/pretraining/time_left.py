@@ -70,11 +70,16 @@ def work_of_sequences(
         store = of_length.store
         positions = length * fill_of(store) if layouts[length].packed else float(length)
         targets = max_targets(length, masking_policy(store.manifest).mask_prob, num_segments=store.num_segments)
-        work[length] = positions * flops_per_token(
-            model.bert.config,
-            vocab_size=model.bert.vocab_size,
-            seq_len=positions,
-            target_fraction=targets / length,
-            with_pooler=model.bert.pooler is not None,
-        )
+        work[length] = positions * flops_of(model, seq_len=positions, target_fraction=targets / length)
     return work
+
+
+def flops_of(model: MaskedLanguageModel, *, seq_len: float, target_fraction: float) -> float:
+    """Return `flops_per_token` of a model."""
+    return flops_per_token(
+        model.bert.config,
+        vocab_size=model.bert.vocab_size,
+        seq_len=seq_len,
+        target_fraction=target_fraction,
+        with_pooler=model.bert.pooler is not None,
+    )

@@ -13,8 +13,7 @@ from types import FrameType
 import torch
 
 from bertline.foundation.progress import say
-from bertline.training.devices import Ranks
-from bertline.training.distributed import sum_over_ranks
+from bertline.training.devices import Ranks, sum_over_ranks
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # One request may arrive several times: Slurm signals all processes of a step at once, and the launcher and torchrun

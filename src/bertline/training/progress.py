@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from bertline.foundation.formats import duration
 from bertline.foundation.progress import can_draw, say
@@ -32,14 +31,11 @@ class TrainingProgress:
         self._line = self._line_at(first_step, None)
         self._drawn = LiveLine(lambda: self._line) if shown and can_draw() else None
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> None:
         if self._drawn is not None:
             self._drawn.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._drawn is not None:
             self._drawn.stop()
 

@@ -21,8 +21,7 @@ from bertline.orchestration import stage_run, worker
 from bertline.orchestration.stage_run import open_stage
 from bertline.orchestration.status import Status, hold_lock, read_status, write_status
 from bertline.pretraining.job import FREE_KEYS
-from bertline.pretraining.mask_predictions import read_mask_predictions
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.probes import ValidationProbe, read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder
 from unfinished_runs import BEGIN, CODE, STEPS, WORK, curve, looks_unfinished, opening, train
 

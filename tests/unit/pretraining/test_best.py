@@ -10,8 +10,8 @@ from bertline.foundation.manifests import read_manifest
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.plan import Plan
+from bertline.pretraining.probes import BestStep, ValidationProbe
 from bertline.pretraining.run import run_pretraining
-from bertline.pretraining.validation import BestStep, ValidationProbe
 from bertline.training.checkpoints import CheckpointFolder
 
 PHASES = [

@@ -1,12 +1,11 @@
 import pytest
 import torch
 
-import tiny
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import MaskPredictionsConfig
-from bertline.pretraining.mask_predictions import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
+from bertline.pretraining.probes import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
@@ -21,7 +20,7 @@ def make_probe(make_job, tmp_path):
         machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks(rank=rank))
         config = MaskPredictionsConfig(every_steps=5, sentences=sentences, num_guesses=3)
         path = tmp_path / "mask_predictions.jsonl"
-        return MaskPredictionProbe(model, tiny.mlm_nsp(), tokenizer, config, path, machine=machine)
+        return MaskPredictionProbe(model, tokenizer, config, path, machine=machine)
 
     return make
 

@@ -14,9 +14,9 @@ from bertline.foundation.files import read_json
 from bertline.foundation.manifests import read_manifest
 from bertline.modeling.bert import BertForMaskedLM
 from bertline.modeling.huggingface import architecture_of, load_masked_lm, load_pretraining_model
-from bertline.pretraining.mask_predictions import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.objectives.base import LearningMargins, means, sum_names, weighted_loss
 from bertline.pretraining.objectives.registry import objective_from
+from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted

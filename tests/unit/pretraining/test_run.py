@@ -9,7 +9,7 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import load_pretraining_model
-from bertline.pretraining.mask_predictions import MaskPredictionProbe, read_mask_predictions
+from bertline.pretraining.probes import MaskPredictionProbe, read_mask_predictions
 from bertline.pretraining.run import run_pretraining
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.interruption import TrainingInterrupted

@@ -5,11 +5,11 @@ import torch
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.pretraining import validation
+from bertline.pretraining import probes
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import PreTrainingLosses
 from bertline.pretraining.plan import Plan
-from bertline.pretraining.validation import ValidationProbe
+from bertline.pretraining.probes import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
 
@@ -50,7 +50,7 @@ def test_figures_are_exact_sums_over_all_held_out_targets(losses, make_job):
 
 def test_batch_size_does_not_matter(losses, make_job, monkeypatch):
     whole = probe_of(losses, make_job()).probe(0)
-    monkeypatch.setattr(validation, "_BATCH_TOKENS", 5 * 16)
+    monkeypatch.setattr(probes, "_BATCH_TOKENS", 5 * 16)
     assert probe_of(losses, make_job()).probe(0) == pytest.approx(whole, rel=1e-6)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.training.muon import orthogonalised
-from bertline.training.optimizers.muon import MuonConfig
+from bertline.training.optimizers.registry import MuonConfig
 from bertline.training.optimizers.weights import set_learning_rate
 
 CONFIG = MuonConfig(
