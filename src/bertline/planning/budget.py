@@ -189,15 +189,7 @@ def as_override(key: str, value: Any) -> str:
     >>> as_override("pretrain.phases", [{"steps": 9, "max_length": 64}])
     'pretrain.phases=[{steps: 9, max_length: 64}]'
     """
-    return f"{key}={_in_hydra(value)}"
-
-
-def _in_hydra(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_in_hydra(inner)}" for key, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(_in_hydra, value)) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
+    return f"{key}={json.dumps(value)}".replace('"', "")
 
 
 def _candidate(

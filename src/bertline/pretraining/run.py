@@ -29,8 +29,7 @@ from bertline.pretraining.probes import BestStep, MaskPredictionProbe, Validatio
 from bertline.pretraining.profiling import ProfileSteps
 from bertline.pretraining.result import write_model_folder, write_result
 from bertline.pretraining.row_layout import layouts_in_words, pretraining_attention, row_layouts
-from bertline.pretraining.start import build_model, find_checkpoint
-from bertline.pretraining.state import Totals, TrainingState
+from bertline.pretraining.state import Totals, TrainingState, build_model, find_checkpoint
 from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
