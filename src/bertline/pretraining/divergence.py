@@ -10,7 +10,6 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +32,6 @@ class TrainingDivergedError(BertlineError):
     """Training failed again after the allowed number of rollbacks."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Failure:
-    """A failure whose steps must be discarded."""
-
-    alarm: Alarm
-    first_step: int
-    """First step that may be to blame, 0-based. The last one is step `alarm.step` (1-based), after which the failure
-    was detected."""
-
-
 class DivergenceGuard:
     """Passes every row of metrics to the monitor on the first rank; all ranks make the same decision.
 
@@ -54,8 +43,10 @@ class DivergenceGuard:
     """
 
     def __init__(self, job: PretrainJob, plan: Plan, machine: Machine, rewinds: Sequence[Mapping[str, Any]]) -> None:
-        self.failure: Failure | None = None
+        self.failure: Alarm | None = None
         """Reason why training must roll back; None while there is none."""
+        self._first_bad_step = 0
+        """First step that may be to blame, 0-based; the last one is that after which the failure was detected."""
         self._job = job
         self._plan = plan
         self._config = job.pretrain.health
@@ -101,7 +92,7 @@ class DivergenceGuard:
         if not sum_over_ranks([fatal is not None], self._machine.device)[0]:
             return True
         alarm = fatal or Alarm.of("non_finite", step, "another rank found that training must go back")
-        self.failure = Failure(alarm=alarm, first_step=first_step)
+        self.failure, self._first_bad_step = alarm, first_step
         return False
 
     def _raise(self, alarm: Alarm) -> None:
@@ -111,13 +102,13 @@ class DivergenceGuard:
     def _log(self, alarm: Alarm, **rewind: Any) -> None:
         append_lines(self._job.health_path, [json.dumps({**dataclasses.asdict(alarm), **rewind})])
 
-    def roll_back(self, failure: Failure, checkpoints: CheckpointFolder) -> list[dict[str, Any]]:
+    def roll_back(self, alarm: Alarm, checkpoints: CheckpointFolder) -> list[dict[str, Any]]:
         """Discard the steps of a failure: delete the checkpoints that they may have corrupted and choose what to skip.
 
         Called on all ranks. The next start finds the checkpoint to resume from, or starts the run over.
 
         Args:
-            failure: Failure to recover from.
+            alarm: Failure to recover from.
             checkpoints: Checkpoints of the run.
 
         Returns:
@@ -127,7 +118,7 @@ class DivergenceGuard:
         Raises:
             TrainingDivergedError: The allowed number of rollbacks is used up.
         """
-        alarm, is_first, most = failure.alarm, self._machine.ranks.is_first, self._config.max_rewinds
+        is_first, most = self._machine.ranks.is_first, self._config.max_rewinds
         if len(self._rewinds) >= most:
             if is_first:
                 self._log(alarm)
@@ -139,12 +130,12 @@ class DivergenceGuard:
                 f"{self._job.checkpoints_folder}."
             )
         if is_first:
-            checkpoints.give_up_after(failure.first_step)
+            checkpoints.give_up_after(self._first_bad_step)
         sum_over_ranks([0.0], self._machine.device)  # no rank lists the checkpoints before the first has deleted some
         target = checkpoints.steps[-1] if checkpoints.steps else None
         # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
         end = min(self._plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
-        skipped = self._plan.skipping(max(failure.first_step, target or 0), end)
+        skipped = self._plan.skipping(max(self._first_bad_step, target or 0), end)
         rewind = {"rewound_to": target, "skipped": [dataclasses.asdict(one) for one in skipped]}
         if is_first:
             self._log(alarm, **rewind)
