@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from bertline.foundation.errors import ArtifactError, MachineError
@@ -78,12 +78,8 @@ def read_weights(folder: Path, *, with_output: bool) -> dict[str, Tensor]:
             (`with_output`) the decoder weights differ from the word embeddings.
     """
     weights: dict[str, Tensor] = {}
-    for path in _files(folder):
-        try:
-            shard = load_file(path)
-        except (FileNotFoundError, SafetensorError) as error:
-            raise _unreadable(path, error) from error
-        read = {key: tensor for key, tensor in shard.items() if normalised_name(key) is not None}
+    for path, shard in _shards(folder):
+        read = {key: shard.get_tensor(key) for key in shard.keys() if normalised_name(key) is not None}  # noqa: SIM118
         require_finite(read, path)
         weights.update((str(normalised_name(key)), tensor) for key, tensor in read.items())
     decoder = weights.pop(_DECODER, None)
@@ -102,14 +98,8 @@ def read_weight_names(folder: Path) -> set[str]:
     Raises:
         ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
     """
-    names: set[str] = set()
-    for path in _files(folder):
-        try:
-            with safe_open(path, framework="pt") as weights:
-                names.update(name for key in weights.keys() if (name := normalised_name(key)) is not None)  # noqa: SIM118
-        except (FileNotFoundError, SafetensorError) as error:
-            raise _unreadable(path, error) from error
-    return names
+    names = (normalised_name(key) for _, shard in _shards(folder) for key in shard.keys())  # noqa: SIM118
+    return {name for name in names if name is not None}
 
 
 def require_finite(weights: Mapping[str, Tensor], path: Path) -> None:
@@ -139,18 +129,30 @@ def is_finite(tensor: Tensor) -> bool:
 
 def count_parameters(folder: Path) -> int:
     """Return the number of parameters in a folder, without reading the weights."""
-    total = 0
+    return sum(
+        math.prod(shard.get_slice(key).get_shape())
+        for _, shard in _shards(folder)
+        for key in shard.keys()  # noqa: SIM118
+        if normalised_name(key) not in (None, _DECODER)
+    )
+
+
+def _shards(folder: Path) -> Iterator[tuple[Path, safe_open]]:
+    """Yield each file of weights of a folder, opened.
+
+    Raises:
+        ArtifactError: The folder has no safetensors file, or a file is missing or truncated.
+    """
     for path in _files(folder):
-        with safe_open(path, framework="pt") as weights:
-            shapes = {key: weights.get_slice(key).get_shape() for key in weights.keys()}  # noqa: SIM118
-        total += sum(math.prod(shape) for key, shape in shapes.items() if normalised_name(key) not in (None, _DECODER))
-    return total
-
-
-def _unreadable(path: Path, error: Exception) -> ArtifactError:
-    if isinstance(error, FileNotFoundError):
-        return ArtifactError(f"{path} is missing, though {INDEX_NAME} names it. Copy the whole folder again.")
-    return ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.")
+        try:
+            with safe_open(path, framework="pt") as shard:
+                yield path, shard
+        except FileNotFoundError as error:
+            raise ArtifactError(
+                f"{path} is missing, though {INDEX_NAME} names it. Copy the whole folder again."
+            ) from error
+        except SafetensorError as error:
+            raise ArtifactError(f"{path} is not a whole safetensors file ({error}). Copy or write it again.") from error
 
 
 def _files(folder: Path) -> list[Path]:

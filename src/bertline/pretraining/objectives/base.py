@@ -158,7 +158,7 @@ class Objective(ABC):
         """Return the sums of a micro-batch by name, as fp32 scalars: those of the terms, then those of the metrics.
 
         Args:
-            output: Output of the model of `new_model`.
+            output: Output of the model of `model_class`.
             batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
         """
 
