@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -25,8 +27,10 @@ from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.training.clock import TrainingClock
 from bertline.training.devices import Machine, Ranks
 from bertline.training.interruption import ignore_signals_in_worker
-from bertline.training.prefetching import prefetched
 
+Item = TypeVar("Item")
+
+_END = object()
 _STEPS_AHEAD = 4  # prepared by each worker
 _STEPS_FETCHED = 2  # prefetched from the workers by a thread
 
@@ -133,6 +137,30 @@ class StepDataset(Dataset[StepBatch]):
             within = positions[epochs == epoch] - epoch * size
             parts.append(examples.batch(shuffled(within, size, seed=self.seed, epoch=epoch), epoch=epoch))
         return parts[0] if len(parts) == 1 else {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
+def prefetched(items: Iterable[Item], *, ahead: int) -> Generator[Item, None, None]:
+    """Yield the same items in the same order, with up to `ahead` of them fetched in advance.
+
+    Receiving a batch from another process takes 1 to 2 ms for its tensors, which overlap with the model's step here. An
+    exception while fetching is raised where its item would have come. When the caller stops early, the thread ends
+    after the item that it is fetching.
+
+    Args:
+        items: Items to prefetch; only the thread iterates over them.
+        ahead: Number of items to fetch in advance, at least 1.
+    """
+    # The iterator is created here, not in the thread: this makes a loader fork workers, which a thread should not.
+    source = iter(items)
+    with ThreadPoolExecutor(1, thread_name_prefix="prefetching") as thread:
+        # One more than are ready is in the thread's hand.
+        fetched = deque(thread.submit(next, source, _END) for _ in range(ahead + 1))
+        try:
+            while (item := fetched.popleft().result()) is not _END:
+                fetched.append(thread.submit(next, source, _END))
+                yield cast(Item, item)
+        finally:
+            thread.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bertline.training.prefetching import prefetched
+from bertline.pretraining.data import prefetched
 
 
 def threads():
