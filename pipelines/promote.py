@@ -12,7 +12,7 @@ from typing import Any
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import say
 from bertline.orchestration.config import SECTIONS, pipeline_config
-from bertline.tracking.promotion import promote
+from bertline.tracking.registry import promote
 from composition import recipe
 
 
@@ -24,17 +24,12 @@ def main(asked: dict[str, Any]) -> None:
         raise ConfigError(f"task_name is {task!r}; expected encoder or one of {', '.join(config.tasks)}")
     name = config.export.model_name if task == "encoder" else f"{config.export.model_name}-{task}"
     reason = "" if asked["reason"] is None else str(asked["reason"])
-    moved = promote(
+    before, after = promote(
         config.tracking, name, version=str(asked["version"]), alias=config.export.champion_alias, reason=reason
     )
-    was = "none" if moved.before is None else f"version {moved.before}{_in_brackets(moved.scores_before)}"
-    say(f"{moved.name}, {moved.alias}: was {was}")
-    say(f"{moved.name}, {moved.alias}: is version {moved.after}{_in_brackets(moved.scores_after)}")
+    say(f"{name}, {config.export.champion_alias}: was {before}")
+    say(f"{name}, {config.export.champion_alias}: is {after}")
     say(f"reason: {reason.strip()}")
-
-
-def _in_brackets(scores: str) -> str:
-    return f" ({scores})" if scores else ""
 
 
 if __name__ == "__main__":

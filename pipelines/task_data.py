@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bertline.orchestration.fingerprints import check_packages_of_corpus
 from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.versions import check_packages_of_corpus
 from bertline.tasks.build import build_task
 from composition import recipe
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import yaml
 
 from bertline.foundation.files import write_json
+from bertline.orchestration.fingerprints import versions_by_stage
 from bertline.orchestration.stages import VERSIONS
 from bertline.orchestration.stopping import in_one_line
-from bertline.orchestration.versions import versions_by_stage
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType, Array
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
-from bertline.tracking import scoring
+from bertline.tracking import mlmodel
 from bertline.tracking.values import METRICS_PER_BATCH, PARAMS_PER_BATCH
 
 
@@ -113,10 +113,10 @@ def test_a_model_version_may_point_to_a_logged_model_s_folder(
     assert (Path(place) / "config.json").read_text() == "{}"
 
 
-def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_scoring_py_raises(
+def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_mlmodel_py_raises(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    logger = logging.getLogger(scoring.mlflow.models.utils.__name__)
+    logger = logging.getLogger(mlmodel.mlflow.models.utils.__name__)
     monkeypatch.setattr(logger, "filters", [])
     monkeypatch.setattr(logger, "handlers", [caplog.handler])
     monkeypatch.setattr(logger, "propagate", False)
@@ -125,11 +125,11 @@ def test_unknown_columns_and_parameters_are_dropped_with_a_warning_that_scoring_
     _enforce_params_schema({"top_k": 1}, None)
     _enforce_params_schema({"topk": 1}, ParamSchema([ParamSpec("top_k", "long", 10)]))
     messages = [record.getMessage() for record in caplog.records]
-    assert len(messages) == 3 and all(message.startswith(scoring._DROPPED) for message in messages)
+    assert len(messages) == 3 and all(message.startswith(mlmodel._DROPPED) for message in messages)
 
 
 def test_a_server_says_so_in_its_environment() -> None:
-    assert _MLFLOW_IS_IN_SERVING_ENVIRONMENT.name == scoring._IN_SERVER
+    assert _MLFLOW_IS_IN_SERVING_ENVIRONMENT.name == mlmodel._IN_SERVER
 
 
 def test_a_null_in_a_list_of_strings_becomes_text_so_lists_are_declared_as_of_anything() -> None:

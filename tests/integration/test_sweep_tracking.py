@@ -12,8 +12,8 @@ from bertline.sweep.config import SuccessiveHalvingPrunerConfig
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.feeds import TRIAL_TAG
 from bertline.tracking.tracker import open_tracker
-from bertline.tracking.trials import TRIAL_TAG
 from bertline.tracking.values import NOTE_TAG
 
 STATUS = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}

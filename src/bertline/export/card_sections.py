@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertline.export.card_tables import escaped, interval, shown, table
+from bertline.export.card_tables import escaped, interval, shown
 from bertline.export.facts import CardFacts
-from bertline.foundation.formats import signed, with_spread
+from bertline.foundation.formats import markdown_table, signed, with_spread
 from bertline.foundation.local_paths import without_local_paths
 from bertline.foundation.manifests import versions_of
+from bertline.foundation.mappings import value_at
 
 
 def what_it_is(facts: CardFacts) -> str:
@@ -35,7 +36,7 @@ def data(facts: CardFacts) -> str:
         return ""
     names = ("documents", "sentences", "words", "characters")
     rows = [[split, *(f"{amount.get(name, 0):,}" for name in names)] for split, amount in counts.items()]
-    paragraphs = [f"Source: `{corpus.get('source', 'unknown')}`.", table(["split", *names], rows)]
+    paragraphs = [f"Source: `{corpus.get('source', 'unknown')}`.", markdown_table(["split", *names], rows)]
     if packages := corpus.get("packages"):
         listed = ", ".join(f"{name} {version}" for name, version in packages.items())
         paragraphs.insert(1, f"Documentation strings of Python packages: {listed}.")
@@ -65,7 +66,7 @@ def training_settings(facts: CardFacts) -> str:
         rows.append(("precision", facts.precision))
     if "train_time_s" in facts.training:
         rows.append(("time", f"{facts.training['train_time_s']:,.0f} s"))
-    return table(["setting", "value"], rows) if rows else ""
+    return markdown_table(["setting", "value"], rows) if rows else ""
 
 
 def pretraining_scores(facts: CardFacts) -> str:
@@ -82,7 +83,7 @@ def pretraining_scores(facts: CardFacts) -> str:
             rows.append((f"its baseline: {score.card_baseline}", f"{baselines[score.metric]:.3f}"))
     if not rows:
         return ""
-    return f"On held-out documents with fixed masks, one run:\n\n{table(['measure', 'value'], rows)}"
+    return f"On held-out documents with fixed masks, one run:\n\n{markdown_table(['measure', 'value'], rows)}"
 
 
 def conclusion(facts: CardFacts, task: str) -> str:
@@ -118,7 +119,7 @@ def _scores(result: Mapping[str, Any]) -> str:
     for baseline in result["baselines"].values():
         scores = (f"{baseline[split]:.3f}" for split in ("dev", "test"))
         rows.append([shown(baseline["title"]), *scores, interval(baseline.get("test_interval"))])
-    return table(["", "dev", "test", "95 % interval of test"], rows)
+    return markdown_table(["", "dev", "test", "95 % interval of test"], rows)
 
 
 def more_scores(facts: CardFacts, task: str) -> str:
@@ -131,7 +132,7 @@ def more_scores(facts: CardFacts, task: str) -> str:
         return ""
     rows = [[escaped(metric), *(_spread(scores[split].get(metric)) for split in splits)] for metric in metrics]
     names = ["metric", *(escaped(split) for split in splits)]
-    return f"All metrics of this model's configuration:\n\n{table(names, rows)}"
+    return f"All metrics of this model's configuration:\n\n{markdown_table(names, rows)}"
 
 
 def _spread(score: Mapping[str, Any] | None) -> str:
@@ -212,7 +213,7 @@ def formats(onnx: Mapping[str, Any] | None, torch_bytes: int) -> str:
         )
     if refused := onnx.get("refused_int8"):
         sentences.append(f"An int8 file was made and left out: it agreed to {refused['agreement']:.3f} only.")
-    return f"{table(names, rows)}\n\n{' '.join(sentences)}"
+    return f"{markdown_table(names, rows)}\n\n{' '.join(sentences)}"
 
 
 def task_data(facts: CardFacts, task: str) -> str:
@@ -229,7 +230,7 @@ def fine_tuning_settings(facts: CardFacts, task: str) -> str:
     texts = {name: f"{value:.3g}" if isinstance(value, float) else str(value) for name, value in best.items()}
     rows = [(name.replace("_", " "), text) for name, text in texts.items()]
     rows.append(("longest sequence", f"{facts.tasks[task].kind.config.max_length} tokens"))
-    settings = table(["setting", "value"], rows)
+    settings = markdown_table(["setting", "value"], rows)
     return f"The best configuration on dev; these are the weights of its best seed.\n\n{settings}"
 
 
@@ -281,9 +282,7 @@ def origin(facts: CardFacts, sections: Iterable[str]) -> list[str]:
 
 
 def _setting(params: Mapping[str, Any], name: str) -> Any:
-    value: Any = params
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+    value = value_at(params, name)
     if not isinstance(value, Mapping):
         return value
     # The sentences of the mask predictions and the bounds of alarms do not describe the model.

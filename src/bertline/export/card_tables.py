@@ -1,26 +1,14 @@
-"""Markdown of a model card: escaped names and tables."""
+"""Markdown of a model card: escaped names and formats of cells."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from bertline.foundation.local_paths import without_local_path
 
 # Characters that begin emphasis, code, links or images. An underscore inside a word has no meaning.
 _SPECIAL = re.compile(r"[\\`*\[\]]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
-
-
-def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a Markdown table.
-
-    >>> print(table(["a", "b"], [[1, "x|y"]]))
-    | a | b |
-    | --- | --- |
-    | 1 | x\\|y |
-    """
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def shown(title: str) -> str:

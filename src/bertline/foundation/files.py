@@ -8,6 +8,7 @@ import glob
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from typing import IO, Any, TextIO
 from bertline.foundation.errors import ArtifactError, MachineError
 
 _CHUNK_BYTES = 1 << 20
-_RANDOM_CHARACTERS = 8  # added to a name by tempfile
+_RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
 _PARTIAL = ".partial"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -31,27 +32,48 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         MachineError: The folder is full or cannot be written; the old file is unchanged.
     """
     data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(_RANDOM_CHARACTERS // 2)}")
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
         try:
-            with os.fdopen(descriptor, "wb") as handle:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("xb") as handle:
                 handle.write(data)
                 handle.flush()
                 os.fsync(handle.fileno())
-            # mkstemp creates files that only the owner can read; restore the default permissions.
-            temporary.chmod(0o666 & ~_umask())
             temporary.replace(path)
         except OSError:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
             raise
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise an OSError of the block as a MachineError that names the path and says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise MachineError(cannot_write(path, error)) from error
+
+
+def complete_lines(path: Path, position: int = 0) -> Iterator[tuple[bytes, int]]:
+    """Yield the lines of a growing file from a position on, each with the position after it.
+
+    An incomplete last line, which a killed or a running writer leaves, is not yielded; a missing file has no lines.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as handle:
+        handle.seek(position)
+        for line in handle:
+            if line.endswith(b"\n"):
+                position += len(line)
+                yield line, position
 
 
 def read_json_lines(path: Path) -> list[Any]:
     """Return the rows of a JSON Lines file, without an incomplete last line (of a killed writer); empty if missing."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    return [json.loads(line) for line, _ in complete_lines(path)]
 
 
 def append_lines(path: Path, lines: Sequence[str]) -> None:
@@ -124,13 +146,13 @@ def folder_written_atomically(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         tidy_partial(target)
         place, lock = _claimed_place(target)
-    with lock, writing(target):
-        try:
-            yield place / _NEW
-            _swap(place, target)
-        finally:
-            _remove(place)
-            _remove_if_empty(place.parent)
+        with lock:
+            try:
+                yield place / _NEW
+                _swap(place, target)
+            finally:
+                _remove(place)
+                _remove_if_empty(place.parent)
 
 
 def tidy_partial(target: Path) -> None:
@@ -243,15 +265,6 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(handle.fileno())
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Convert an `OSError` of the block to a `MachineError` that names the path and the way out."""
-    try:
-        yield
-    except OSError as error:
-        raise MachineError(cannot_write(path, error)) from error
-
-
 def try_lock(handle: IO[Any]) -> bool:
     """Lock an open file, unless another process holds its lock; return whether this one holds it now.
 
@@ -299,9 +312,3 @@ def size_of_path(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current

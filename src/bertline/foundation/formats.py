@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 
 def count(number: float) -> str:
     """Format a count; counts from one million on are abbreviated.
@@ -89,3 +91,15 @@ def rough_duration(hours: float) -> str:
         return f"{60 * hours:.3g} min" if hours < 1 / 6 else f"{60 * hours:.0f} min"
     days = f" ({hours / 24:.1f} days)" if hours >= 72 else ""
     return f"{hours:,.3g} h{days}" if hours < 1000 else f"{hours:,.0f} h{days}"
+
+
+def markdown_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a Markdown table.
+
+    >>> print(markdown_table(["a", "b"], [[1, "x|y"]]))
+    | a | b |
+    | --- | --- |
+    | 1 | x\\|y |
+    """
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

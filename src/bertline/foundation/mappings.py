@@ -1,4 +1,4 @@
-"""Comparison of nested mappings."""
+"""Nested mappings by dotted keys."""
 
 from __future__ import annotations
 
@@ -23,3 +23,15 @@ def differences(old: Any, new: Any, prefix: str = "") -> dict[str, tuple[Any, An
         where = f"{prefix}.{key}" if prefix else str(key)
         found.update(differences(old.get(key, ABSENT), new.get(key, ABSENT), where))
     return found
+
+
+def value_at(mapping: Any, key: str) -> Any:
+    """Return the value at a dotted key; None if there is none.
+
+    Example:
+        >>> value_at({"a": {"b": 1}}, "a.b"), value_at({}, "a.b")
+        (1, None)
+    """
+    for part in key.split("."):
+        mapping = mapping.get(part) if isinstance(mapping, Mapping) else None
+    return mapping

@@ -5,6 +5,7 @@ One JSON object per line: `{"step": 120, "time_s": 1760000000.0, "metrics": {"tr
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from bertline.foundation.files import write_atomically, writing
+from bertline.foundation.files import complete_lines, write_atomically, writing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,12 +38,13 @@ class MetricsLog:
         Raises:
             MachineError: The disk is full or the folder cannot be written; earlier rows are kept.
         """
-        row = {"step": step, "time_s": time.time(), "metrics": {key: float(value) for key, value in metrics.items()}}
+        plain = {key: float(value) for key, value in metrics.items()}
+        row = MetricsRow(step=step, time_s=time.time(), metrics=plain)
         with writing(self.path):
             if self._handle is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._handle = self.path.open("a", encoding="utf-8")
-            self._handle.write(json.dumps(row) + "\n")
+            self._handle.write(_line(row))
             self._handle.flush()
 
     def keep_up_to(self, step: int) -> None:
@@ -61,15 +63,8 @@ class MetricsLog:
 
 def read_metrics(path: Path) -> Iterator[MetricsRow]:
     """Yield rows in file order, without an incomplete last line (of a killed writer)."""
-    if not path.exists():
-        return
-    with path.open(encoding="utf-8") as handle:
-        for line in handle:
-            if not line.endswith("\n"):
-                return
-            row = json.loads(line)
-            yield MetricsRow(step=row["step"], time_s=row["time_s"], metrics=row["metrics"])
+    return (MetricsRow(**json.loads(line)) for line, _ in complete_lines(path))
 
 
 def _line(row: MetricsRow) -> str:
-    return json.dumps({"step": row.step, "time_s": row.time_s, "metrics": row.metrics}) + "\n"
+    return json.dumps(dataclasses.asdict(row)) + "\n"

@@ -32,14 +32,13 @@ def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
         ConfigError: The mapping is invalid; the message lists all problems with keys and kinds, or if there are none,
             all problems with values, one per line.
     """
-    from pydantic import ConfigDict, TypeAdapter, ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
     problems = list(_shape_problems(cls, mapping, where))
     if not problems:
         try:
             # Strict validation accepts lists for tuples and dicts for dataclasses only through JSON.
-            adapter = TypeAdapter(cls) if _configured(cls) else TypeAdapter(cls, config=ConfigDict(extra="forbid"))
-            return adapter.validate_json(json.dumps(mapping), strict=True)
+            return TypeAdapter(cls).validate_json(json.dumps(mapping), strict=True)
         except ValidationError as error:
             members = dict(_union_members(cls))
             relevant = [problem for problem in error.errors() if not _of_another_kind(problem["loc"], mapping, members)]
@@ -50,10 +49,6 @@ def validate(cls: type[T], mapping: Mapping[str, Any], *, where: str = "") -> T:
 def to_mapping(config: Any) -> dict[str, Any]:
     """Convert a configuration dataclass to plain data for YAML or JSON (tuples become lists)."""
     return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-def _configured(cls: Any) -> bool:
-    return hasattr(cls, "__pydantic_config__") or dataclasses.is_dataclass(cls)
 
 
 def _shape_problems(expected: Any, value: Any, where: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ References:
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -118,16 +119,8 @@ class Difference:
         """Return plain data; unknown values are left out."""
         if self.p_value is None:
             return {"difference": self.difference}
-        return {
-            "difference": self.difference,
-            "interval": list(self.interval or ()),
-            "p_value": self.p_value,
-            "standard_error": self.standard_error,
-            "degrees_of_freedom": self.degrees_of_freedom,
-            "smallest_visible": self.smallest_visible,
-            "verdict": self.verdict,
-            "better": self.verdict == "better",
-        }
+        told = {**dataclasses.asdict(self), "interval": list(self.interval or ())}
+        return {**told, "verdict": self.verdict, "better": self.verdict == "better"}
 
 
 def measured(

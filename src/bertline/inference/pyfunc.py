@@ -26,7 +26,7 @@ from bertline.inference.row_files import cell
 from bertline.kinds.retrieval.serving import DOCUMENTS_COLUMN, GivenDocuments, RetrievalPredictor
 from bertline.tasks.bad_rows import BadRow, require_whole_characters
 from bertline.tasks.table_files import Record
-from bertline.tracking.serving import Serving
+from bertline.tracking.tracker import Serving
 
 PAIR_COLUMN = "text_pair"
 PACKAGES = (
@@ -106,7 +106,7 @@ class ServedModel:
             MlflowException: A column is missing or unknown, a value is null, an empty list or of another type, there
                 are no rows or, in a server, the request is too large.
         """
-        from bertline.tracking.scoring import in_server, named_errors
+        from bertline.tracking.mlmodel import in_server, named_errors
 
         with named_errors(), self._one_request:
             columns = self.inputs(pair=PAIR_COLUMN in model_input.columns)
@@ -157,7 +157,7 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     Raises:
         MlflowException: The folder is not a complete model, or a setting is wrong.
     """
-    from bertline.tracking.scoring import named_errors, refuse_unknown_parts
+    from bertline.tracking.mlmodel import named_errors, refuse_unknown_parts
 
     refuse_unknown_parts()
     with named_errors():

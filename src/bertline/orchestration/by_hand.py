@@ -8,22 +8,19 @@ therefore be chained by hand.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.mappings import differences
 from bertline.foundation.progress import say, warn
 from bertline.orchestration.changed import changed_code, shown, tracked_sections
 from bertline.orchestration.config import PipelineConfig
+from bertline.orchestration.provenance import locked_stages
 from bertline.orchestration.stages import CODE, STAGES, Stage
 from bertline.orchestration.status import RESULT_NAME, problem_with_result, read_status
 
-LOCK = Path("dvc.lock")
 Made = tuple[Stage, str | None]
 """A stage, and the task that it was run for."""
 
@@ -42,7 +39,7 @@ def place_by_hand(path: Path, config: PipelineConfig, folder_of: Callable[[Stage
     makers = list(_makers_of(path, config))
     if not makers:
         return path
-    lock = _locked_stages()
+    lock = locked_stages()
     sections = sorted(
         {words for maker in _with_earlier(makers, config) for words in _other_sections(*maker, config, lock)}
     )
@@ -55,11 +52,11 @@ def place_by_hand(path: Path, config: PipelineConfig, folder_of: Callable[[Stage
         if result is not None:
             say(f"reads {result}, made by hand under this configuration, instead of {path}")
             return result
-    command = f"python pipelines/{maker.name}.py{f' task_name={task}' if task else ''}"
+    command = maker.command(task)
     if not path.exists():
         raise ArtifactError(
-            f"{path} is missing. Make it with `dvc repro {_name(maker, task)}`, or by hand, with what you gave here: "
-            f"`{command} ...`."
+            f"{path} is missing. Make it with `dvc repro {maker.full_name(task)}`, or by hand, with what you gave "
+            f"here: `{command} ...`."
         )
     if sections:
         raise ArtifactError(
@@ -94,7 +91,7 @@ def _with_earlier(makers: list[Made], config: PipelineConfig) -> list[Made]:
 
 def _other_sections(stage: Stage, task: str | None, config: PipelineConfig, lock: Mapping[str, Any]) -> list[str]:
     """Return the keys whose value differs from the one an artifact was made under; none if dvc.lock has no record."""
-    made_under = lock.get(_name(stage, task), {}).get("params", {}).get("params.yaml")
+    made_under = lock.get(stage.full_name(task), {}).get("params", {}).get("params.yaml")
     if made_under is None:
         return []
     changes = differences(made_under, tracked_sections(stage, task, config))
@@ -107,12 +104,11 @@ def _other_sections(stage: Stage, task: str | None, config: PipelineConfig, lock
 
 def _other_code(stage: Stage, task: str | None, lock: Mapping[str, Any]) -> list[str]:
     path = CODE / stage.name
-    locked = [entry for entry in lock.get(_name(stage, task), {}).get("deps", []) if entry["path"] == path.as_posix()]
-    if not locked or not path.exists():
+    locked = {entry["path"]: entry.get("md5") for entry in lock.get(stage.full_name(task), {}).get("deps", [])}
+    if path.as_posix() not in locked or not path.exists():
         return []
-    if hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() != locked[0].get("md5"):
-        return [f"stage {stage.name}"]
-    return changed_code(stage)
+    same = locked[path.as_posix()] == hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+    return changed_code(stage) if same else [f"stage {stage.name}"]
 
 
 def _finished_by_hand(stage: Stage, task: str | None, folder_of: Callable[[Stage, str | None], Path]) -> Path | None:
@@ -124,23 +120,3 @@ def _finished_by_hand(stage: Stage, task: str | None, folder_of: Callable[[Stage
     if stage.in_worker and (status.state != "finished" or problem_with_result(folder, status)):
         return None
     return result if result.is_dir() else None
-
-
-class _LockLoader(yaml.SafeLoader):
-    """Reads numbers as DVC writes them: `1e-12` is a number in YAML 1.2, and text for PyYAML."""
-
-
-_LockLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
-
-
-def _locked_stages() -> dict[str, Any]:
-    if not LOCK.exists():
-        return {}
-    content: dict[str, Any] = yaml.load(LOCK.read_text(encoding="utf-8"), _LockLoader) or {}  # noqa: S506
-    return content.get("stages") or {}
-
-
-def _name(stage: Stage, task: str | None) -> str:
-    return f"{stage.name}@{task}" if stage.per_task else stage.name

@@ -62,9 +62,19 @@ def lasting_choices(saved: Mapping[str, Any], groups: Mapping[str, str], values:
     result.update(json.loads(json.dumps({key: value for key, value in saved.items() if key != "defaults"})))
     for group in groups:
         # Another option of a group starts from its own values: those saved for the previous one may not fit it.
-        _drop(result, group.rpartition("@")[2].split("."))
+        *parts, last = group.rpartition("@")[2].split(".")
+        section = result
+        for part in parts:
+            section = section.get(part, {})
+        section.pop(last, None)
     for key, value in values.items():
-        _set(result, key.split("."), value)
+        *parts, last = key.split(".")
+        section = result
+        for part in parts:
+            if not isinstance(section.get(part), dict):
+                section[part] = {}
+            section = section[part]
+        section[last] = value
     return result
 
 
@@ -72,18 +82,3 @@ def described(changes: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
     """Yield one line per key, for display."""
     for key, (old, new) in changes.items():
         yield f"  {key}: {json.dumps(old)} -> {json.dumps(new)}"
-
-
-def _drop(mapping: dict[str, Any], parts: list[str]) -> None:
-    for part in parts[:-1]:
-        mapping = mapping.get(part, {})
-    mapping.pop(parts[-1], None)
-
-
-def _set(mapping: dict[str, Any], parts: list[str], value: Any) -> None:
-    for part in parts[:-1]:
-        inner = mapping.get(part)
-        if not isinstance(inner, dict):
-            inner = mapping[part] = {}
-        mapping = inner
-    mapping[parts[-1]] = value

@@ -75,10 +75,11 @@ def _broken_rules(config: PipelineConfig) -> Iterator[str]:
     yield from _broken_pretraining_rules(config) if config.pretrains else _broken_finetune_rules(config)
     for name, task in config.tasks.items():
         if not _TASK_NAME.fullmatch(name):
+            allowed = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
             yield (
                 f"tasks has the name {name!r}, which cannot be a folder, a DVC stage and a name in MLflow. Use letters "
                 "(a-z), digits, '_' and '-', beginning with a letter, a digit or '_': for example "
-                f"{_allowed_name(name)!r}."
+                f"{allowed!r}."
             )
         yield from _broken_task_rules(config, name, task)
 
@@ -129,7 +130,13 @@ def _broken_pretraining_rules(config: PipelineConfig) -> Iterator[str]:
             "pretrain.phases. Warm up for less or train for longer."
         )
     elif isinstance(config.schedule, WarmupStableDecayScheduleConfig):
-        yield from _broken_decay_rule(config.schedule, num_steps)
+        warmup, decay = config.schedule.num_warmup_steps, config.schedule.num_decay_steps
+        if decay is not None and warmup + decay > num_steps:
+            yield (
+                f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
+                f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, "
+                "which is a fifth of them; warm up for less; or train for longer."
+            )
     if config.pretrain.start_from is not None and config.tokenizer.kind == "trained":
         yield (
             f"pretrain.start_from is {config.pretrain.start_from!r}, but tokenizer.kind is "
@@ -149,21 +156,6 @@ def how_to_register(task: str | None) -> str:
     )
 
 
-def _allowed_name(name: str) -> str:
-    """Return the closest valid name."""
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_-") or "my_task"
-
-
-def _broken_decay_rule(schedule: WarmupStableDecayScheduleConfig, num_steps: int) -> Iterator[str]:
-    warmup, decay = schedule.num_warmup_steps, schedule.num_decay_steps
-    if decay is not None and warmup + decay > num_steps:
-        yield (
-            f"schedule.num_warmup_steps is {warmup} and schedule.num_decay_steps {decay}, together more than the "
-            f"{num_steps} steps of pretrain.phases. Decay over {num_steps - warmup} steps at most, or over null, which "
-            "is a fifth of them; warm up for less; or train for longer."
-        )
-
-
 def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> Iterator[str]:
     # A checkpoint has its own number of positions, to which the sweep lowers `max_length`.
     of_the_line = config.pretrains and task.start_from in (None, "random")
@@ -173,12 +165,9 @@ def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> I
             f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."
         )
     known = [field.name for field in dataclasses.fields(config.sweep.fine_tuning)]
-    for key in task.space:
-        if key not in known:
-            yield f"tasks.{name}.space.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
-    for key in task.fine_tuning:
-        if key not in known:
-            yield f"tasks.{name}.fine_tuning.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
+    for key in [*(f"space.{name}" for name in task.space), *(f"fine_tuning.{name}" for name in task.fine_tuning)]:
+        if key.partition(".")[2] not in known:
+            yield f"tasks.{name}.{key} is not a field of sweep.fine_tuning; known: {', '.join(known)}."
     if isinstance(config.sweep.sampler, GridSamplerConfig):
         for key, space in {**config.sweep.space, **task.space}.items():
             if not isinstance(space, ChoiceSpace):

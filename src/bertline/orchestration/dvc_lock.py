@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,76 +24,60 @@ _STAGES = _FOLDER / "rwlock"
 _FIGURES = re.compile(r".*/artifacts/metrics/(?P<stage>[^/]+)\.json")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
-    """A process that a lock names."""
-
-    pid: int
-    command: str
-    stages: tuple[str, ...]
-
-    @property
-    def process(self) -> psutil.Process | None:
-        """The process, if it is running and a DVC command; another program may have its number by now."""
-        try:
-            process = psutil.Process(self.pid)
-            return process if any("dvc" in word for word in process.cmdline()) else None
-        except psutil.Error:
-            return None
-
-
 def explanation(root: Path) -> str | None:
     """Explain in sentences why DVC is busy, and what to do; None if it is not.
 
     Args:
         root: The folder of the repository.
     """
-    said = [_of_holder(holder) for holder in _holders(root / _STAGES)]
+    said = [_of_holder(*holder, stages) for holder, stages in _holders(root / _STAGES).items()]
     if not said and _is_held(root / _COMMANDS):
         said = ["another DVC command is reading or writing its records; it takes seconds. Run the same command again."]
     return "\n".join(said) or None
 
 
-def _of_holder(holder: Holder) -> str:
-    process = holder.process
+def _of_holder(pid: int, command: str, stages: list[str]) -> str:
+    process = _dvc_process(pid)
     if process is None:
         # DVC drops the entry of a process that has ended, but not one whose number another program has.
         return (
-            f"process {holder.pid} ({holder.command}) was killed and left its lock behind; no DVC runs. Run the same "
+            f"process {pid} ({command}) was killed and left its lock behind; no DVC runs. Run the same "
             f"command again. Should DVC still say that it is busy, delete {_STAGES}."
         )
     since = duration(time.time() - process.create_time())
-    at = f" and is at stage {', '.join(holder.stages)}" if holder.stages else ""
-    watch = "".join(f" To watch it: {command}" for stage in holder.stages for command in _commands_that_attach(stage))
+    at = f" and is at stage {', '.join(stages)}" if stages else ""
+    # A command attaches if the stage's work is in a worker; others would start again.
+    parts = [(stage, name.partition("@")[2]) for name in stages for stage in STAGES if stage.name == name.split("@")[0]]
+    watch = "".join(f" To watch it: {stage.command(task)}" for stage, task in parts if stage.in_worker)
     return (
-        f"process {holder.pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal.{watch}"
+        f"process {pid} (dvc, for {since}) is running{at}. Wait for it, or press Ctrl-C in its terminal.{watch}"
         f"\nDo not delete {_STAGES}: two runs would write the same files."
     )
 
 
-def _commands_that_attach(name: str) -> Iterator[str]:
-    """Yield the command that shows a running stage, if its work is in a worker; others would start again."""
-    stage, _, task = name.partition("@")
-    if any(one.name == stage and one.in_worker for one in STAGES):
-        yield f"python pipelines/{stage}.py{f' task_name={task}' if task else ''}"
+def _dvc_process(pid: int) -> psutil.Process | None:
+    """Return the process, if it is running and a DVC command; another program may have its number by now."""
+    try:
+        process = psutil.Process(pid)
+        return process if any("dvc" in word for word in process.cmdline()) else None
+    except psutil.Error:
+        return None
 
 
-def _holders(path: Path) -> Iterator[Holder]:
-    """Yield the processes that a `rwlock` names, with the stages whose figures they write."""
+def _holders(path: Path) -> dict[tuple[int, str], list[str]]:
+    """Return the processes (number, command) that a `rwlock` names, with the stages whose figures they write."""
     try:
         content: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8") or "{}")
     except (OSError, json.JSONDecodeError):
-        return  # no stage has run yet, or DVC is writing the file
+        return {}  # no stage has run yet, or DVC is writing the file
+    written = [*content.get("write", {}).items()]
+    read = [("", holder) for holders in content.get("read", {}).values() for holder in holders]
     stages: dict[tuple[int, str], list[str]] = {}
-    for written, holder in content.get("write", {}).items():
+    for path_written, holder in written + read:
         found = stages.setdefault((holder["pid"], holder["cmd"]), [])
-        if figures := _FIGURES.fullmatch(written):
+        if figures := _FIGURES.fullmatch(path_written):
             found.append(figures["stage"])
-    for holders in content.get("read", {}).values():
-        for holder in holders:
-            stages.setdefault((holder["pid"], holder["cmd"]), [])
-    for (pid, command), names in stages.items():
-        yield Holder(pid=pid, command=command, stages=tuple(names))
+    return stages
 
 
 def _is_held(path: Path) -> bool:

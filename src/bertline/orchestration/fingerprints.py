@@ -10,14 +10,22 @@ files next to these modules that they use: templates (HTML, CSS) and reference c
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
-from collections.abc import Iterator
+import platform
+from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from bertline.foundation.files import sha256_of_file
-from bertline.orchestration.stages import Stage
+from bertline.foundation.mappings import value_at
+from bertline.orchestration.stages import PACKAGES, STAGES, Stage, stage_named
+
+if TYPE_CHECKING:
+    from bertline.orchestration.config import PipelineConfig
 
 _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
@@ -37,7 +45,7 @@ _WITHOUT_MEANING = frozenset(
         "bertline.orchestration.run_pages",
         "bertline.orchestration.stages",
         "bertline.orchestration.stopping",
-        "bertline.orchestration.versions",
+        "bertline.orchestration.fingerprints",
         "bertline.training.progress",
         "mistyped",
         "on_ctrl_c",
@@ -86,7 +94,8 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
         reached[key], imports = _read(path.read_text(encoding="utf-8"))
         for name in imports:
             if name.startswith(_EVERY_KIND):
-                waiting.extend(_parts_of_kinds(name.removeprefix(_EVERY_KIND), root))
+                parts = root.glob(f"bertline/kinds/*/{name.removeprefix(_EVERY_KIND)}.py")
+                waiting.extend(f"bertline.kinds.{part.parent.name}.{part.stem}" for part in sorted(parts))
             elif not of_package or name.split(".")[0] == _PACKAGE:
                 waiting.append(name)
         if of_package:
@@ -96,11 +105,10 @@ def _closure(waiting: list[str], root: Path) -> dict[str, str]:
 
 
 def syntax_digest(tree: ast.AST) -> str:
-    """Digest what code does, not how it is written or explained; docstrings are taken out of `tree`.
+    """Digest what code does, not how it is written or explained.
 
     The digest of a source is the same on every Python version that bertline supports.
     """
-    _drop_docstrings(tree)
     return hashlib.sha256(_canonical(tree).encode()).hexdigest()[:16]
 
 
@@ -110,16 +118,9 @@ def _read(text: str) -> tuple[str, tuple[str, ...]]:
     return syntax_digest(tree), tuple(_imports(tree))
 
 
-def _parts_of_kinds(part: str, root: Path) -> list[str]:
-    return [f"bertline.kinds.{path.parent.name}.{part}" for path in sorted(root.glob(f"bertline/kinds/*/{part}.py"))]
-
-
 def _path_of(module: str, root: Path) -> Path | None:
     base = root.joinpath(*module.split("."))
-    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-        if candidate.exists():
-            return candidate
-    return None
+    return next((path for path in (base.with_suffix(".py"), base / "__init__.py") if path.exists()), None)
 
 
 def _imports(tree: ast.AST) -> Iterator[str]:
@@ -137,19 +138,9 @@ def _imports(tree: ast.AST) -> Iterator[str]:
             yield f"{_EVERY_KIND}{part.value}"
 
 
-def _drop_docstrings(tree: ast.AST) -> None:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            # A bare string anywhere in a body is documentation: attribute docstrings follow their attribute.
-            node.body = [
-                statement
-                for statement in node.body
-                if not (
-                    isinstance(statement, ast.Expr)
-                    and isinstance(statement.value, ast.Constant)
-                    and isinstance(statement.value.value, str)
-                )
-            ]
+def _is_docstring(node: object) -> bool:
+    """Return whether a statement is a bare string, which is documentation anywhere: of attributes, after them."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _canonical(node: object) -> str:
@@ -159,16 +150,79 @@ def _canonical(node: object) -> str:
         # `repr` escapes depend on the version's Unicode tables.
         return f"Constant({node.value!a})"
     if isinstance(node, ast.JoinedStr):
-        return f"JoinedStr({_canonical(_without_empty_text(node.values))})"
+        # Some Python versions append an empty text to the last part.
+        parts = [part for part in node.values if not (isinstance(part, ast.Constant) and part.value == "")]
+        return f"JoinedStr({_canonical(parts)})"
     if isinstance(node, ast.AST):
-        fields = ((name, getattr(node, name, None)) for name in node._fields if name not in ("ctx", "type_comment"))
-        inside = ",".join(f"{name}={_canonical(value)}" for name, value in fields if value is not None and value != [])
+        fields = {name: getattr(node, name, None) for name in node._fields if name not in ("ctx", "type_comment")}
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            fields["body"] = [statement for statement in node.body if not _is_docstring(statement)]
+        told = {name: value for name, value in fields.items() if value is not None and value != []}
+        inside = ",".join(f"{name}={_canonical(value)}" for name, value in told.items())
         return f"{type(node).__name__}({inside})"
     if isinstance(node, list):
         return "[" + ",".join(_canonical(item) for item in node) + "]"
     return ascii(node)
 
 
-def _without_empty_text(values: list[ast.expr]) -> list[ast.expr]:
-    """Return the parts of an f-string; some Python versions append an empty text to the last one."""
-    return [value for value in values if not (isinstance(value, ast.Constant) and value.value == "")]
+NOT_INSTALLED = "not installed"
+
+
+def stage_versions(stage: Stage, task: str | None, config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions that a stage's result depends on under a configuration.
+
+    Args:
+        stage: The stage, which lists the distributions.
+        task: Name of the task, for a stage that runs once per task.
+        config: The whole configuration, as in params.yaml.
+
+    Returns:
+        Distribution to version, without local build tags (`2.13.0+cpu` is `2.13.0`), sorted by name; `python` is the
+        minor version (`3.11`).
+    """
+    names = {*stage.versions}
+    for where in stage.versions_where:
+        value = value_at(config, where.key.format(task=task))
+        if (where.values is None and value is not None) or value in (where.values or ()):
+            names.update(where.versions)
+    if PACKAGES in names:
+        names.remove(PACKAGES)
+        listed = (package["distribution"] for package in config["python_docs"]["packages"])
+        names.update(name for name in listed if name is not None)  # the standard library comes with Python
+    python = ".".join(platform.python_version_tuple()[:2])
+    return {**{name: _installed(name) for name in sorted(names, key=str.lower)}, "python": python}
+
+
+def versions_by_stage(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the `stage_versions` of every stage that lists any, by the stage's name in DVC."""
+    found: dict[str, dict[str, str]] = {}
+    for stage in STAGES:
+        if not (stage.versions or stage.versions_where):
+            continue
+        for task in config["tasks"] if stage.per_task else (None,):
+            found[stage.full_name(task)] = stage_versions(stage, task, config)
+    return found
+
+
+def check_packages_of_corpus(config: PipelineConfig, task: str) -> None:
+    """Refuse to make rows from other package versions than those of the corpus that the encoder is pretrained on.
+
+    A missing corpus, a corpus of the user's own text and a task with its own data are not checked.
+
+    Raises:
+        DataError: A version differs; the message names both versions.
+    """
+    from bertline.demo.config import DocsSourceConfig
+    from bertline.demo.docstrings import check_versions
+    from bertline.demo.reader import PythonDocsCorpusConfig
+
+    if isinstance(config.tasks[task].source, DocsSourceConfig) and isinstance(config.corpus, PythonDocsCorpusConfig):
+        check_versions(Path(stage_named("corpus").output), config.python_docs)
+
+
+@functools.cache
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution).split("+")[0]
+    except metadata.PackageNotFoundError:
+        return NOT_INSTALLED  # the stage that needs it reports how to install it

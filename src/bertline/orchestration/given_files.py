@@ -96,7 +96,7 @@ def format_of(path: Path) -> FileFormat:
         return found[0]
     full = [line for line in start.lines if line.strip()]
     if ending == ".json" or found == ["jsonl"]:
-        return "jsonl" if found == ["jsonl"] and not _is_squad(full[0]) else "squad"
+        return "jsonl" if found == ["jsonl"] and not isinstance(json.loads(full[0]).get("data"), list) else "squad"
     if full and all(_QUESTION.match(line) for line in full[:100]):
         return "questions"
     if ending == ".tsv":
@@ -159,8 +159,3 @@ def _of_folder(folder: Path) -> dict[SplitName, Path]:
         held = ", ".join(path.name for path in files) or "no files"
         raise DataError(f"data is {folder}, which has no file called train; it holds {held}. Name one: train=FILE.")
     return found
-
-
-def _is_squad(line: str) -> bool:
-    content = json.loads(line)
-    return isinstance(content.get("data"), list)

@@ -64,21 +64,15 @@ def task_of_files(given: GivenFiles, options: TaskOptions, base: Base) -> dict[s
     task = copy.deepcopy(base("trec" if given.format == "questions" else _BASES[kind]))
     for key in ("space", "fine_tuning"):  # specific to the data set of the base configuration
         task[key] = {}
-    match given.format:
-        case "conll":
-            columns = {"word_column": _number(options.text_column, 0), "tag_column": _number(options.label_column, -1)}
-            layout = conll_layout(given.files["train"], options.encoding, tag_column=columns["tag_column"])
-            task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(options.encoding)}
-        case "squad":
-            pass
-        case "questions":
-            task["labels"] = None
-        case _:
-            task["source"] |= _table_source(given, options)
-            if kind == "regression":
-                task |= _scale(list(given.files.values()), task["source"])
-            else:
-                task["labels"] = None
+    if given.format == "conll":
+        columns = {"word_column": _number(options.text_column, 0), "tag_column": _number(options.label_column, -1)}
+        layout = conll_layout(given.files["train"], options.encoding, tag_column=columns["tag_column"])
+        task["source"] |= {**columns, **layout, "types": None, "encoding": _plain(options.encoding)}
+    elif given.format == "questions":
+        task["labels"] = None
+    elif given.format != "squad":
+        task["source"] |= _table_source(given, options)
+        task |= _scale(list(given.files.values()), task["source"]) if kind == "regression" else {"labels": None}
     return task
 
 
@@ -129,10 +123,7 @@ def columns_of(path: Path, source: Mapping[str, Any]) -> list[Column]:
     Raises:
         DataError: The table has no row, or it cannot be read.
     """
-    layout = TableLayout(
-        source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
-    )
-    first = next(iter(read_records(path, layout)), None)
+    first = next(iter(read_records(path, _layout(source))), None)
     if first is None:
         raise DataError(f"{path} has no rows.")
     return list(first.values)
@@ -170,6 +161,12 @@ def _table_source(given: GivenFiles, options: TaskOptions) -> dict[str, Any]:
     return source
 
 
+def _layout(source: Mapping[str, Any]) -> TableLayout:
+    return TableLayout(
+        source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
+    )
+
+
 def _usual(columns: Sequence[Column], usual: Sequence[str]) -> Column | None:
     by_name = {str(column).lower(): column for column in columns}
     return next((by_name[name] for name in usual if name in by_name), None)
@@ -185,12 +182,9 @@ def _scale(paths: Sequence[Path], source: Mapping[str, Any]) -> dict[str, float]
     Raises:
         DataError: A row has no finite number in this column.
     """
-    layout = TableLayout(
-        source["format"], source["header"], source["quoting"], source["encoding"], separator=source["separator"]
-    )
     low, high = math.inf, -math.inf
     for path in paths:
-        for record in read_records(path, layout):
+        for record in read_records(path, _layout(source)):
             found = record.values.get(source["label_column"])
             try:
                 number = float(found)  # type: ignore[arg-type]  # a value that is not a number is handled below

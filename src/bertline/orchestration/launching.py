@@ -10,21 +10,21 @@ the other nodes start their ranks, and then report that status.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.progress import say, warn
-from bertline.orchestration.last_words import COULD_NOT_WRITE, listening
-from bertline.orchestration.log_view import LogView
+from bertline.foundation.files import complete_lines
+from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say, warn
 from bertline.orchestration.status import Status, is_locked, problem_with_result, read_status, time_of_status
-from bertline.orchestration.stopping import WORK_STOPPED, Detached, Stopped, named
+from bertline.orchestration.stopping import COULD_NOT_WRITE, WORK_STOPPED, Detached, Stopped, listening, named
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
 from bertline.training.nodes import Node, outside_step, this_node
@@ -96,19 +96,17 @@ def _command(folder: Path, function: str, runtime: RuntimeConfig, several_device
     if not several_devices or runtime.num_devices * runtime.num_nodes == 1:
         return [sys.executable, *module]
     # Lightning's own launcher would run the recipe's command line again on every rank; torchrun starts only workers.
-    nodes = ["--standalone"] if node.num_nodes == 1 else _meeting(folder, node)
+    nodes = ["--standalone"]
+    if node.num_nodes > 1:
+        nodes = [
+            f"--nnodes={node.num_nodes}",
+            f"--node-rank={node.rank}",
+            "--rdzv-backend=static",
+            f"--rdzv-endpoint={node.address}:{node.port}",
+            # Nodes whose configuration, inputs or code differ have other folder names, so they never train together.
+            f"--rdzv-id={folder.name}",
+        ]
     return [sys.executable, "-m", "torch.distributed.run", *nodes, f"--nproc-per-node={runtime.num_devices}", *module]
-
-
-def _meeting(folder: Path, node: Node) -> list[str]:
-    return [
-        f"--nnodes={node.num_nodes}",
-        f"--node-rank={node.rank}",
-        "--rdzv-backend=static",
-        f"--rdzv-endpoint={node.address}:{node.port}",
-        # Nodes whose configuration, inputs or code differ have different folder names, so they never train together.
-        f"--rdzv-id={folder.name}",
-    ]
 
 
 def _join(folder: Path, command: list[str], node: Node, passed_on: list[int]) -> Status:
@@ -137,7 +135,7 @@ def _join(folder: Path, command: list[str], node: Node, passed_on: list[int]) ->
 def _start(folder: Path, command: list[str], passed_on: list[int], log: Path | None = None) -> int:
     """Run a worker to its end; returns its exit status, and adds the signals that it was sent to `passed_on`."""
     log = log or folder / "log"
-    with log.open("a", encoding="utf-8") as handle, LogView(log) as view, listening() as listener:
+    with log.open("a", encoding="utf-8") as handle, closing(LogView(log)) as view, listening() as listener:
         # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
         environment = environment_for_training({**_TIME_TO_SAVE, **outside_step(os.environ)})
         process = subprocess.Popen(
@@ -161,7 +159,7 @@ def _attach(folder: Path) -> None:
     pid = read_status(folder).pid
     try:
         say(f"attached to the worker that is at {folder} already (process {pid}); Ctrl-C leaves it running")
-        with LogView(folder / "log") as view:
+        with closing(LogView(folder / "log")) as view:
             while is_locked(folder):
                 view.show()
                 time.sleep(_POLL_S)
@@ -189,3 +187,57 @@ def _signals_passed_on(process: subprocess.Popen[Any], passed_on: list[int]) -> 
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+# A progress line of training: "pretraining: step 1,001 of 7,000, loss 5.383, ..., 7 min 20 s left".
+_NUMBER = r"\d+(?:,\d{3})*"
+_STEPS = re.compile(rf"(?P<what>[^:]+): (?P<count>step (?P<done>{_NUMBER}) of (?P<total>{_NUMBER}))(, (?P<rest>.*))?")
+_LEFT = " left"
+
+
+class LogView:
+    """Shows the lines that are appended to a log from now on.
+
+    The worker always writes to its log, never to the terminal: it may outlive the terminal, and a recipe that attaches
+    later shows the same lines.
+    """
+
+    def __init__(self, log: Path) -> None:
+        self._log = log
+        self._seen = log.stat().st_size if log.exists() else 0
+        self._line: ProgressLine | None = None
+        self._drawn = LiveLine(lambda: self._line) if can_draw() else None
+
+    def close(self) -> None:
+        """Show the last lines."""
+        self.show()
+        if self._drawn is not None:
+            self._drawn.stop()
+
+    def show(self) -> None:
+        """Show the new lines."""
+        for line, position in complete_lines(self._log, self._seen):
+            self._seen = position
+            for part in line.decode("utf-8", errors="replace").splitlines():
+                self._show_line(part)
+
+    def _show_line(self, line: str) -> None:
+        progress = progress_in(line)
+        if self._drawn is None:
+            say(line)
+        elif progress is None:
+            self._drawn.print_above(line)
+        else:
+            self._line = progress
+            self._drawn.start()
+
+
+def progress_in(line: str) -> ProgressLine | None:
+    """Return the progress that a line of a log tells, such as `pretraining: step 5 of 9, loss 5.4, 7 s left`."""
+    steps = _STEPS.fullmatch(line)
+    if steps is None:
+        return None
+    notes = [note for note in (steps["rest"] or "").split(", ") if note]
+    left = notes.pop() if notes and notes[-1].endswith(_LEFT) else ""
+    done, total = (int(steps[key].replace(",", "")) for key in ("done", "total"))
+    return ProgressLine(what=steps["what"], done=done, total=total, count=steps["count"], left=left, notes=tuple(notes))

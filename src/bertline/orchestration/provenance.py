@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,9 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bertline.evaluation.facts import PROVENANCE_NAME
 from bertline.foundation.files import read_json, sha256_of_path, write_json
 from bertline.foundation.processor import processor_name
+from bertline.orchestration.stages import stage_named
 from bertline.training.config import RuntimeConfig
 
 _DIGEST_CHARACTERS = 36  # MLflow's limit for a dataset's digest
@@ -43,7 +47,10 @@ def experiment_name() -> str | None:
 
 def artifact_digest(path: Path) -> str:
     """Return the digest that DVC recorded for an artifact, else the first 36 characters of its SHA-256."""
-    return _dvc_digests().get(path.as_posix()) or sha256_of_path(path)[:_DIGEST_CHARACTERS]
+    stages = locked_stages() if running_under_dvc() else {}
+    entries = [entry for stage in stages.values() for entry in stage.get("outs", [])]
+    digests = [entry["md5"] for entry in entries if entry["path"] == path.as_posix() and "md5" in entry]
+    return digests[-1] if digests else sha256_of_path(path)[:_DIGEST_CHARACTERS]
 
 
 def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeConfig) -> None:
@@ -54,9 +61,8 @@ def write_provenance(result: Path, frozen: Mapping[str, Any], runtime: RuntimeCo
         frozen: Content of the run folder's config.yaml.
         runtime: Its section `runtime`.
     """
-    task = frozen.get("task_name")
     content = {
-        "stage": f"{frozen['stage']}@{task}" if task else frozen["stage"],
+        "stage": stage_named(frozen["stage"]).full_name(frozen.get("task_name")),
         "ended": datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": frozen.get("commit", ""),
         "fingerprint": frozen.get("fingerprint", ""),
@@ -83,15 +89,20 @@ def _machine(runtime: RuntimeConfig) -> str:
     return f"{cores} ({processor_name()})"
 
 
-def _dvc_digests() -> dict[str, str]:
-    lock = Path("dvc.lock")
-    if not running_under_dvc() or not lock.exists():
-        return {}
-    import yaml
+class _LockLoader(yaml.SafeLoader):
+    """Reads numbers as DVC writes them: `1e-12` is a number in YAML 1.2, and text for PyYAML."""
 
-    stages: dict[str, Any] = (yaml.safe_load(lock.read_text(encoding="utf-8")) or {}).get("stages", {})
-    entries = [entry for stage in stages.values() for entry in stage.get("outs", [])]
-    return {entry["path"]: entry["md5"] for entry in entries if "md5" in entry}
+
+_LockLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+def locked_stages() -> dict[str, Any]:
+    """Return what dvc.lock records, by the stage's name in DVC; empty without the file."""
+    lock = Path("dvc.lock")
+    content = yaml.load(lock.read_text(encoding="utf-8"), _LockLoader) if lock.exists() else None  # noqa: S506
+    return (content or {}).get("stages") or {}
 
 
 def _git(*arguments: str) -> str | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from bertline.evaluation.facts import read_result
 from bertline.evaluation.html import metric_name
-from bertline.foundation.formats import count
+from bertline.foundation.files import read_json, write_json
+from bertline.foundation.formats import count, markdown_table
+from bertline.foundation.mappings import value_at
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.provenance import git_commit, running_under_dvc
 from bertline.orchestration.stages import Stage
@@ -53,12 +56,8 @@ def source_tags(recipe: str) -> dict[str, str]:
 
 def headline_params(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of the pipeline's run by dotted key, those of its configuration that it has."""
-    found = {}
-    for key in _HEADLINE_PARAMS:
-        section, name = key.split(".")
-        if (value := config[section].get(name)) is not None:
-            found[key] = value
-    return found
+    found = {key: value_at(config, key) for key in _HEADLINE_PARAMS}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def charted(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -93,7 +92,7 @@ def stage_page(
         if stage.name == "pretrain":
             title = ": ".join([name, *_loss(config, metrics)])
         shown = sorted(metrics.items(), key=lambda item: item[0] not in charted(metrics))[:_OTHER_FIGURES]
-        blocks.append(_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
+        blocks.append(markdown_table(["figure", "value"], [(f"`{key}`", _number(value)) for key, value in shown]))
     return {NAME: title, NOTE_TAG: "\n\n".join(blocks)}
 
 
@@ -132,7 +131,7 @@ def pipeline_page(
         f"configuration. Commit {git_commit()[:10]}.",
     ]
     if rows:
-        note += ["\n".join(sentences), _table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
+        note += ["\n".join(sentences), markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
     return headline, {NAME: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
 
 
@@ -144,14 +143,10 @@ def _loss(config: PipelineConfig, metrics: Mapping[str, float]) -> list[str]:
 
 
 def _arms(result: Mapping[str, Any]) -> str:
-    found = [(_title(one), _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
-    found += [(_title(one), f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
+    found = [(one["title"], _with_std(one), one["test_mean"]) for one in result["arms"].values() if one]
+    found += [(one["title"], f"{one['test']:.3f}", one["test"]) for one in result["baselines"].values()]
     best_first = sorted(found, key=lambda row: -row[2])
-    return _table(["model", f"test {metric_name(result['metric'])}"], [row[:2] for row in best_first])
-
-
-def _title(one: Mapping[str, Any]) -> str:
-    return str(one["title"]).replace("|", "\\|")
+    return markdown_table(["model", f"test {metric_name(result['metric'])}"], [row[:2] for row in best_first])
 
 
 def _with_std(arm: Mapping[str, Any]) -> str:
@@ -159,10 +154,67 @@ def _with_std(arm: Mapping[str, Any]) -> str:
     return f"{arm['test_mean']:.3f}{spread}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _number(value: float) -> str:
     return count(value) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
+
+
+NAMES = ("score", "baseline", "loss", "rows", "seconds")
+_LOSS = {"loss": "val/mlm_loss"}
+_FIGURES: dict[str, dict[str, str]] = {
+    "corpus": {"rows": "train/documents"},
+    "tokenizer": {"rows": "vocab_size"},
+    "examples": {"rows": r"length_\d+/train_examples"},
+    "task_data": {"rows": "train_rows"},
+    "pretrain": {"score": "val/mlm_accuracy", "baseline": "unigram_entropy", **_LOSS},
+    "sweep": {"score": r"test/.+_mean"},
+    "evaluate": {"score": r"[^/]+/encoder/.+_mean", **_LOSS},
+    "export": {"rows": r"[^/]+/bytes"},
+}
+"""Patterns of the keys of a stage's figures by headline name."""
+
+
+def headline(stage: str, metrics: Mapping[str, float], *, seconds: float) -> dict[str, float]:
+    """Return the figures that a person compares first; those that a stage does not have are left out.
+
+    Args:
+        stage: Name of the stage, without its task.
+        metrics: All figures of the stage.
+        seconds: How long the stage took.
+
+    Returns:
+        `score` (of pretraining the accuracy of masked tokens, of a sweep the test score, of `evaluate` the mean of
+        those), `baseline` (of pretraining the unigram entropy, with which its loss is compared; of a sweep the test
+        score of the strongest simple opponent), `loss` (of masked tokens, on held-out text), `rows` (documents, tokens
+        of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
+    """
+    found = {name: _matching(metrics, key) for name, key in _FIGURES[stage].items()}
+    told: dict[str, float] = {name: values[0] for name, values in found.items() if values}
+    if "rows" in told:
+        told["rows"] = len(found["rows"]) if stage == "export" else sum(found["rows"])
+    if stage == "evaluate" and "score" in told:
+        told["score"] = sum(found["score"]) / len(found["score"])
+    difference = metrics.get("encoder/difference_from_strongest")
+    if stage == "sweep" and "score" in told and difference is not None:
+        told["baseline"] = told["score"] - difference
+    told["seconds"] = round(seconds, 1)
+    return {name: told[name] for name in NAMES if name in told}
+
+
+def write_headline(path: Path, stage: str, metrics: Mapping[str, float], *, seconds: float, kept: Path) -> None:
+    """Write a stage's headline figures.
+
+    Args:
+        path: The file for DVC.
+        stage: Name of the stage, without its task.
+        metrics: All figures of the stage.
+        seconds: How long this command took.
+        kept: The same file in the run folder. Where a result is taken from there, its longer time is that of the work.
+    """
+    before = read_json(kept).get("seconds", 0.0) if kept.exists() else 0.0
+    figures = headline(stage, metrics, seconds=max(before, seconds))
+    for target in (kept, path):
+        write_json(target, figures)
+
+
+def _matching(metrics: Mapping[str, float], pattern: str) -> list[float]:
+    return [value for key, value in metrics.items() if re.fullmatch(pattern, key)]

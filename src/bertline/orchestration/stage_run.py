@@ -18,7 +18,8 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,9 @@ from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import can_draw, say
 from bertline.foundation.validation import to_mapping
 from bertline.orchestration.by_hand import place_by_hand
-from bertline.orchestration.changed import changed_code, changed_sections, refuse_changes, tracked_sections
+from bertline.orchestration.changed import changed_code, changed_sections, marks_of, refuse_changes, tracked_sections
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
-from bertline.orchestration.encoder_pointers import uses_pretrained
-from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint
-from bertline.orchestration.frozen_inputs import marks_of
-from bertline.orchestration.headline import write_headline
+from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.provenance import (
     add_tracked_run,
@@ -51,15 +49,13 @@ from bertline.orchestration.provenance import (
     running_under_dvc,
 )
 from bertline.orchestration.recording import Opening, attach_work, describe, follow_work, leave_opening, opened
-from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags
+from bertline.orchestration.run_pages import headline_params, pipeline_name, source_tags, write_headline
 from bertline.orchestration.stages import ENCODERS, HEADLINE, METRICS, Stage, stage_named
 from bertline.orchestration.status import RESULT_NAME, mark_open
 from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
-from bertline.orchestration.unused import is_unused
+from bertline.orchestration.unused import is_unused, uses_pretrained
 from bertline.orchestration.user_data import holds_nothing
-from bertline.orchestration.versions import stage_versions
 from bertline.tracking.tracker import TrackedRun, Tracker
-from bertline.training.config import RuntimeConfig
 from bertline.training.nodes import this_node
 
 # These two affect speed and locations, never results, so no fingerprint covers them.
@@ -76,21 +72,34 @@ class StageRun:
     config: PipelineConfig
     inputs: dict[str, Path]
     """Folders of the inputs by artifact name (`examples`, `checkpoint`, ...)."""
+    marks: dict[str, str]
+    """See `changed.marks_of`."""
     made_of: dict[str, Any]
     """Everything that the result depends on: `sections`, `inputs`, `code`, `versions`."""
-    fingerprint: str
-    folder: Path
-    """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
-    output: Path
-    tracker: Tracker
-    record: TrackedRun
-    opened_s: float
+    tracker: Tracker = field(default_factory=Tracker)
+    record: TrackedRun = field(default_factory=TrackedRun)
+    opened_s: float = 0.0
     """When the recipe opened the stage, in seconds of the monotonic clock."""
 
     @property
     def name(self) -> str:
         """Name of the stage in DVC, such as `sweep@docs_library`."""
-        return full_name(self.stage, self.task_name)
+        return self.stage.full_name(self.task_name)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest of `made_of`."""
+        return _digest(self.made_of)
+
+    @property
+    def folder(self) -> Path:
+        """`runs/STAGE/FINGERPRINT`: the frozen configuration and all work in progress."""
+        return Path(self.config.runtime.runs_folder) / self.name / self.fingerprint
+
+    @cached_property
+    def output(self) -> Path:
+        """Folder of the result."""
+        return Path(self.stage.output.format(task=self.task_name)) if running_under_dvc() else self.folder / RESULT_NAME
 
     def work(self, function: str) -> dict[str, float]:
         """Run the stage's long work in a worker process, or attach to a running one, and copy the result to `output`.
@@ -133,17 +142,18 @@ class StageRun:
         """Fail if DVC would record the result with other dependencies than the frozen ones."""
         if not running_under_dvc():
             return  # the frozen configuration is the record
-        frozen: dict[str, str] = self.made_of["inputs"]
         now = {key: sha256_of_path(path) if path.exists() else ABSENT for key, path in self.inputs.items()}
-        sections = changed_sections(self.stage, self.task_name, self.made_of["sections"])
-        code = changed_code(self.stage, self.made_of["code"])
-        inputs = [self.inputs[key].as_posix() for key in differences(frozen, now)]
-        if (sections or code or inputs) and kept == self.output:
+        changed = {
+            "the configuration": changed_sections(self.stage, self.task_name, self.made_of["sections"]),
+            "the code": changed_code(self.stage, self.made_of["code"]),
+            "what it reads": [self.inputs[key].as_posix() for key in differences(self.made_of["inputs"], now)],
+        }
+        if any(changed.values()) and kept == self.output:
             # DVC deletes the outputs of a stage before it runs it again.
             kept = self.folder / RESULT_NAME
             with folder_written_atomically(kept) as temporary:
                 shutil.copytree(self.output, temporary, dirs_exist_ok=True)
-        refuse_changes(self.name, sections=sections, code=code, inputs=inputs, kept=kept)
+        refuse_changes(self.name, changed, kept=kept)
 
 
 @contextmanager
@@ -164,40 +174,23 @@ def open_stage(
         MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
     opened_s = time.monotonic()
-    stage = stage_named(name)
-    _tidy_artifacts(stage, composed.get("task_name"))
+    stage, task = stage_named(name), composed.get("task_name")
+    tidy_partial(METRICS)  # what killed stages left behind may be an input
+    if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
+        drop_leftovers(Path(stage.output.format(task=task)))
     config = pipeline_config({key: composed[key] for key in SECTIONS if key in composed})
-    task = _task_of(stage, composed.get("task_name"), config)
-    inputs = _inputs_of(stage, task, config, places or {})
-    marks = marks_of(inputs)
-    digests = {key: sha256_of_path(path) for key, path in inputs.items()}
-    made_of = _made_of(stage, task, config, digests)
+    run = _stage_run(stage, _task_of(stage, task, config), config, places or {})
     if running_under_dvc():
-        refuse_changes(full_name(stage, task), sections=[], code=changed_code(stage, made_of["code"]), inputs=[])
-    fingerprint = _digest(made_of)
-    folder = Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
-    output = Path(stage.output.format(task=task)) if running_under_dvc() else folder / RESULT_NAME
+        refuse_changes(run.name, {"the code": changed_code(stage, run.made_of["code"])})
     if stage.name == "pretrain":
-        check_unfinished(folder, made_of)
-    _freeze(folder, stage, task, config, inputs, marks, made_of)
+        check_unfinished(run.folder, run.made_of)
+    _freeze(run)
     with (
-        mark_open(folder),
+        mark_open(run.folder),
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
-        _records(folder, stage, task, config, inputs, made_of) as (tracker, record),
+        _records(run) as (tracker, record),
     ):
-        yield StageRun(
-            stage=stage,
-            task_name=task,
-            config=config,
-            inputs=inputs,
-            made_of=made_of,
-            fingerprint=fingerprint,
-            folder=folder,
-            output=output,
-            tracker=tracker,
-            record=record,
-            opened_s=opened_s,
-        )
+        yield dataclasses.replace(run, tracker=tracker, record=record, opened_s=opened_s)
 
 
 @contextmanager
@@ -213,51 +206,31 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _tidy_artifacts(stage: Stage, task: str | None) -> None:
-    """Remove or complete what killed stages left behind, since it may be an input."""
-    tidy_partial(METRICS)
-    if running_under_dvc():  # DVC runs one stage at a time; by hand nothing is written there
-        drop_leftovers(Path(stage.output.format(task=task)))
-
-
-def full_name(stage: Stage, task: str | None) -> str:
-    """Return `sweep@docs_library` for a stage of one task, else the stage's name."""
-    return f"{stage.name}@{task}" if stage.per_task else stage.name
-
-
-def pipeline_key(config: PipelineConfig) -> str:
-    """Return the key that stages of one pipeline share, a digest of the configuration that results depend on and of the
-    commit."""
-    return _digest({"config": without_untracked(to_mapping(config)), "commit": git_commit()})
-
-
 @contextmanager
-def _records(
-    folder: Path,
-    stage: Stage,
-    task: str | None,
-    config: PipelineConfig,
-    inputs: Mapping[str, Path],
-    made_of: Mapping[str, Any],
-) -> Iterator[tuple[Tracker, TrackedRun]]:
+def _records(run: StageRun) -> Iterator[tuple[Tracker, TrackedRun]]:
     """Open the records in MLflow; every node opens the stage, but only the first one records it."""
+    stage, config = run.stage, run.config
     node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
     tracking = dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first)
     mapping, source = without_untracked(to_mapping(config)), source_tags(f"pipelines/{stage.name}.py")
+    tags = {"git.commit": git_commit()}
+    if experiment := experiment_name():
+        tags["dvc.experiment"] = experiment
+    digests = {f"bertline.input_sha256.{key}": sha for key, sha in run.made_of["inputs"].items()}
     opening = Opening(
-        name=full_name(stage, task),
-        key=_digest(made_of),
-        params=made_of["sections"],
-        tags={**_stage_tags(_digest(made_of), made_of["inputs"]), **source},
-        inputs={key: (str(path), artifact_digest(path)) for key, path in inputs.items()},
-        pipeline_key=pipeline_key(config),
+        name=run.name,
+        key=run.fingerprint,
+        params=run.made_of["sections"],
+        tags={**tags, "bertline.fingerprint": run.fingerprint, **digests, **source},
+        inputs={key: (str(path), artifact_digest(path)) for key, path in run.inputs.items()},
+        pipeline_key=_digest({"config": mapping, "commit": git_commit()}),
         pipeline_name=pipeline_name(config),
-        pipeline_tags={**_pipeline_tags(), **source},
+        pipeline_tags={**tags, **source},
         pipeline_params=headline_params(mapping),
         pipeline_config=mapping,
     )
     if stage.in_worker and node.is_first:
-        leave_opening(folder, opening)
+        leave_opening(run.folder, opening)
     with opened(opening, tracking) as (tracker, record):
         yield tracker, record
 
@@ -279,7 +252,7 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
     for template in stage.inputs:
         path = Path(template.format(task=task))
         if path.parent == ENCODERS:
-            if not uses_pretrained(config.tasks[str(task)]):
+            if not uses_pretrained(config.tasks[str(task)].start_from):
                 continue  # the task has its own encoder
             path = Path(stage_named("pretrain").output)  # the encoder that the pointer refers to
         name = path.name if path.name != task else path.parent.name
@@ -288,7 +261,7 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
         if name in places:
             path = places[name]
         elif not running_under_dvc():
-            path = place_by_hand(path, config, lambda earlier, of: _run_folder(earlier, of, config))
+            path = place_by_hand(path, config, lambda earlier, of: _stage_run(earlier, of, config, {}).folder)
         if path.parts[0] == "data" and (not path.exists() or holds_nothing(path)):
             continue  # a place for the user's data that this configuration does not use
         if path.exists():
@@ -301,11 +274,17 @@ def _inputs_of(stage: Stage, task: str | None, config: PipelineConfig, places: M
     return found
 
 
-def _run_folder(stage: Stage, task: str | None, config: PipelineConfig) -> Path:
-    """Return `runs/STAGE/FINGERPRINT` of a stage under a configuration and with its present inputs."""
-    digests = {key: sha256_of_path(path) for key, path in _inputs_of(stage, task, config, {}).items()}
-    fingerprint = _digest(_made_of(stage, task, config, digests))
-    return Path(config.runtime.runs_folder) / full_name(stage, task) / fingerprint
+def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: Mapping[str, Path]) -> StageRun:
+    """Return a stage under a configuration and with its present inputs, before it is opened."""
+    inputs = _inputs_of(stage, task, config, places)
+    marks = marks_of(inputs)
+    made_of = {
+        "sections": tracked_sections(stage, task, config),
+        "inputs": {key: sha256_of_path(path) for key, path in inputs.items()},
+        "code": code_fingerprint(stage),
+        "versions": stage_versions(stage, task, to_mapping(config)),
+    }
+    return StageRun(stage=stage, task_name=task, config=config, inputs=inputs, marks=marks, made_of=made_of)
 
 
 def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict[str, str | None]:
@@ -324,60 +303,24 @@ def _paths_named(stage: Stage, task: str | None, config: PipelineConfig) -> dict
             return {}
 
 
-def _made_of(stage: Stage, task: str | None, config: PipelineConfig, digests: dict[str, str]) -> dict[str, Any]:
-    """Return everything that a result depends on; its digest is the fingerprint."""
-    return {
-        "sections": tracked_sections(stage, task, config),
-        "inputs": digests,
-        "code": code_fingerprint(stage),
-        "versions": stage_versions(stage, task, to_mapping(config)),
-    }
-
-
-def _freeze(
-    folder: Path,
-    stage: Stage,
-    task: str | None,
-    config: PipelineConfig,
-    inputs: dict[str, Path],
-    marks: dict[str, str],
-    made_of: dict[str, Any],
-) -> None:
+def _freeze(run: StageRun) -> None:
     """Write the run folder's config.yaml."""
     import yaml
 
+    runtime = run.config.runtime
+    if can_draw():  # progress at least every two seconds, if it is drawn as a bar
+        runtime = dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
     frozen = {
-        "stage": stage.name,
-        "task_name": task,
-        "fingerprint": _digest(made_of),
-        "inputs": {key: path.as_posix() for key, path in inputs.items()},
-        "input_marks": marks,
-        "config": {**to_mapping(config), "runtime": to_mapping(_watched(config.runtime))},
+        "stage": run.stage.name,
+        "task_name": run.task_name,
+        "fingerprint": run.fingerprint,
+        "inputs": {key: path.as_posix() for key, path in run.inputs.items()},
+        "input_marks": run.marks,
+        "config": {**to_mapping(run.config), "runtime": to_mapping(runtime)},
         "commit": git_commit(),
-        "made_of": {key: made_of[key] for key in ("inputs", "code", "versions")},
+        "made_of": {key: run.made_of[key] for key in ("inputs", "code", "versions")},
     }
-    write_atomically(folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
-
-
-def _watched(runtime: RuntimeConfig) -> RuntimeConfig:
-    """Return the runtime with progress at least every two seconds if it is drawn as a bar."""
-    if not can_draw():
-        return runtime
-    return dataclasses.replace(runtime, progress_every_s=min(runtime.progress_every_s, 2.0))
-
-
-def _pipeline_tags() -> dict[str, str]:
-    tags = {"git.commit": git_commit()}
-    experiment = experiment_name()
-    return {**tags, "dvc.experiment": experiment} if experiment else tags
-
-
-def _stage_tags(fingerprint: str, digests: Mapping[str, str]) -> dict[str, str]:
-    return {
-        **_pipeline_tags(),
-        "bertline.fingerprint": fingerprint,
-        **{f"bertline.input_sha256.{key}": sha for key, sha in digests.items()},
-    }
+    write_atomically(run.folder / CONFIG_NAME, yaml.safe_dump(frozen, sort_keys=False, allow_unicode=True))
 
 
 def without_untracked(mapping: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ CODE = ARTIFACTS / "code"
 VERSIONS = ARTIFACTS / "versions"
 ENCODERS = ARTIFACTS / "encoders"
 """Folder with the encoder that each task starts from: the link of tasks to `artifacts/pretrain` (see
-`encoder_pointers`)."""
+`unused`)."""
 
 PACKAGES = "python_docs.packages"
 """Placeholder in a list of distributions for those whose documentation is the default data."""
@@ -41,10 +41,6 @@ class VersionsWhere:
     values: tuple[str, ...] | None
     """Values of the key with which the distributions matter; None: every value but null."""
     versions: tuple[str, ...]
-
-    def holds(self, value: object) -> bool:
-        """Return whether the distributions matter with this value of the key."""
-        return value is not None if self.values is None else value in self.values
 
 
 _SEARCHES = ("retrieval", "reranking")
@@ -102,10 +98,13 @@ class Stage:
         """Whether the stage is run once for each task."""
         return "{task}" in self.output
 
-    @property
-    def depends_on_versions(self) -> bool:
-        """Whether the stage depends on any version."""
-        return bool(self.versions or self.versions_where)
+    def full_name(self, task: str | None) -> str:
+        """Return `sweep@docs_library` for a stage of one task, else the stage's name."""
+        return f"{self.name}@{task}" if self.per_task else self.name
+
+    def command(self, task: str | None) -> str:
+        """Return the command that runs the stage by hand."""
+        return f"python pipelines/{self.name}.py{f' task_name={task}' if self.per_task else ''}"
 
 
 STAGES = (
@@ -178,7 +177,7 @@ STAGES = (
         name="encoders",
         summary="The encoder that each task starts from.",
         sections=("tasks",),
-        modules=("bertline.orchestration.encoder_pointers",),
+        modules=("bertline.orchestration.unused",),
         inputs=("artifacts/pretrain",),
         output=str(ENCODERS),
     ),
@@ -237,7 +236,7 @@ def stage_named(name: str) -> Stage:
     Raises:
         ConfigError: No stage has this name.
     """
-    for stage in STAGES:
-        if stage.name == name:
-            return stage
-    raise ConfigError(f"there is no stage {name!r}; known: {', '.join(stage.name for stage in STAGES)}")
+    known = {stage.name: stage for stage in STAGES}
+    if name not in known:
+        raise ConfigError(f"there is no stage {name!r}; known: {', '.join(known)}")
+    return known[name]

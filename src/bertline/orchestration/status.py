@@ -19,14 +19,8 @@ RESULT_NAME = "result"
 ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h: another process holds the lock
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How a worker ends."""
-
-    exit_status: int
-
-
-FINISHED, FAILED, STOPPED = Ending(0), Ending(1), Ending(130)
+EXIT_STATUS = {"finished": 0, "failed": 1, "stopped": 130}
+"""Exit status of a worker by the state in which it ends."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,10 +91,11 @@ def mark_open(folder: Path) -> Iterator[None]:
 def hold_unopened(folder: Path) -> Iterator[bool]:
     """Yield whether no recipe has a run folder open; if none has, one that comes waits until the block ends."""
     with (folder / _OPEN).open("a") as handle:
-        for attempts_left in (2, 1, 0):  # `_is_open` holds the mark for a moment, too
-            if (free := try_lock(handle)) or not attempts_left:
-                break
-            time.sleep(0.1)
+        free = try_lock(handle)
+        for _ in range(2):  # `_is_open` holds the mark for a moment, too
+            if not free:
+                time.sleep(0.1)
+                free = try_lock(handle)
         yield free
 
 

@@ -14,7 +14,7 @@ from bertline.foundation.validation import to_mapping
 from bertline.foundation.verdicts import Measured
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.provenance import git_commit
-from bertline.orchestration.stage_run import full_name, without_untracked
+from bertline.orchestration.stage_run import without_untracked
 from bertline.orchestration.stages import ARTIFACTS, METRICS, STAGES
 from bertline.orchestration.unused import OF_PRETRAINING, SECTIONS_OF_PRETRAINING, is_unused
 from bertline.pretraining.config import checkpoint_title
@@ -57,7 +57,7 @@ def used_params(config: PipelineConfig) -> dict[str, Any]:
 
 def stage_metrics(config: PipelineConfig) -> dict[str, dict[str, float]]:
     """Return the headline figures of the stages that ran: `{"sweep@docs_library": {"test/accuracy_mean": ...}}`."""
-    names = [full_name(stage, task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
+    names = [stage.full_name(task) for stage in STAGES for task in (config.tasks if stage.per_task else [None])]
     return {name: read_json(METRICS / f"{name}.json") for name in names if (METRICS / f"{name}.json").exists()}
 
 

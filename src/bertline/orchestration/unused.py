@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.files import folder_written_atomically, write_json
+from bertline.foundation.files import folder_written_atomically, sha256_of_path, write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.foundation.progress import say
 from bertline.orchestration.config import SECTIONS, PipelineConfig, pipeline_config
@@ -47,3 +47,24 @@ def leave_out(name: str, composed: Mapping[str, Any]) -> bool:
         write_json(METRICS / f"{name}.json", {})
         (HEADLINE / f"{name}.json").unlink(missing_ok=True)
     return True
+
+
+def uses_pretrained(start_from: str | None) -> bool:
+    """Return whether a task's `start_from` needs the pipeline's own encoder, or its architecture and vocabulary."""
+    return start_from in (None, "random")
+
+
+def write_encoder_pointers(config: PipelineConfig, pretrain_folder: Path, out: Path) -> None:
+    """Write `out/TASK` for every task.
+
+    Args:
+        config: Configuration with the tasks; each gets a file.
+        pretrain_folder: The encoder that tasks without a checkpoint of their own start from.
+        out: The folder to write.
+    """
+    own = {"encoder": "pretrain", "sha256": sha256_of_path(pretrain_folder)}
+    with folder_written_atomically(out) as folder:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, task in config.tasks.items():
+            # The task's own section and data/start determine the other checkpoint.
+            write_json(folder / name, own if uses_pretrained(task.start_from) else {"encoder": "tasks.start_from"})

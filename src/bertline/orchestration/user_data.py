@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from bertline.corpus.registry import NoCorpusConfig
@@ -36,36 +35,38 @@ def link_user_data(config: PipelineConfig) -> None:
         ConfigError: A named path does not exist or cannot be linked, other data is already in the place, or a folder
             contains links to folders, whose content DVC would not see.
     """
-    named = dict(_named_paths(config))
+    named = _named_paths(config)
     of_tasks = [folder / task for task in config.tasks for folder in (USER_TASKS, USER_START)]
     for place in (USER_TEXT, USER_VOCABULARY, USER_CHECKPOINT, USER_REFERENCE, *of_tasks):
         if place in named:
             key, path = named[place]
             _link(place, path, key)
         elif not place.exists():
-            _drop_dangling(place)
+            if place.is_symlink():
+                say(f"{place} was a link to {place.readlink()}, which is gone; it is not used now and is removed")
+                place.unlink()
             # A hidden file, so that no reader takes it for data; DVC warns about empty folders.
             write_atomically(place / _PLACEHOLDER, f"Put your own data into {place}, or link it there.\n")
         _refuse_inner_links(place)
 
 
-def _named_paths(config: PipelineConfig) -> Iterator[tuple[Path, tuple[str, str]]]:
+def _named_paths(config: PipelineConfig) -> dict[Path, tuple[str, str]]:
+    """Return key and path of the user's data by the place that it is linked from."""
+    hub_or_path = {
+        USER_CHECKPOINT: ("pretrain.start_from", config.pretrain.start_from),
+        USER_REFERENCE: ("sweep.reference_encoder", config.sweep.reference_encoder),
+        **{USER_START / name: (f"tasks.{name}.start_from", task.start_from) for name, task in config.tasks.items()},
+    }
+    if isinstance(config.tokenizer, ExistingTokenizerConfig):
+        hub_or_path[USER_VOCABULARY] = ("tokenizer.path", config.tokenizer.path)
+    named = {place: (key, path) for place, (key, path) in hub_or_path.items() if path is not None and is_local(path)}
     if not isinstance(config.corpus, NoCorpusConfig) and config.corpus.user_path is not None:
-        yield USER_TEXT, (f"corpus.{config.corpus.user_data}", config.corpus.user_path)
-    if isinstance(config.tokenizer, ExistingTokenizerConfig) and is_local(config.tokenizer.path):
-        yield USER_VOCABULARY, ("tokenizer.path", config.tokenizer.path)
-    start = config.pretrain.start_from
-    if start is not None and is_local(start):
-        yield USER_CHECKPOINT, ("pretrain.start_from", start)
-    reference = config.sweep.reference_encoder
-    if reference is not None and is_local(reference):
-        yield USER_REFERENCE, ("sweep.reference_encoder", reference)
+        named[USER_TEXT] = (f"corpus.{config.corpus.user_data}", config.corpus.user_path)
     for name, task in config.tasks.items():
-        if task.start_from is not None and is_local(task.start_from):
-            yield USER_START / name, (f"tasks.{name}.start_from", task.start_from)
         path = getattr(task.source, "path", None)  # sources from packages or a hub have none
         if path is not None:
-            yield USER_TASKS / name, (f"tasks.{name}.source.path", path)
+            named[USER_TASKS / name] = (f"tasks.{name}.source.path", path)
+    return named
 
 
 def is_local(name_or_path: str) -> bool:
@@ -116,16 +117,8 @@ def _base_of(path: str) -> Path:
     return Path(*parts[:plain])
 
 
-def _drop_dangling(place: Path) -> None:
-    if place.is_symlink():
-        say(f"{place} was a link to {place.readlink()}, which is gone; it is not used now and is removed")
-        place.unlink()
-
-
 def _refuse_inner_links(place: Path) -> None:
-    if not place.is_dir():
-        return
-    for inner in place.rglob("*"):
+    for inner in place.rglob("*"):  # nothing where the place is a file
         if inner.is_symlink() and inner.is_dir():
             raise ConfigError(
                 f"{inner} is a link to a folder, and DVC does not look behind links inside {place}: a change there "

@@ -13,8 +13,9 @@ if __name__ == "__main__":
     # While the imports run, a Ctrl-C that the recipe passes on ends the process; Python would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-import importlib
+import dataclasses
 import os
+import pkgutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -26,26 +27,27 @@ from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.work import Work
-from bertline.orchestration.changed import shown
+from bertline.orchestration.changed import changed_inputs, missing_inputs, shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
-from bertline.orchestration.frozen_inputs import changed_inputs, missing_inputs
-from bertline.orchestration.last_words import COULD_NOT_WRITE, give_up_streams, say_last
 from bertline.orchestration.provenance import write_provenance
 from bertline.orchestration.recording import end_without_recipe
 from bertline.orchestration.stages import stage_named
 from bertline.orchestration.status import (
     ALREADY_RUNNING,
-    FAILED,
-    FINISHED,
+    EXIT_STATUS,
     RESULT_NAME,
-    STOPPED,
-    Ending,
     Status,
     hold_lock,
     read_status,
     write_status,
 )
-from bertline.orchestration.stopping import WORK_STOPPED, silence_other_loggers
+from bertline.orchestration.stopping import (
+    COULD_NOT_WRITE,
+    WORK_STOPPED,
+    give_up_streams,
+    say_last,
+    silence_other_loggers,
+)
 from bertline.training.environment import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
 
@@ -67,7 +69,7 @@ def main(folder: Path, function: str) -> int:
         # one, which is still writing.
         with suppress(TrainingInterrupted):
             _work(function, *_frozen(folder), folder)
-        return FINISHED.exit_status
+        return EXIT_STATUS["finished"]
     with hold_lock(folder) as held:
         if not held:
             return ALREADY_RUNNING
@@ -75,7 +77,7 @@ def main(folder: Path, function: str) -> int:
         frozen, config = _frozen(folder)
         before = read_status(folder)
         if before.inputs_changed:
-            return _end(folder, FAILED, before)
+            return _end(folder, before)
         try:
             write_status(folder, Status(state="running", pid=os.getpid()))
             if changed := changed_inputs(frozen) + missing_inputs(frozen):
@@ -84,7 +86,7 @@ def main(folder: Path, function: str) -> int:
                     "it opens the run for what is there now."
                 )
         except BertlineError as error:
-            return _end(folder, FAILED, Status(state="failed", message=str(error)))
+            return _end(folder, Status(state="failed", message=str(error)))
         exit_status = _end_of_work(function, frozen, config, folder)
         _end_records(folder, frozen, config)
         return exit_status
@@ -92,32 +94,40 @@ def main(folder: Path, function: str) -> int:
 
 def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
     """Do the work; if the inputs changed during it, the result is not used, whether the work finished or failed."""
-    metrics: dict[str, float] = {}
     try:
         metrics = _work(function, frozen, config, folder)
         write_provenance(folder / RESULT_NAME, frozen, config.runtime)
-        ending, message = FINISHED, ""
+        status = Status(state="finished", metrics=metrics)
     except BertlineError as error:
-        ending, message = FAILED, str(error) or type(error).__name__
+        status = Status(state="failed", message=str(error) or type(error).__name__)
     except (KeyboardInterrupt, SystemExit) as error:
         # A bare exit status, or nothing, says no more than that a signal came.
-        ending, message = STOPPED, str(error) if str(error).strip("-0123456789") else "stopped by a signal"
+        said = str(error) if str(error).strip("-0123456789") else "stopped by a signal"
+        status = Status(state="stopped", message=said)
     except Exception as error:
         with suppress(OSError):
             traceback.print_exc()
-        ending, message = FAILED, f"{type(error).__name__}: {error}"
+        status = Status(state="failed", message=f"{type(error).__name__}: {error}")
     if changed := changed_inputs(frozen):
-        said = " ".join(filter(None, (message, _of_both(folder, changed))))
-        return _end(folder, FAILED, Status(state="failed", message=said, inputs_changed=True))
-    if ending is FINISHED and (missing := missing_inputs(frozen)):
-        ending, message = FAILED, _of_nothing(missing)
-    if ending is not FINISHED:
-        return _end(folder, ending, Status(state="stopped" if ending is STOPPED else "failed", message=message))
-    digest = sha256_of_path(folder / RESULT_NAME)
-    return _end(folder, FINISHED, Status(state="finished", metrics=metrics, result_sha256=digest))
+        of_both = (
+            f"what this run reads changed while it ran: {shown(changed)}. Its result may be of the old content, the "
+            "new one or both, and is not used. Run the same command again: it opens the run for what is there now. To "
+            f"run it for the old content, put that back and delete {folder} first (for a sweep, also its studies in "
+            f"tracking.studies_url, which have {folder.name} in their names)."
+        )
+        status = Status(state="failed", message=f"{status.message} {of_both}".lstrip(), inputs_changed=True)
+    elif status.state == "finished" and (missing := missing_inputs(frozen)):
+        of_nothing = (
+            f"what this run reads is gone: {shown(missing)}. Whether it was the same until the end cannot be told. Run "
+            "the same command again once the inputs are there: if their content is the same, the run is resumed."
+        )
+        status = Status(state="failed", message=of_nothing)
+    elif status.state == "finished":
+        status = dataclasses.replace(status, result_sha256=sha256_of_path(folder / RESULT_NAME))
+    return _end(folder, status)
 
 
-def _end(folder: Path, ending: Ending, status: Status) -> int:
+def _end(folder: Path, status: Status) -> int:
     """Write how the work ended; if that fails, print it, and return the exit status of a failed write."""
     try:
         write_status(folder, status)
@@ -125,7 +135,7 @@ def _end(folder: Path, ending: Ending, status: Status) -> int:
         why = f"{status.message}\n" if status.message else ""
         say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
         return COULD_NOT_WRITE
-    return ending.exit_status
+    return EXIT_STATUS[status.state]
 
 
 def _end_records(folder: Path, frozen: dict[str, Any], config: PipelineConfig) -> None:
@@ -139,22 +149,6 @@ def _end_records(folder: Path, frozen: dict[str, Any], config: PipelineConfig) -
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _of_nothing(missing: list[str]) -> str:
-    return (
-        f"what this run reads is gone: {shown(missing)}. Whether it was the same until the end cannot be told. Run the "
-        "same command again once the inputs are there: if their content is the same, the run is resumed."
-    )
-
-
-def _of_both(folder: Path, changed: list[str]) -> str:
-    return (
-        f"what this run reads changed while it ran: {shown(changed)}. Its result may be of the old content, the new "
-        "one or both, and is not used. Run the same command again: it opens the run for what is there now. To run it "
-        f"for the old content, put that back and delete {folder} first (for a sweep, also its studies in "
-        f"tracking.studies_url, which have {folder.name} in their names)."
-    )
 
 
 def _frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:
@@ -172,10 +166,9 @@ def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder:
 
 
 def _imported(function: str) -> Callable[[Work], dict[str, float]]:
-    module, _, name = function.partition(":")
-    if not module.startswith("bertline.") or not name:
+    if not function.startswith("bertline.") or ":" not in function:
         raise BertlineError(f"{function!r} does not name the work; expected bertline.MODULE:FUNCTION")
-    return getattr(importlib.import_module(module), name)
+    return pkgutil.resolve_name(function)
 
 
 def _stop(number: int, frame: Any) -> None:

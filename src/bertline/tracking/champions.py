@@ -79,18 +79,14 @@ def challenged(new: Standing, champion: Mapping[str, Any] | None) -> Verdict:
     if champion is None:
         return Verdict(True, f"is the first champion ({shown})")
     reason = _cannot_be_compared(new, champion)
-    if reason is not None:
+    found = None if reason else compared(new.dev, Measured.from_json(champion["dev"]))
+    if found is None or found.interval is None or found.smallest_visible is None:
+        if found is not None:
+            reason = f"{signed(found.difference, digits=4)} on dev, and {NOISE_UNKNOWN}"
         return Verdict(
             False,
             f"does not take the title: {reason}. The alias {new.alias!r} stays where it is. To move it by hand: "
             f"{_BY_HAND}",
-        )
-    found = compared(new.dev, Measured.from_json(champion["dev"]))
-    if found.interval is None or found.smallest_visible is None:
-        return Verdict(
-            False,
-            f"does not take the title: {signed(found.difference, digits=4)} on dev, and {NOISE_UNKNOWN}. "
-            f"The alias {new.alias!r} stays where it is. To move it by hand: {_BY_HAND}",
         )
     low, high = found.interval
     difference, low_shown, high_shown = (signed(value, digits=4) for value in (found.difference, low, high))

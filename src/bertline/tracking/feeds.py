@@ -1,17 +1,23 @@
-"""Feeds that send the contents of run files to MLflow, each value once."""
+"""Feeds that send the contents of run files to MLflow, each value once; trials of a sweep become nested runs."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from bertline.tracking.store import Store, refusals
+from bertline.foundation.parallel import batches
+from bertline.tracking.store import PARENT_TAG, Store, refusals
+from bertline.tracking.tracker import Status
+from bertline.tracking.values import NOTE_TAG, flatten
 
-_ROWS_A_ROUND = 500
+TRIAL_TAG = "bertline.trial"
+# Optuna's states to MLflow's: a pruned trial was stopped on purpose, so it did not fail.
+_STATUS: dict[str, Status] = {"COMPLETE": "FINISHED", "PRUNED": "KILLED", "FAIL": "FAILED"}
 
 
 class GrowingFile:
@@ -74,42 +80,65 @@ class Turn:
             self._handle = None
 
 
-class MetricsFeed:
+class Feed:
+    """Sends what is new in a file to one run."""
+
+    def __init__(self, store: Store, run_id: str, path: Path) -> None:
+        self._store, self._run_id, self._path = store, run_id, path
+
+    def poll(self) -> None:
+        """Send what is new."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Send the rest, and release the file for other processes."""
+        self.poll()
+
+
+class _RowsFeed(Feed):
+    """Sends the rows of a JSON Lines file."""
+
+    rows_a_round = 1
+    """Most rows that are sent at once."""
+
+    def __init__(self, store: Store, run_id: str, path: Path) -> None:
+        super().__init__(store, run_id, path)
+        self._file, self._turn = GrowingFile(path), Turn(path)
+
+    def poll(self) -> None:
+        if not self._turn.taken():
+            return
+        with refusals():
+            for lines in batches(self._file.new_lines(), size=lambda _: 1, most=self.rows_a_round):
+                self.send([json.loads(line) for line, _ in lines])
+                self._file.accept(lines[-1][1])
+
+    def close(self) -> None:
+        super().close()
+        self._turn.give_up()
+
+    def send(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Send rows of which the run may have some already, sent by a feeder that died before it marked them."""
+        raise NotImplementedError
+
+
+class MetricsFeed(_RowsFeed):
     """Sends `metrics.jsonl` to one run.
 
     The steps that a run already has are queried from MLflow, so that nothing is sent twice, even after a feeder died
     between sending and marking rows as sent.
     """
 
+    rows_a_round = 500
+
     def __init__(self, store: Store, run_id: str, path: Path) -> None:
-        self._store, self._run_id = store, run_id
-        self._file, self._turn = GrowingFile(path), Turn(path)
+        super().__init__(store, run_id, path)
         self._sent: dict[str, set[int]] = {}
         self._first_keys: set[str] | None = None
 
-    def poll(self) -> None:
-        """Send new rows."""
-        if not self._turn.taken():
-            return
-        with refusals():
-            rows: list[tuple[dict[str, Any], int]] = []
-            for line, position in self._file.new_lines():
-                rows.append((json.loads(line), position))
-                if len(rows) == _ROWS_A_ROUND:
-                    self._send(rows)
-                    rows = []
-            self._send(rows)
-
-    def close(self) -> None:
-        """Send the remaining rows and release the lock."""
-        self.poll()
-        self._turn.give_up()
-
-    def _send(self, rows: list[tuple[dict[str, Any], int]]) -> None:
-        if not rows:
-            return
+    def send(self, rows: Sequence[dict[str, Any]]) -> None:
         points, fresh = [], set()
-        for row, _ in rows:
+        for row in rows:
             for key, value in row["metrics"].items():
                 if row["step"] not in self._steps_of(key) and (key, row["step"]) not in fresh:
                     points.append((key, float(value), float(row["time_s"]), int(row["step"])))
@@ -122,7 +151,6 @@ class MetricsFeed:
             raise
         for key, step in fresh:
             self._sent[key].add(step)
-        self._file.accept(rows[-1][1])
 
     def _steps_of(self, key: str) -> set[int]:
         if self._first_keys is None:
@@ -132,15 +160,12 @@ class MetricsFeed:
         return self._sent[key]
 
 
-class ArtifactFeed:
+class ArtifactFeed(Feed):
     """Attaches a file to one run, and replaces it whenever the file is rewritten."""
 
-    def __init__(self, store: Store, run_id: str, path: Path) -> None:
-        self._store, self._run_id, self._path = store, run_id, path
-        self._attached: tuple[int, int] | None = None
+    _attached: tuple[int, int] | None = None
 
     def poll(self) -> None:
-        """Attach the file if it is new or has changed."""
         try:
             status = self._path.stat()
         except FileNotFoundError:
@@ -151,6 +176,70 @@ class ArtifactFeed:
                 self._store.client.log_artifact(self._run_id, str(self._path))
             self._attached = version
 
-    def close(self) -> None:
-        """Attach the last version of the file."""
-        self.poll()
+
+class TrialsFeed(_RowsFeed):
+    """Creates one nested run per line of `events.jsonl`, each once, even if an earlier feeder died in between."""
+
+    def __init__(self, store: Store, run_id: str, path: Path) -> None:
+        super().__init__(store, run_id, path)
+        self._done: set[str] | None = None
+        self._half_way: dict[str, str] = {}
+
+    def send(self, rows: Sequence[dict[str, Any]]) -> None:
+        for event in rows:
+            self._record(event)
+
+    def _record(self, event: dict[str, Any]) -> None:
+        if self._done is None:
+            self._ask_what_is_there()
+        assert self._done is not None
+        identity = f"{event['arm']}/{event['kind']}/{event['number']}"
+        if identity in self._done:
+            return
+        # The event tells how long the trial took, not when it ended.
+        ended_s = time.time()
+        started_s = ended_s - float(event.get("time_s") or 0.0)
+        run_id = self._half_way.get(identity) or self._create(identity, event, started_s)
+        self._half_way[identity] = run_id
+        self._store.log_params(run_id, flatten(event["params"]))
+        known: dict[str, set[int]] = {}
+        points = []
+        for key, value, step in _points(event):
+            steps = known.setdefault(key, self._store.known_steps(run_id, key))
+            if step not in steps:
+                points.append((key, value, ended_s, step))
+                steps.add(step)
+        self._store.log_points(run_id, points)
+        self._store.set_status(run_id, _STATUS[event["state"]])
+        self._done.add(identity)
+
+    def _create(self, identity: str, event: dict[str, Any], started_s: float) -> str:
+        tags = {
+            PARENT_TAG: self._run_id,
+            TRIAL_TAG: identity,
+            "bertline.arm": event["arm"],
+            "bertline.kind": event["kind"],
+            "optuna.state": event["state"],
+        }
+        if reason := event.get("reason"):
+            tags[NOTE_TAG] = reason
+        name = f"{event['arm'].replace('_', ' ')} · {event['kind'].replace('_', ' ')} {event['number']}"
+        return self._store.create_run(name, tags, start_s=started_s)
+
+    def _ask_what_is_there(self) -> None:
+        self._done = set()
+        for run in self._store.find_runs({PARENT_TAG: self._run_id}):
+            identity = run.data.tags.get(TRIAL_TAG)
+            if identity is None:
+                continue
+            if run.info.status == "RUNNING":
+                self._half_way[identity] = run.info.run_id
+            else:
+                self._done.add(identity)
+
+
+def _points(event: dict[str, Any]) -> list[tuple[str, float, int]]:
+    """Return the learning curve by percent of the schedule (MLflow's steps are integers) and the final scores."""
+    curve = [("dev/score_by_percent", float(score), round(100 * share)) for share, score in event.get("curve") or []]
+    last = curve[-1][2] if curve else 0
+    return curve + [(key, float(value), last) for key, value in (event.get("metrics") or {}).items()]

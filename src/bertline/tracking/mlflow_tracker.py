@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack
 
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import size_of_path
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say, warn
-from bertline.tracking.addresses import database_file, is_local, masked
-from bertline.tracking.champions import Standing
-from bertline.tracking.config import TrackingConfig
-from bertline.tracking.feeds import ArtifactFeed, MetricsFeed
-from bertline.tracking.inputs import dataset_inputs
+from bertline.tracking.config import TrackingConfig, database_file, is_local, masked
+from bertline.tracking.feeds import ArtifactFeed, Feed, MetricsFeed, TrialsFeed
 from bertline.tracking.outbox import AtOnce, LeftError, Outbox, RefusedError
 from bertline.tracking.registry import register_folder
-from bertline.tracking.serving import Serving
-from bertline.tracking.store import PARENT_TAG, Status, Store, refusals
-from bertline.tracking.tables import log_rows
-from bertline.tracking.tracker import TrackedRun, Tracker, status_after
-from bertline.tracking.trials import TrialsFeed
+from bertline.tracking.store import PARENT_TAG, Store, dataset_inputs, log_rows, refusals
+from bertline.tracking.tracker import PipelineOpening, Registration, Run, StageOpening, Status, TrackedRun, Tracker
 from bertline.tracking.unsent import Session, claimed, kept_sessions, marked, place_of, unmarked
 from bertline.tracking.values import flatten, without_text
-
-_Feed = MetricsFeed | TrialsFeed | ArtifactFeed
 
 PIPELINE_KEY_TAG = "bertline.pipeline_key"
 SERVER_PATIENCE_S = 10.0
@@ -37,123 +29,117 @@ STAGE_TAG = "bertline.stage"
 KEY_TAG = "bertline.stage_key"
 
 
-class MlflowTracker(Tracker):
+class _MlflowRun(Run):
+    """MLflow implementation of `tracker.Run`."""
+
+    _tracker: MlflowTracker
+    _number: int | None = None
+    """Index of the stage in the session; None for the run of the pipeline."""
+    _followed: Sequence[Path] = ()
+
+    @property
+    def known_id(self) -> str:
+        """The id of the run.
+
+        Raises:
+            RefusedError: It could not be opened, and nothing can be recorded in it.
+        """
+        if self.run_id is None:
+            raise RefusedError("the run could not be opened")
+        return self.run_id
+
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        self.note("log_metrics", metrics=metrics)
+        # A metric with the name of a curve would add a point to the curve.
+        curves = {key for path in self._followed for row in read_metrics(path) for key in row.metrics}
+        named = {f"final/{key}" if key in curves else key: float(value) for key, value in metrics.items()}
+        store, at_s = self._tracker.store, time.time()
+
+        def send() -> None:
+            # MLflow shows the value of the last step, so a changed value gets a new step.
+            has = store.get_run(self.known_id).data.metrics
+            points = []
+            for key, value in named.items():
+                if has.get(key) != value:
+                    step = max(store.known_steps(self.known_id, key)) + 1 if key in has else 0
+                    points.append((key, value, at_s, step))
+            store.log_points(self.known_id, points)
+
+        self._tracker.put(send)
+
+    def log_artifact(self, path: Path, *, contains_text: bool) -> None:
+        self.note("log_artifact", path=marked(path), contains_text=contains_text)
+        client = self._tracker.store.client
+
+        def send() -> None:
+            if path.is_dir():
+                client.log_artifacts(self.known_id, str(path), path.name)
+            else:
+                client.log_artifact(self.known_id, str(path))
+
+        if self._tracker.may_send(path, contains_text=contains_text):
+            self._tracker.put(send, num_bytes=size_of_path(path) if path.exists() else 0)
+
+    def set_tags(self, tags: Mapping[str, str]) -> None:
+        self.note("set_tags", tags=tags)
+        self._tracker.put(lambda: self._tracker.store.set_tags(self.known_id, tags))
+
+    def note(self, call: str, **arguments: Any) -> None:
+        """Keep a call for the case that the server does not take it."""
+        self._tracker.session.note(call, self._number, **arguments)
+
+
+class MlflowTracker(_MlflowRun, Tracker):
     """MLflow implementation of `tracker.Tracker`."""
 
     def __init__(
-        self,
-        config: TrackingConfig,
-        *,
-        pipeline_key: str,
-        tags: Mapping[str, str],
-        params: Mapping[str, Any],
-        name: str = "pipeline",
-        outbox: Outbox | None = None,
+        self, config: TrackingConfig, outbox: Outbox | None = None, **opening: Unpack[PipelineOpening]
     ) -> None:
+        self._tracker = self
         self._config = config
-        self.pipeline_key = pipeline_key
-        self.session = Session({"pipeline_key": pipeline_key, "tags": dict(tags), "params": dict(params), "name": name})
+        self.pipeline_key = opening["pipeline_key"]
+        self.session = Session(opening)
         self._num_stages = 0
         self._sends_text = config.log_text or is_local(config.uri)
         self.store = Store(config.uri, config.experiment_name)
         patience_s = _LOCAL_PATIENCE_S if database_file(config.uri) else SERVER_PATIENCE_S
         self.outbox = outbox or Outbox(config.uri, patience_s=patience_s)
-        self.put(lambda: self._open_pipeline_run(f"{name} {pipeline_key[:10]}", tags), essential=True)
-        self.put(lambda: self.store.log_params(_known(self.run_id), self.flat(params)))
+        name = f"{opening.get('name', 'pipeline')} {self.pipeline_key[:10]}"
+        self.put(lambda: self._open_pipeline_run(name, opening["tags"]), essential=True)
+        self.put(lambda: self.store.log_params(self.known_id, self.flat(opening["params"])))
         if outbox is None:
             self.put(self._send_kept)
 
-    @contextmanager
-    def stage(
-        self,
-        name: str,
-        *,
-        key: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str],
-        inputs: Mapping[str, tuple[Path, str]],
-    ) -> Iterator[TrackedRun]:
-        run = self.begin_stage(name, key=key, params=params, tags=tags, inputs=inputs)
-        if self._config.system_metrics:
-            self.put(lambda: run.watch_system(self._config.system_metrics_every_s))
-        status = "FAILED"
-        try:
-            yield run
-            status = "FINISHED"
-        except BaseException as error:
-            status = status_after(error)
-            raise
-        finally:
-            run.end(cast(Status, status))
-
-    def begin_stage(
-        self,
-        name: str,
-        *,
-        key: str,
-        params: Mapping[str, Any],
-        tags: Mapping[str, str],
-        inputs: Mapping[str, tuple[Path, str]],
-    ) -> MlflowTrackedRun:
-        """Open the run of a stage; the caller must call its `end`."""
+    def stage(self, name: str, **opening: Unpack[StageOpening]) -> MlflowTrackedRun:
         run = MlflowTrackedRun(self, self._num_stages)
         self._num_stages += 1
-        plain_inputs = {name: (str(path), digest) for name, (path, digest) in inputs.items()}
-        self.session.note("begin_stage", name=name, key=key, params=dict(params), tags=dict(tags), inputs=plain_inputs)
-        self.put(lambda: run.open(name, key, tags), essential=True)
-        self.put(lambda: self.store.log_params(_known(run.run_id), self.flat(params)))
-        run.log_datasets(inputs)
+        self.note("begin_stage", name=name, **opening)
+        self.put(lambda: run.open(name, opening["key"], opening["tags"]), essential=True)
+        self.put(lambda: self.store.log_params(run.known_id, self.flat(opening["params"])))
+        self.put(lambda: self.store.client.log_inputs(run.known_id, dataset_inputs(opening["inputs"])))
+        if self._config.system_metrics:
+            self.put(lambda: run.watch_system(self._config.system_metrics_every_s))
         return run
 
-    def log_pipeline_metrics(self, metrics: Mapping[str, float]) -> None:
-        self.session.note("log_pipeline_metrics", metrics=dict(metrics))
-        self.put_metrics(lambda: _known(self.run_id), metrics)
-
-    def log_pipeline_artifact(self, path: Path, *, contains_text: bool) -> None:
-        self.session.note("log_pipeline_artifact", path=marked(path), contains_text=contains_text)
-        self.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
-
     def log_config(self, config: Mapping[str, Any]) -> None:
-        self.session.note("log_config", config=dict(config))
+        self.note("log_config", config=config)
         sent = config if self._sends_text else without_text(config)
-        self.put(lambda: self.store.client.log_dict(_known(self.run_id), dict(sent), "config.yaml"))
+        self.put(lambda: self.store.client.log_dict(self.known_id, dict(sent), "config.yaml"))
 
-    def set_pipeline_tags(self, tags: Mapping[str, str]) -> None:
-        self.session.note("set_pipeline_tags", tags=dict(tags))
-        self.put(lambda: self.store.set_tags(_known(self.run_id), tags))
+    def register(self, name: str, folder: Path, **asked: Unpack[Registration]) -> str | None:
+        problem = f"{self._config.uri} cannot be reached."
+        if self.outbox.flush() and self.run_id is not None:
+            try:
+                return register_folder(self.store, self.run_id, name, folder, **asked)
+            except Exception as error:
+                problem = str(error)
+        warn(f"{name} was not registered: {masked(problem)}")
+        return None
 
-    def register(
-        self,
-        name: str,
-        folder: Path,
-        *,
-        alias: str,
-        tags: Mapping[str, str],
-        serving: Serving,
-        standing: Standing | None = None,
-    ) -> str | None:
-        if not self.outbox.flush() or self.run_id is None:
-            warn(f"{name} was not registered: {masked(self._config.uri)} cannot be reached.")
-            return None
-        try:
-            return register_folder(
-                self.store,
-                self.run_id,
-                name=name,
-                folder=folder,
-                alias=alias,
-                tags=tags,
-                serving=serving,
-                standing=standing,
-            )
-        except Exception as error:
-            warn(f"{name} was not registered: {masked(str(error))}")
-            return None
-
-    def close(self, status: str = "FINISHED") -> None:
-        self.session.note("close", status=status)
+    def close(self, status: Status = "FINISHED") -> None:
+        self.note("close", status=status)
         if status != "RUNNING":
-            self.put(lambda: self.store.set_status(_known(self.run_id), cast(Status, status)))
+            self.put(lambda: self.store.set_status(self.known_id, status))
         if not self.outbox.close():
             try:
                 self.session.keep(place_of(self._config.uri, self._config.experiment_name))
@@ -172,38 +158,6 @@ class MlflowTracker(Tracker):
     def flat(self, params: Mapping[str, Any]) -> dict[str, str]:
         """Flatten parameters for MLflow, without the user's sentences if these must not leave this machine."""
         return flatten(params if self._sends_text else without_text(params))
-
-    def put_metrics(
-        self, run_id: Callable[[], str], metrics: Mapping[str, float], name: Callable[[str], str] = str
-    ) -> None:
-        """Queue metrics without a step; a repeated metric replaces the older value. `name` may rename the keys."""
-        at_s = time.time()
-
-        def send() -> None:
-            # MLflow shows the value of the last step, so a changed value gets a new step.
-            has = self.store.get_run(run_id()).data.metrics
-            points = []
-            for told, value in metrics.items():
-                key = name(told)
-                if key not in has:
-                    points.append((key, float(value), at_s, 0))
-                elif has[key] != float(value):
-                    points.append((key, float(value), at_s, max(self.store.known_steps(run_id(), key)) + 1))
-            self.store.log_points(run_id(), points)
-
-        self.put(send)
-
-    def put_artifact(self, run_id: Callable[[], str], path: Path, *, contains_text: bool) -> None:
-        """Queue a file or folder, unless it contains the user's text and this must not leave the machine."""
-
-        def send() -> None:
-            if path.is_dir():
-                self.store.client.log_artifacts(run_id(), str(path), path.name)
-            else:
-                self.store.client.log_artifact(run_id(), str(path))
-
-        if self.may_send(path, contains_text=contains_text):
-            self.put(send, num_bytes=size_of_path(path) if path.exists() else 0)
 
     def may_send(self, path: Path, *, contains_text: bool) -> bool:
         """Return whether a file may be sent to the tracking store; log a message if not."""
@@ -238,13 +192,13 @@ class MlflowTracker(Tracker):
         self.run_id = run_id
 
 
-class MlflowTrackedRun(TrackedRun):
+class MlflowTrackedRun(_MlflowRun, TrackedRun):
     """MLflow implementation of `tracker.TrackedRun`."""
 
     def __init__(self, tracker: MlflowTracker, number: int) -> None:
         self._tracker = tracker
         self._number = number
-        self._feeds: list[_Feed] = []
+        self._feeds: list[Feed] = []
         self._followed: list[Path] = []
         self._followed_artifacts: list[tuple[Path, bool]] = []
         self._monitor: Any = None
@@ -252,7 +206,7 @@ class MlflowTrackedRun(TrackedRun):
     def open(self, name: str, key: str, tags: Mapping[str, str]) -> None:
         """Continue the run of this stage in this pipeline run, or adopt an unfinished one of an earlier pipeline
         run."""
-        store, line = self._tracker.store, _known(self._tracker.run_id)
+        store, line = self._tracker.store, self._tracker.known_id
         identity = {STAGE_TAG: name, KEY_TAG: key}
         candidates = store.find_runs(identity)
         mine = [run for run in candidates if run.data.tags.get(PARENT_TAG) == line]
@@ -265,74 +219,50 @@ class MlflowTrackedRun(TrackedRun):
         store.set_status(run_id, "RUNNING")
         self.run_id = run_id
 
-    def follow(self, metrics_jsonl: Path) -> None:
-        self._note("follow", path=str(metrics_jsonl))
-        self._followed.append(metrics_jsonl)
-        self._follow(lambda: MetricsFeed(self._tracker.store, _known(self.run_id), metrics_jsonl))
+    def follow(self, path: Path) -> None:
+        self.note("follow", path=path)
+        self._followed.append(path)
+        self._follow(MetricsFeed, path)
 
-    def follow_events(self, events_jsonl: Path) -> None:
-        self._note("follow_events", path=str(events_jsonl))
-        self._follow(lambda: TrialsFeed(self._tracker.store, _known(self.run_id), events_jsonl))
+    def follow_events(self, path: Path) -> None:
+        self.note("follow_events", path=path)
+        self._follow(TrialsFeed, path)
 
     def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
         self._followed_artifacts.append((path, contains_text))
         if self._tracker.may_send(path, contains_text=contains_text):
-            self._follow(lambda: ArtifactFeed(self._tracker.store, _known(self.run_id), path))
-
-    def log_metrics(self, metrics: Mapping[str, float]) -> None:
-        self._note("log_metrics", metrics=dict(metrics))
-        # A metric with the name of a curve would add a point to the curve.
-        rows = (row for path in self._followed for row in read_metrics(path))
-        curves = {key for row in rows for key in row.metrics}
-        self._tracker.put_metrics(
-            lambda: _known(self.run_id), metrics, lambda key: f"final/{key}" if key in curves else key
-        )
-
-    def log_artifact(self, path: Path, *, contains_text: bool) -> None:
-        self._note("log_artifact", path=marked(path), contains_text=contains_text)
-        self._tracker.put_artifact(lambda: _known(self.run_id), path, contains_text=contains_text)
+            self._follow(ArtifactFeed, path)
 
     def log_table(
         self, path: Path, name: str, *, num_rows: int = 1000, wrong_only: bool = False, contains_text: bool
     ) -> None:
         rows: dict[str, Any] = {"name": name, "num_rows": num_rows, "wrong_only": wrong_only}
-        self._note("log_table", path=marked(path), **rows, contains_text=contains_text)
+        self.note("log_table", path=marked(path), **rows, contains_text=contains_text)
         if path.exists() and self._tracker.may_send(path, contains_text=contains_text):
-            self._tracker.put(lambda: log_rows(self._tracker.store.client, _known(self.run_id), path, **rows))
-
-    def log_datasets(self, inputs: Mapping[str, tuple[Path, str]]) -> None:
-        client = self._tracker.store.client
-        self._tracker.put(lambda: client.log_inputs(_known(self.run_id), dataset_inputs(inputs)))
-
-    def set_tags(self, tags: Mapping[str, str]) -> None:
-        self._note("set_tags", tags=dict(tags))
-        self._tracker.put(lambda: self._tracker.store.set_tags(_known(self.run_id), tags))
+            self._tracker.put(lambda: log_rows(self._tracker.store.client, self.known_id, path, **rows))
 
     def watch_system(self, every_s: float) -> None:
         """Record CPU, memory, disk, network and GPU usage until the stage ends."""
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
         self._monitor = SystemMetricsMonitor(
-            _known(self.run_id), sampling_interval=every_s, resume_logging=True, tracking_uri=self._tracker.store.uri
+            self.known_id, sampling_interval=every_s, resume_logging=True, tracking_uri=self._tracker.store.uri
         )
         self._monitor.start()
 
-    def end(self, status: Status) -> None:
+    def close(self, status: Status = "FINISHED") -> None:
         """Send the rest of every followed file, set the status unless work continues (RUNNING), and wait for both."""
         for path, contains_text in self._followed_artifacts:
-            self._note("log_artifact", path=marked(path), contains_text=contains_text)
-        self._note("end", status=status)
+            self.note("log_artifact", path=marked(path), contains_text=contains_text)
+        self.note("end", status=status)
         self._tracker.put(self._finish_feeds)
         if status != "RUNNING":
-            self._tracker.put(lambda: self._tracker.store.set_status(_known(self.run_id), status))
+            self._tracker.put(lambda: self._tracker.store.set_status(self.known_id, status))
         self._tracker.outbox.flush()
 
-    def _note(self, call: str, **arguments: Any) -> None:
-        self._tracker.session.note(call, self._number, **arguments)
-
-    def _follow(self, make: Callable[[], _Feed]) -> None:
+    def _follow(self, kind: type[Feed], path: Path) -> None:
         def start() -> None:
-            feed = make()
+            feed = kind(self._tracker.store, self.known_id, path)
             self._feeds.append(feed)
             self._tracker.outbox.add_feed(feed.poll)
 
@@ -364,32 +294,27 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipel
     Raises:
         RefusedError: The server refused an essential call; the calls after it were not sent.
     """
-    tracker = MlflowTracker(config, **kept["opening"], outbox=AtOnce())
+    tracker = MlflowTracker(dataclasses.replace(config, system_metrics=False), AtOnce(), **kept["opening"])
     runs: list[MlflowTrackedRun] = []
     for call in kept["calls"]:
         if tracker.outbox.dead:
             raise RefusedError("the server refuses what the rest depends on")
         arguments = dict(call["arguments"])
-        if isinstance(arguments.get("path"), Mapping):
-            arguments["path"] = unmarked(arguments["path"])
+        if (path := arguments.get("path")) is not None:
+            arguments["path"] = Path(path) if isinstance(path, str) else unmarked(path)
             if arguments["path"] is None:
                 continue
-        elif "path" in arguments:
-            path = Path(arguments.pop("path"))
-            arguments["metrics_jsonl" if call["call"] == "follow" else "events_jsonl"] = path
         match call["call"]:
             case "begin_stage":
                 inputs = {name: (Path(path), digest) for name, (path, digest) in arguments.pop("inputs").items()}
-                runs.append(tracker.begin_stage(**arguments, inputs=inputs))
+                runs.append(tracker.stage(**arguments, inputs=inputs))
+            case "end":
+                runs[call["stage"]].close(**arguments)
             case "close":
                 goes_on = tracker.pipeline_key == running_pipeline or arguments["status"] == "RUNNING"
                 if not goes_on and tracker.run_id is not None:
                     tracker.store.set_status(tracker.run_id, arguments["status"])
             case method:
-                getattr(tracker if call["stage"] is None else runs[call["stage"]], method)(**arguments)
-
-
-def _known(run_id: str | None) -> str:
-    if run_id is None:
-        raise RefusedError("the run could not be opened")
-    return run_id
+                run = tracker if call["stage"] is None else runs[call["stage"]]
+                # Earlier versions had other names for calls of the pipeline's run.
+                getattr(run, method.replace("pipeline_", ""))(**arguments)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from bertline.foundation.progress import say, warn
-from bertline.tracking.addresses import masked
+from bertline.tracking.config import masked
 
 _POLL_S = 1.0
 _LONGEST_WAIT_S = 30.0

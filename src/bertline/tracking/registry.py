@@ -6,21 +6,23 @@ import hashlib
 import json
 import tempfile
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from mlflow import MlflowClient
 from mlflow.entities import LoggedModelOutput
 from mlflow.entities.model_registry import ModelVersion
 from mlflow.exceptions import MlflowException
 
+from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import read_json, sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.tracking.champions import Standing, Verdict, challenged
-from bertline.tracking.inputs import dataset_inputs
+from bertline.tracking.config import TrackingConfig, masked
 from bertline.tracking.mlmodel import FORMAT, write_mlmodel
-from bertline.tracking.serving import Serving
-from bertline.tracking.store import Store
+from bertline.tracking.store import Store, dataset_inputs
+from bertline.tracking.tracker import Registration, Serving
 from bertline.tracking.values import NOTE_TAG, metric_key
 
 _CONTENT_TAG, _FORMAT_TAG, _STANDING_TAG = "bertline.content", "bertline.format", "bertline.standing"
@@ -31,35 +33,15 @@ _CARD = "README.md"
 _MAX_DESCRIPTION = 5000
 
 
-def register_folder(
-    store: Store,
-    run_id: str,
-    *,
-    name: str,
-    folder: Path,
-    alias: str,
-    tags: Mapping[str, str],
-    serving: Serving,
-    standing: Standing | None = None,
-) -> str:
+def register_folder(store: Store, run_id: str, name: str, folder: Path, **asked: Unpack[Registration]) -> str:
     """Log the folder as a model of the run, register it, point the alias at it, and return the version.
 
     Content that is already registered, ignoring the card, is not uploaded again. The version is the folder itself
     (config, safetensors, tokenizer, model card) with an `MLmodel`, so `mlflow.pyfunc.load_model("models:/NAME@ALIAS")`
     loads it, and what `mlflow.artifacts.download_artifacts` returns is a folder that `transformers` and `bertline.load`
-    can open. Nothing is pickled.
-
-    Args:
-        store: Tracking store.
-        run_id: Run that the model belongs to.
-        name: Name of the registered model.
-        folder: Folder to register; its card is the description.
-        alias: Alias that always moves to this version.
-        tags: Tags of a new version.
-        serving: How MLflow loads the folder.
-        standing: Scores of the version. The alias of the standing moves to this version if no version has it or this
-            version beats the one that has it.
+    can open. Nothing is pickled. The card is the description.
     """
+    standing = asked.get("standing")
     client = store.client
     content = _content_of(folder)
     try:
@@ -70,12 +52,13 @@ def register_folder(
     known = client.search_model_versions(f"name = '{name}'")
     own_tags = {_CONTENT_TAG: content, _FORMAT_TAG: FORMAT}
     same = [version for version in known if own_tags.items() <= version.tags.items()]
-    found = same[0] if same else _new_version(store, run_id, name, folder, {**tags, **own_tags}, serving, standing)
+    tags = {**asked["tags"], **own_tags}
+    found = same[0] if same else _new_version(store, run_id, name, folder, tags, asked["serving"], standing)
     version = str(found.version)
     description = _description_of(folder)
     client.update_model_version(name, version, description)
     client.update_registered_model(name, description)
-    client.set_registered_model_alias(name, alias, version)
+    client.set_registered_model_alias(name, asked["alias"], version)
     if standing is not None:
         verdict = _challenge(client, name, version, content, standing)
         place = f"standings/{name}-{version}.json"
@@ -196,3 +179,69 @@ def _content_of(folder: Path) -> str:
         if path.name != _CARD and not path.name.startswith("."):
             digest.update(f"{path.name}\0{sha256_of_path(path)}\n".encode())
     return digest.hexdigest()
+
+
+REASON_TAG, BEFORE_TAG, TIME_TAG = "bertline.promoted.reason", "bertline.promoted.before", "bertline.promoted.at"
+_SCORES = ("metric", "dev_score", "dev_std", "test_score", "test_std")
+
+
+def promote(config: TrackingConfig, name: str, *, version: str, alias: str, reason: str) -> tuple[str, str]:
+    """Point the alias at a version, and store the reason, the previous version and the time as tags of the version.
+
+    Args:
+        config: Configuration of the store.
+        name: Name of the registered model.
+        version: Version number.
+        alias: Alias to move, such as `champion`.
+        reason: Reason for the promotion, for later readers.
+
+    Returns:
+        The version that had the alias, or `none`, and the one that has it now, with their scores, for display.
+
+    Raises:
+        ConfigError: Tracking is disabled, the reason is empty, or the model or version does not exist. Nothing is
+            changed.
+    """
+    if not reason.strip():
+        raise ConfigError('reason is empty; say why this version is taken, for whoever asks later: reason="..."')
+    if not config.enabled:
+        raise ConfigError("tracking.enabled is false, so there is no registry. Run with tracking.enabled=true.")
+    client = Store(config.uri, config.experiment_name).client
+    versions = _versions(client, name, masked(config.uri))
+    if version not in versions:
+        there = ", ".join(sorted(versions, key=int))
+        raise ConfigError(f"{name} has no version {version!r}; it has {there}. Nothing was changed.")
+    before = str(client.get_registered_model(name).aliases.get(alias, "none"))
+    tags = {REASON_TAG: reason.strip(), BEFORE_TAG: before, TIME_TAG: f"{datetime.now(UTC):%Y-%m-%d %H:%M}Z"}
+    for tag, value in tags.items():
+        client.set_model_version_tag(name, version, tag, value)
+    client.set_registered_model_alias(name, alias, version)
+    return _described(before, versions), _described(version, versions)
+
+
+def _versions(client: MlflowClient, name: str, uri: str) -> dict[str, Mapping[str, str]]:
+    """Return the tags of each version.
+
+    Raises:
+        ConfigError: The model does not exist or cannot be looked up.
+    """
+    quoted = name.replace("'", "''")
+    try:
+        found = client.search_model_versions(f"name = '{quoted}'")
+    except MlflowException as error:
+        raise ConfigError(f"{name} cannot be looked up in {uri}: {masked(str(error))}") from error
+    if not found:
+        raise ConfigError(
+            f"{uri} has no registered model {name!r}. Run the stage export first, or check task_name and "
+            "export.model_name."
+        )
+    return {str(version.version): dict(version.tags) for version in found}
+
+
+def _described(version: str, versions: Mapping[str, Mapping[str, str]]) -> str:
+    if version == "none":
+        return version
+    tags = versions.get(version, {})
+    told = {name: tags[name] if name == "metric" else f"{float(tags[name]):.4f}" for name in _SCORES if name in tags}
+    scores = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    return f"version {version} ({scores})" if scores else f"version {version}"

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from mlflow import MlflowClient
+from mlflow.entities import Dataset, DatasetInput, InputTag
 
 # MLflow reads these variables when it is imported. Requests fail early because the outbox retries; values that are
 # already in the environment take precedence.
@@ -17,12 +23,12 @@ os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # MLflow prints t
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
 
-from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 
-from bertline.tracking.addresses import database_file, masked
+from bertline.tracking.config import database_file, masked
 from bertline.tracking.outbox import RefusedError
+from bertline.tracking.tracker import Status
 from bertline.tracking.values import (
     MAX_TAG_CHARACTERS,
     METRICS_PER_BATCH,
@@ -33,7 +39,6 @@ from bertline.tracking.values import (
     metric_key,
 )
 
-Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 _REFUSALS = (
     "BAD_REQUEST",
     "FEATURE_DISABLED",
@@ -50,6 +55,7 @@ _EXPERIMENT_TAGS = {
     NOTE_TAG: "A run for each pipeline, below it one for each stage, below a sweep one for each trial.\n\n"
     "A pipeline's run has the report among its artifacts, and a stage's run what it read and made.",
 }
+_MAX_DIGEST_CHARACTERS = 36  # width of MLflow's column; a DVC folder hash (32 + `.dir`) just fits
 LOG = Path("runs/tracking.log")
 """Log file for connection messages of libraries."""
 
@@ -214,3 +220,34 @@ def _only_one(uri: str) -> Iterator[None]:
     with database.with_name(f".{database.name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def dataset_inputs(inputs: Mapping[str, tuple[Path, str]]) -> list[DatasetInput]:
+    """Convert names with paths and digests to MLflow entities. No data is read; digests identify the content."""
+    return [
+        DatasetInput(
+            Dataset(
+                name=name,
+                digest=digest[:_MAX_DIGEST_CHARACTERS],
+                source_type="local",
+                source=json.dumps({"uri": path.as_posix()}),
+            ),
+            [InputTag("mlflow.data.context", "input")],
+        )
+        for name, (path, digest) in inputs.items()
+    ]
+
+
+def log_rows(client: MlflowClient, run_id: str, path: Path, name: str, *, num_rows: int, wrong_only: bool) -> None:
+    """Log rows of a Parquet file as the table `NAME.json`, unless the run has that table; see `TrackedRun.log_table`.
+
+    MLflow appends to a table that exists. A run is one result, so the rows that it has are those of the file.
+    """
+    file = f"{name}.json"
+    if file in {artifact.path for artifact in client.list_artifacts(run_id)}:
+        return
+    rows = pq.read_table(path)
+    if wrong_only:
+        rows = rows.filter(pc.less(rows["correct"].cast("float64"), 1.0))
+    if len(rows):
+        client.log_table(run_id, rows.slice(0, num_rows).to_pandas(), file)

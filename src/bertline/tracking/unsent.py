@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class Session:
     """Calls of one process, as plain data."""
 
     def __init__(self, opening: Mapping[str, Any]) -> None:
-        self._opening = dict(opening)
+        self._opening = opening
         self._calls: list[dict[str, Any]] = []
 
     def note(self, call: str, stage: int | None = None, **arguments: Any) -> None:
@@ -36,9 +36,11 @@ class Session:
         Args:
             call: Name of a method of the tracker or, with `stage`, of a stage's run.
             stage: Index of the stage in the session, from 0; None for calls of the tracker.
-            arguments: Arguments as plain data. Paths of artifacts are kept with a mark of their state (`marked`).
+            arguments: Arguments of the call, kept as plain data. Paths of artifacts have a mark of their state
+                (`marked`).
         """
-        self._calls.append({"call": call, "stage": stage, "at_s": time.time(), "arguments": arguments})
+        plain = json.loads(json.dumps(arguments, default=str))
+        self._calls.append({"call": call, "stage": stage, "at_s": time.time(), "arguments": plain})
 
     def keep(self, place: Path) -> Path:
         """Write the session to a folder from `place_of` and return the file."""
@@ -65,12 +67,10 @@ def claimed(path: Path) -> Iterator[dict[str, Any] | None]:
     Yields None if another process is sending it or has sent it, or if the file cannot be read.
     """
     with path.with_suffix(".lock").open("w") as lock:
-        try:
+        content: Any = {}
+        with suppress(OSError, BertlineError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             content = read_json(path)
-        except (OSError, BertlineError):
-            yield None
-            return
         if content.get("format_version") != _FORMAT_VERSION:
             yield None
             return

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.feeds import TRIAL_TAG
 from bertline.tracking.mlflow_tracker import PIPELINE_KEY_TAG, STAGE_TAG
 from bertline.tracking.store import PARENT_TAG, Store
-from bertline.tracking.trials import TRIAL_TAG
 
 REPORT = "report.html"
 _RUNS = 10

@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping
 
 from bertline.foundation.formats import duration
-from bertline.foundation.progress import can_draw, say
-from bertline.foundation.progress_line import LiveLine, ProgressLine
+from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say
 
 
 class TrainingProgress:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.foundation.progress_line import ProgressLine, layout
+from bertline.foundation.progress import ProgressLine, layout
 from terminal import on_terminal
 
 LINE = ProgressLine(
@@ -63,10 +63,11 @@ def test_wide_characters_take_two_columns() -> None:
 VIEW = """
 import sys, time
 from pathlib import Path
-from bertline.orchestration.log_view import LogView
+from contextlib import closing
+from bertline.orchestration.launching import LogView
 log = Path(sys.argv[1])
 log.touch()
-with LogView(log) as view, log.open("a") as handle:
+with closing(LogView(log)) as view, log.open("a") as handle:
     handle.write("a line of the log\\npretraining: step 1,001 of 7,000, loss 5.383, accuracy 0.333, 7 min 20 s left\\n")
 """
 

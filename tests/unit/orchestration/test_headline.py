@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bertline.orchestration.headline import NAMES, headline, write_headline
+from bertline.orchestration.run_pages import NAMES, headline, write_headline
 
 METRICS = Path(__file__).resolve().parents[3] / "artifacts/metrics"
 STAGES = sorted(path.stem for path in METRICS.glob("*.json"))

@@ -218,6 +218,10 @@ def test_only_the_first_node_records_the_run(
     for name, value in place(rank, 29500).items():
         monkeypatch.setenv(name, value)
     config = pipeline_config(composed("runtime.num_nodes=2"))
-    with stage_run._records(tmp_path, stage_named("pretrain"), None, config, {}, {"sections": {}, "inputs": {}}):
+    monkeypatch.chdir(tmp_path)
+    made_of: dict[str, Any] = {"sections": {}, "inputs": {}}
+    stage = stage_named("pretrain")
+    run = stage_run.StageRun(stage=stage, task_name=None, config=config, inputs={}, marks={}, made_of=made_of)
+    with stage_run._records(run):
         pass
     assert [tracking.enabled for tracking in seen] == [recorded]

@@ -14,8 +14,8 @@ import yaml
 import tiny
 from bertline.foundation.errors import BertlineError
 from bertline.orchestration import launching
-from bertline.orchestration.last_words import COULD_NOT_WRITE
 from bertline.orchestration.launching import run_in_worker
+from bertline.orchestration.stopping import COULD_NOT_WRITE
 from fork_server import run_recipe
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,7 +100,7 @@ def work(function, frozen, config, folder):
     {work}
 worker.write_status, worker._work, worker._frozen = ({write}), work, lambda folder: ({{}}, None)
 code = worker.main(Path(sys.argv[1]), "bertline.sweep.run:run")
-from bertline.orchestration.last_words import give_up_streams
+from bertline.orchestration.stopping import give_up_streams
 give_up_streams()
 sys.exit(code)
 """
@@ -143,7 +143,7 @@ def test_a_worker_on_a_full_disk_ends_with_a_status_of_its_own(tmp_path: Path) -
     code = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "from bertline.orchestration import worker\n"
-        "from bertline.orchestration.last_words import give_up_streams\n"
+        "from bertline.orchestration.stopping import give_up_streams\n"
         "worker._frozen = lambda folder: ({}, None)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
         "from pathlib import Path\n"

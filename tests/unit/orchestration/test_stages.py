@@ -30,7 +30,11 @@ def as_dvc(text: str) -> str:
 def test_dvc_lists_the_sections_inputs_and_output_of_the_stage_map(stage: Stage) -> None:
     entry = dvc_stage(stage)
     assert set(entry["params"]) == {as_dvc(section) for section in stage.sections}
-    versions = {f"artifacts/versions/{stage.name}{'@${item}' * stage.per_task}"} if stage.depends_on_versions else set()
+    versions = (
+        {f"artifacts/versions/{stage.name}{'@${item}' * stage.per_task}"}
+        if stage.versions or stage.versions_where
+        else set()
+    )
     assert set(entry["deps"]) == {f"artifacts/code/{stage.name}", *versions, *map(as_dvc, stage.inputs)}
     assert entry["outs"][0] == as_dvc(stage.output)
 

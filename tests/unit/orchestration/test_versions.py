@@ -16,11 +16,16 @@ import yaml
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.manifests import write_manifest
-from bertline.orchestration import stage_run, versions
+from bertline.orchestration import fingerprints, stage_run
 from bertline.orchestration.config import pipeline_config
-from bertline.orchestration.fingerprints import code_fingerprint
+from bertline.orchestration.fingerprints import (
+    NOT_INSTALLED,
+    check_packages_of_corpus,
+    code_fingerprint,
+    stage_versions,
+    versions_by_stage,
+)
 from bertline.orchestration.stages import PACKAGES, STAGES, Stage, stage_named
-from bertline.orchestration.versions import NOT_INSTALLED, check_packages_of_corpus, stage_versions, versions_by_stage
 
 ROOT = Path(__file__).resolve().parents[3]
 Composed = Callable[..., dict[str, Any]]
@@ -53,9 +58,9 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     def upgrade(distribution: str) -> None:
         real = importlib.metadata.version
         monkeypatch.setattr(
-            versions.metadata, "version", lambda name: "99.1+cpu" if name == distribution else real(name)
+            fingerprints.metadata, "version", lambda name: "99.1+cpu" if name == distribution else real(name)
         )
-        versions._installed.cache_clear()
+        fingerprints._installed.cache_clear()
 
     return upgrade
 
@@ -63,11 +68,11 @@ def upgraded(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.fixture(autouse=True)
 def forget_versions() -> Any:
     yield
-    versions._installed.cache_clear()
+    fingerprints._installed.cache_clear()
 
 
 def stale_after(upgraded: Callable[[str], None], distribution: str, mapping: dict[str, Any]) -> set[str]:
-    versions._installed.cache_clear()
+    fingerprints._installed.cache_clear()
     before = versions_by_stage(mapping)
     upgraded(distribution)
     after = versions_by_stage(mapping)

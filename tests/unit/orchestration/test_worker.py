@@ -18,8 +18,8 @@ from bertline.evaluation.facts import read_provenance
 from bertline.foundation.errors import BertlineError, DataError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.metrics_log import read_metrics
-from bertline.orchestration import frozen_inputs, worker
-from bertline.orchestration.frozen_inputs import marks_of
+from bertline.orchestration import worker
+from bertline.orchestration.changed import marks_of
 from bertline.orchestration.provenance import add_tracked_run
 from bertline.orchestration.status import read_status
 
@@ -188,7 +188,7 @@ def test_inputs_that_nobody_wrote_to_are_not_read_again(
     opened: Callable[[Work], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = opened(lambda: None)
-    monkeypatch.delattr(frozen_inputs, "sha256_of_path")
+    monkeypatch.delattr("bertline.orchestration.changed.sha256_of_path")
     assert worker.main(folder, SWEEP) == 0
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bertline.tracking.addresses import is_local, masked
+from bertline.tracking.config import is_local, masked
 
 
 @pytest.mark.parametrize(

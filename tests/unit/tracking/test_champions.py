@@ -15,7 +15,7 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.verdicts import Measured
 from bertline.tracking.champions import Standing, challenged
 from bertline.tracking.config import TrackingConfig
-from bertline.tracking.promotion import promote
+from bertline.tracking.registry import promote
 from bertline.tracking.tracker import open_tracker
 from serving_inputs import serving
 
@@ -146,10 +146,9 @@ def test_a_version_is_promoted_by_hand_with_a_reason_that_is_stored(config: Trac
     folder, name = tmp_path / "model", model_name(config)
     register(config, folder, FIRST, content="a")
     register(config, folder, standing(0.78), content="b")
-    moved = promote(config, name, version="2", alias="champion", reason=" half the size ")
-    assert (moved.before, moved.after) == ("1", "2")
-    assert "dev score 0.7800" in moved.scores_after
-    assert "test score 0.7900" in moved.scores_before
+    before, after = promote(config, name, version="2", alias="champion", reason=" half the size ")
+    assert after.startswith("version 2 (") and "dev score 0.7800" in after
+    assert before.startswith("version 1 (") and "test score 0.7900" in before
     assert aliases(config)["champion"] == "2"
     tags = MlflowClient(config.uri).get_model_version(name, "2").tags
     assert tags["bertline.promoted.reason"] == "half the size"

@@ -92,7 +92,7 @@ def test_a_run_begun_offline_and_continued_on_a_server_is_one_clean_curve(
                     run.follow(metrics_file)
                     for step in steps:
                         log.log(step, {"train/loss": step})
-                tracker.log_pipeline_artifact(report, contains_text=True)
+                tracker.log_artifact(report, contains_text=True)
                 version = tracker.register(
                     "served-encoder", tmp_path / "encoder", alias="champion", tags={}, serving=serving()
                 )

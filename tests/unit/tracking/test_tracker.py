@@ -57,7 +57,7 @@ def test_a_line_has_one_run_with_its_stages_nested_in_it(config: TrackingConfig,
             run.follow(metrics_file)
             run.log_metrics({"val/mlm_loss": 1.5})
             run.set_tags({"output": "sha"})
-        tracker.log_pipeline_metrics({"pretrain/val/mlm_loss": 1.5})
+        tracker.log_metrics({"pretrain/val/mlm_loss": 1.5})
     runs = runs_of(config)
     whole, part = runs["pipeline pipeline-1"], runs["pretrain"]
     assert (whole.info.status, part.info.status) == ("FINISHED", "FINISHED")
@@ -157,7 +157,7 @@ def test_a_headline_figure_is_never_one_more_point_on_a_curve(config: TrackingCo
 def test_a_figure_told_again_is_replaced_not_doubled(config: TrackingConfig) -> None:
     for value in (1.0, 1.0, 2.0):
         with pipeline(config) as tracker:
-            tracker.log_pipeline_metrics({"score": value})
+            tracker.log_metrics({"score": value})
     run = runs_of(config)["pipeline pipeline-1"]
     assert run.data.metrics == {"score": 2.0}
     assert steps_of(config, run.info.run_id, "score") == [0, 1]
@@ -259,7 +259,7 @@ def test_artifacts_lie_beside_the_database_and_never_in_the_current_folder(
     report = tmp_path / "report.html"
     report.write_text("hello")
     with pipeline(config) as tracker:
-        tracker.log_pipeline_artifact(report, contains_text=True)
+        tracker.log_artifact(report, contains_text=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "runs"]
     assert [path.read_text() for path in (tmp_path / "runs" / "mlartifacts").rglob("report.html")] == ["hello"]
 
@@ -325,8 +325,8 @@ def test_the_users_text_stays_here_unless_allowed(
     for allowed in (False, True):
         key = f"text-{allowed}"
         with pipeline(dataclasses.replace(config, log_text=allowed), pipeline_key=key, params=params) as tracker:
-            tracker.log_pipeline_artifact(tmp_path / "report.html", contains_text=True)
-            tracker.log_pipeline_artifact(tmp_path / "curves.csv", contains_text=False)
+            tracker.log_artifact(tmp_path / "report.html", contains_text=True)
+            tracker.log_artifact(tmp_path / "curves.csv", contains_text=False)
         run = runs_of(config)[f"pipeline {key}"]
         names = {file.path for file in MlflowClient(config.uri).list_artifacts(run.info.run_id)}
         assert names == ({"report.html", "curves.csv"} if allowed else {"curves.csv"})
@@ -406,7 +406,6 @@ def test_the_base_run_and_tracker_accept_every_call_a_recipe_makes() -> None:
         "log_metrics",
         "log_artifact",
         "log_table",
-        "log_datasets",
         "set_tags",
     ):
         assert callable(getattr(TrackedRun(), name))

@@ -60,7 +60,7 @@ def told(config: TrackingConfig, folder: Path) -> None:
             run.log_artifact(folder / "changed.txt", contains_text=False)
             run.log_metrics({"val/loss": 1.5})
             run.set_tags({"e": "f"})
-        tracker.log_pipeline_metrics({"pretrain/val/loss": 1.5})
+        tracker.log_metrics({"pretrain/val/loss": 1.5})
         assert tracker.register("encoder", folder, alias="current", tags={}, serving=serving()) is None
 
 
@@ -114,7 +114,7 @@ def test_records_of_a_session_that_cannot_be_sent_are_kept_and_hold_up_nothing(
     later.note("log_pipeline_metrics", metrics={"b": 2.0})
     good = later.keep(place)
     with open_tracker(config, pipeline_key="pipeline", tags={}, params={}) as tracker:
-        tracker.log_pipeline_metrics({"a": 1.0})
+        tracker.log_metrics({"a": 1.0})
     assert kept.exists() and (place / "0-torn.json").exists() and not good.exists()
     assert "could not be sent" in capsys.readouterr().err
     run = MlflowClient(config.uri).get_run(str(tracker.run_id))
@@ -144,7 +144,7 @@ def test_a_server_that_falls_silent_while_it_gets_earlier_records_has_one_deadli
     with open_tracker(
         dataclasses.replace(config, uri=silent_address), pipeline_key="pipeline", tags={}, params={}
     ) as tracker:
-        tracker.log_pipeline_metrics({"b": 2.0})
+        tracker.log_metrics({"b": 2.0})
     assert time.monotonic() - started < 7
     assert len(kept_sessions(place)) == 6
 

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from bertline.tracking.config import TrackingConfig
+from bertline.tracking.feeds import TRIAL_TAG
 from bertline.tracking.store import PARENT_TAG, Store
-from bertline.tracking.trials import TRIAL_TAG
 from bertline.tracking.views import ModelNames, prepared_views
 
 SERVER = "http://127.0.0.1:5000"
