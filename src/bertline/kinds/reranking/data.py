@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def _answers_task(name: str, config: RerankingTaskConfig, source: AnswersSourceC
     bm25 = Bm25(texts)
     numbers = {text: number for number, text in enumerate(texts)}
     always_right = {
-        split: sum(num_relevant(relevances) == len(relevances) for relevances in _relevances(questions))
+        split: sum(num_relevant(each.relevances) == len(each.answers) for each in questions)
         for split, questions in splits.items()
     }
     rows = {split: _rows_of(questions, bm25, numbers) for split, questions in splits.items()}
@@ -112,18 +112,10 @@ def _check_candidates(name: str, config: RerankingTaskConfig, train: CandidateRo
         )
 
 
-def _relevances(questions: list[Question]) -> list[list[int]]:
-    return [[answer.relevance for answer in question.answers] for question in questions]
-
-
 def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Question]:
     """Return the questions with a right answer. For others no order is better than another; trec_eval skips them
     too."""
-    kept = [
-        question
-        for question, relevances in zip(questions, _relevances(questions), strict=True)
-        if num_relevant(relevances)
-    ]
+    kept = [question for question in questions if num_relevant(question.relevances)]
     dropped["question_without_right_answer"] += len(questions) - len(kept)
     return kept
 
@@ -131,9 +123,9 @@ def _answerable(questions: list[Question], dropped: Counter[str]) -> list[Questi
 def _rows_of(questions: list[Question], bm25: Bm25, numbers: dict[str, int]) -> CandidateRows:
     rows = []
     for question in questions:
-        ids, texts, relevances = (list(values) for values in zip(*map(astuple, question.answers), strict=True))
+        ids, texts, relevances = zip(*question.answers, strict=True)
         scores = bm25.scores(question.text)[np.array([numbers[text] for text in texts])].tolist()
-        rows.append((question.id, question.text, ids, texts, relevances, scores, list(relevances)))
+        rows.append((question.id, question.text, list(ids), list(texts), list(relevances), scores, list(relevances)))
     return CandidateRows.of(rows)
 
 
@@ -144,8 +136,7 @@ stored_rows = partial(read_rows, rows_class=CandidateRows)
 _OPTIONS = OptionNames(encoding="source.encoding", quoting="source.quoting")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A candidate answer."""
 
     id: str
@@ -162,6 +153,11 @@ class Question:
     """Id of its first candidate."""
     text: str
     answers: list[Answer]
+
+    @property
+    def relevances(self) -> list[int]:
+        """Relevance of each candidate."""
+        return [answer.relevance for answer in self.answers]
 
 
 def read_answers(path: Path, config: AnswersSourceConfig, bad_rows: BadRows) -> list[Question]:
