@@ -13,22 +13,21 @@ _AROUND = 160
 
 def error_block(error: dict[str, Any]) -> str:
     """Return the HTML of an error."""
-    gold, predicted = _texts(error["gold"]), _texts(error["predicted"])
+    gold, predicted = str(error["gold"] or ""), str(error["predicted"] or "")
     context = str(error.get("context", ""))
     blocks = [f"<p><b>{escape(error.get('question', ''))}</b></p>"]
     blocks.append(f"<p>{_marked(context, gold, predicted)}</p>" if context else "")
-    right = " or ".join(dict.fromkeys(gold)) or "no answer"
-    return quote("".join(blocks), f"is {right}, answered {' '.join(predicted) or 'no answer'} {sureness(error)}")
+    said = f"is {gold or 'no answer'}, answered {predicted or 'no answer'} {sureness(error)}"
+    return quote("".join(blocks), said)
 
 
-def _marked(context: str, gold: list[str], predicted: list[str]) -> str:
+def _marked(context: str, gold: str, predicted: str) -> str:
     """Return the context around the answers, with the gold and the predicted answer highlighted."""
     places: list[tuple[int, int, str]] = []
-    for texts, css in ((gold[:1], "right"), (predicted[:1], "wrong")):
-        for answer in texts:
-            at = context.find(answer) if answer else -1
-            if at >= 0 and not any(at < end and start < at + len(answer) for start, end, _ in places):
-                places.append((at, at + len(answer), css))
+    for answer, css in ((gold, "right"), (predicted, "wrong")):
+        at = context.find(answer) if answer else -1
+        if at >= 0 and not any(at < end and start < at + len(answer) for start, end, _ in places):
+            places.append((at, at + len(answer), css))
     if not places:
         return escape(shortened(context, CHARACTERS))
     places.sort()
@@ -44,12 +43,6 @@ def _marked(context: str, gold: list[str], predicted: list[str]) -> str:
         done = end
     rest = context[done:]
     return "".join(parts) + escape(shortened(rest, _AROUND))
-
-
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, list):
-        return [str(inner) for inner in value]
-    return [str(value)] if value else []
 
 
 def about(labels: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from bertline.evaluation.html import counted, escape, label_block, quote, surene
 
 def error_block(error: dict[str, Any]) -> str:
     """Return the HTML of an error."""
-    gold, predicted = _tags(error["gold"]), _tags(error["predicted"])
+    gold, predicted = str(error["gold"]).split(), str(error["predicted"]).split()
     words = str(error.get("text", "")).split(" ")
     if not len(words) == len(gold) == len(predicted):
         return label_block(error)
@@ -29,10 +29,6 @@ def _word(word: str, tag: str, gold: str) -> str:
     css = "right" if tag == gold else "wrong"
     label = f"<small>{escape(kind)}</small>" if tag.startswith("B") else ""
     return f'<mark class="{css}">{escape(word)}{label}</mark>'
-
-
-def _tags(value: Any) -> list[str]:
-    return [str(tag) for tag in value] if isinstance(value, list) else str(value).split()
 
 
 def about(labels: Sequence[str]) -> str:
