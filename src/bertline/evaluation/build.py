@@ -29,7 +29,6 @@ from bertline.kinds.registry import kind_part
 from bertline.pretraining.objectives import mlm
 from bertline.pretraining.objectives.base import ShownTable
 from bertline.tasks.build import DataPart
-from bertline.tasks.stored_rows import SplitName, StoredRows
 
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
 
@@ -52,8 +51,7 @@ def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
         for task in facts.tasks
         for row in task.result["label_efficiency"]
     )
-    head = ["task", "arm", "rows", "test_mean", "test_std"]
-    _write(curves / "label_efficiency.csv", head, efficiency)
+    _write(curves / "label_efficiency.csv", ["task", "arm", "rows", "test_mean", "test_std"], efficiency)
     (folder / "confusion").mkdir()
     for task in facts.tasks:
         if not task.result.get("confusion_matrix"):
@@ -98,7 +96,6 @@ def _write(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> No
 
 
 FORMAT_VERSION = 1
-_METRIC_NAMES = {"reference_encoder": "reference"}
 
 
 def build_evaluation(
@@ -121,9 +118,10 @@ def build_evaluation(
     facts = read_facts(line, config.title)
     charts = {} if facts.taken_from else {**pretraining_charts(facts), **data_charts(facts)}
     for task in facts.tasks:
-        charts.update(task_charts(task))
-    vectors = _vectors(facts, line, config.embed_plot_points)
-    charts.update({name: space.chart for name, space in vectors.items()})
+        charts |= task_charts(task)
+    spaces = {task.name: vector_space(task, line, num_points=config.embed_plot_points) for task in facts.tasks}
+    vectors = {f"{name}_vectors": space for name, space in spaces.items() if space is not None}
+    charts |= {name: space.chart for name, space in vectors.items()}
     overlaps = task_overlaps(facts, line, config, num_workers=num_workers)
     headline = headline_figures(facts, overlaps)
     with folder_written_atomically(out) as folder:
@@ -142,14 +140,14 @@ def build_evaluation(
 def task_overlaps(facts: Facts, line: PipelineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
     """Measure the overlap of all test splits of all tasks with the corpus, which is read only once."""
     places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
-    texts = {
-        f"{task.name}/{split}": _rows_of(line.tasks[task.name], task.manifest, split).texts_read()
-        for task, split in places
-    }
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
-    if line.corpus is None:
+    if line.corpus is None or not places:
         return overlaps  # the pretraining text of a checkpoint is unknown
-    measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers) if texts else {}
+    texts = {}
+    for task, split in places:
+        data: DataPart = kind_part(task.manifest["task_kind"], "data")
+        texts[f"{task.name}/{split}"] = data.stored_rows(task.folder, split).texts_read()
+    measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers)
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]
     return overlaps
@@ -181,7 +179,7 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
     figures: dict[str, float | int] = {}
     metric = task.metric
     for arm, content in task.arms().items():
-        name = _METRIC_NAMES.get(arm, arm)
+        name = "reference" if arm == "reference_encoder" else arm
         figures[f"{name}/{metric}_mean"] = content["test_mean"]
         if content["test_std"] is not None:
             figures[f"{name}/{metric}_std"] = content["test_std"]
@@ -189,22 +187,14 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
             figures[f"{name}/{split}/{metric}_mean"] = content["scores"][split][task.metric]["mean"]
     for baseline, content in task.result["baselines"].items():
         figures[f"{baseline}/{metric}"] = content["test"]
-    return figures | _verdict_figures(task.result)
-
-
-def _verdict_figures(result: dict[str, Any]) -> dict[str, int]:
-    """Return 1 for each comparison that the encoder wins beyond noise, else 0; comparisons without verdict are
-    omitted."""
-    arms = ("random_weights", "reference_encoder")
-    found = {f"beats_{_METRIC_NAMES.get(arm, arm)}": result["comparisons"].get(arm, {}) for arm in arms}
-    found["beats_strongest"] = result["conclusion"].get("encoder", {})
-    found["combined_beats_strongest"] = result["conclusion"].get("combined", {})
-    return {key: int(comparison["better"]) for key, comparison in found.items() if "better" in comparison}
-
-
-def _vectors(facts: Facts, line: PipelineFolders, num_points: int) -> dict[str, VectorSpace]:
-    found = ((task.name, vector_space(task, line, num_points=num_points)) for task in facts.tasks)
-    return {f"{name}_vectors": space for name, space in found if space is not None}
+    # 1 for each comparison that is won beyond noise, else 0; comparisons without a verdict are omitted.
+    comparisons = {
+        "beats_random_weights": task.result["comparisons"].get("random_weights", {}),
+        "beats_reference": task.result["comparisons"].get("reference_encoder", {}),
+        "beats_strongest": task.result["conclusion"].get("encoder", {}),
+        "combined_beats_strongest": task.result["conclusion"].get("combined", {}),
+    }
+    return figures | {key: int(found["better"]) for key, found in comparisons.items() if "better" in found}
 
 
 def _page(
@@ -222,7 +212,9 @@ def _page(
             task_section(task, charts, overlaps[task.name], row_correctness(line.sweeps[task.name], task))
             for task in facts.tasks
         ),
-        _vector_section(vectors),
+        section("vectors", "The space it made", *(figure(space.chart, space.caption) for space in vectors.values()))
+        if vectors
+        else "",
         "" if facts.taken_from else data_section(facts, line, charts, config.num_documents),
         _configuration(facts.params),
     ]
@@ -239,26 +231,15 @@ def _page(
     )
 
 
-def _vector_section(vectors: dict[str, VectorSpace]) -> str:
-    if not vectors:
-        return ""
-    return section("vectors", "The space it made", *(figure(space.chart, space.caption) for space in vectors.values()))
-
-
 def _configuration(params: dict[str, Any]) -> str:
-    blocks = []
-    for name, content in params.items():
-        rows = [[key, json.dumps(value, ensure_ascii=False)] for key, value in _flat(content)]
-        blocks.append(folded(name, table(["key", "value"], rows)))
-    return section("configuration", "The configuration", *blocks)
+    tables = {
+        name: table(["key", "value"], [[key, json.dumps(value, ensure_ascii=False)] for key, value in _flat(content)])
+        for name, content in params.items()
+    }
+    return section("configuration", "The configuration", *(folded(name, rows) for name, rows in tables.items()))
 
 
 def _flat(content: Any, key: str = "") -> list[tuple[str, Any]]:
     if not isinstance(content, dict):
         return [(key, content)]
     return [pair for name, value in content.items() for pair in _flat(value, f"{key}.{name}" if key else name)]
-
-
-def _rows_of(folder: Path, manifest: dict[str, Any], split: SplitName) -> StoredRows:
-    data: DataPart = kind_part(manifest["task_kind"], "data")
-    return data.stored_rows(folder, split)

@@ -63,7 +63,7 @@ def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], trai
     seeds = [f"{title} {params[name]['seed']}" for name, title in _SEEDS.items() if "seed" in params.get(name, {})]
     facts = {
         "finished": max((one.ended for one in found), default=""),
-        "commit": _by_stage(found, {one.stage: one.commit[:_SHORT] + _changes(one.commit) for one in found}),
+        "commit": _by_stage(found, {one.stage: _shown_commit(one.commit) for one in found}),
         "preset": str(params.get("evaluate", {}).get("preset", "")),
         "seeds": ", ".join(seeds),
         "machine": _by_stage(found, {one.stage: one.machine for one in found}),
@@ -76,8 +76,8 @@ def provenance_line(found: Sequence[Provenance], params: Mapping[str, Any], trai
     return f'<dl class="provenance">{"".join(items)}</dl>'
 
 
-def _changes(commit: str) -> str:
-    return " with changes" if commit.endswith("+changes") else ""
+def _shown_commit(commit: str) -> str:
+    return commit[:_SHORT] + (" with changes" if commit.endswith("+changes") else "")
 
 
 def _versions(found: Sequence[Provenance]) -> str:
@@ -210,43 +210,38 @@ def read_facts(line: PipelineFolders, title: str) -> Facts:
         ArtifactError: The folder of an earlier stage is missing or has another format.
     """
     pretrain = read_manifest(line.pretrain, kind="pretrain", format_version=1)
+    folders = {"corpus": line.corpus, "tokenizer": line.tokenizer, "examples": line.examples}
+    found = {
+        kind: {} if folder is None else read_manifest(folder, kind=kind, format_version=1)
+        for kind, folder in folders.items()
+    }
+    provenances = [read_provenance(folder) for folder in (line.pretrain, *line.sweeps.values())]
     return Facts(
         title=title,
         params=line.params,
         taken_from=pretrain.get("taken_from"),
-        corpus=_manifest_of(line.corpus, "corpus"),
-        tokenizer=_manifest_of(line.tokenizer, "tokenizer"),
-        examples=_manifest_of(line.examples, "examples"),
+        **found,
         objective=None if "taken_from" in pretrain else objective_from(pretrain["training"]["objective"]),
         training=pretrain["metrics"],
         rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
         mask_predictions=read_json_lines(line.pretrain / "mask_predictions.jsonl"),
         alarms=read_json_lines(line.pretrain / "health.jsonl"),
-        tasks=[
-            TaskFacts(
-                name=name,
-                manifest=read_task_manifest(line.tasks[name]),
-                result=read_result(folder / "result.json"),
-                folder=line.tasks[name],
-                calibration=_calibration(folder / "best" / "task.json"),
-                source=_task_params(line, name).get("source", {}).get("kind", ""),
-                space=line.params.get("sweep", {}).get("space", {}) | _task_params(line, name).get("space", {}),
-            )
-            for name, folder in line.sweeps.items()
-        ],
-        provenance=[
-            found for folder in (line.pretrain, *line.sweeps.values()) if (found := read_provenance(folder)) is not None
-        ],
+        tasks=[_task_facts(line, name) for name in line.sweeps],
+        provenance=[one for one in provenances if one is not None],
     )
 
 
-def _task_params(line: PipelineFolders, name: str) -> dict[str, Any]:
-    params: dict[str, Any] = line.params.get("tasks", {}).get(name, {})
-    return params
-
-
-def _manifest_of(folder: Path | None, kind: str) -> dict[str, Any]:
-    return {} if folder is None else read_manifest(folder, kind=kind, format_version=1)
+def _task_facts(line: PipelineFolders, name: str) -> TaskFacts:
+    params, best = line.params.get("tasks", {}).get(name, {}), line.sweeps[name] / "best" / "task.json"
+    return TaskFacts(
+        name=name,
+        manifest=read_task_manifest(line.tasks[name]),
+        result=read_result(line.sweeps[name] / "result.json"),
+        folder=line.tasks[name],
+        calibration=read_json(best)["calibration"] if best.exists() else {},
+        source=params.get("source", {}).get("kind", ""),
+        space=line.params.get("sweep", {}).get("space", {}) | params.get("space", {}),
+    )
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -275,7 +270,3 @@ def short_title(title: str) -> str:
         return "/".join(Path(title).parts[-2:])
     name, sign, revision = title.partition("@")
     return f"{name}{sign}{revision[:7]}" if len(revision) >= 32 else title
-
-
-def _calibration(path: Path) -> dict[str, float]:
-    return dict(read_json(path)["calibration"]) if path.exists() else {}

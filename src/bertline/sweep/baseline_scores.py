@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -65,32 +64,23 @@ def _folder(job: SweepJob) -> Path:
 
 def _score(bench: Bench, nothing: None) -> str:
     """Fit and score the baselines, and return the progress message."""
-    started = time.monotonic()
-    plan = bench.plan
-    start = plan.starts["encoder"]
-    tokenizer, kind = Tokenizer.load(start.folder), kind_of(plan.job, start)
-    encoder = None
+    started, job, start = time.monotonic(), bench.job, bench.plan.starts["encoder"]
+    kind, encoder = kind_of(job, start), None
     if start.weights == "pretrained":
         machine = replace(bench.machine, precision="fp32")
         encoder = FrozenEncoder(start.folder, machine, max_length=kind.config.max_length)
-    _score_into(_folder(plan.job), plan.job, kind, partial(baselines_of, tokenizer=tokenizer, encoder=encoder))
-    return f"baselines: scored in {time.monotonic() - started:.0f} s"
-
-
-def _score_into(
-    target: Path, job: SweepJob, kind: TaskKind[Any, Any, Any], made: Callable[..., list[Baseline]]
-) -> None:
+    made = partial(baselines_of, kind, tokenizer=Tokenizer.load(start.folder), encoder=encoder)
     read = {name: kind.read(job.task_folder, name) for name in ("train", "dev", *test_splits(job))}
     all_train, dev = read.pop("train"), read.pop("dev")
     train = all_train.first(job.task.num_train_rows)
-    baselines = made(kind, train, dev, read)
+    baselines = made(train, dev, read)
     by_rows: dict[str, dict[int, dict[str, float]]] = {baseline.name: {} for baseline in baselines}
     sizes = {min(rows, len(all_train)) for rows in job.task.label_efficiency_rows}
     for rows in sorted(sizes | {len(train)}) if sizes else []:
-        fewer = baselines if rows == len(train) else made(kind, all_train.first(rows), dev, {"test": read["test"]})
+        fewer = baselines if rows == len(train) else made(all_train.first(rows), dev, {"test": read["test"]})
         for baseline in fewer:
             by_rows[baseline.name][rows] = _scores(kind, baseline, "test", dev, read["test"])[1]
-    with folder_written_atomically(target) as folder:
+    with folder_written_atomically(_folder(job)) as folder:
         content = []
         for baseline in baselines:
             scored = {split: _scores(kind, baseline, split, dev, rows) for split, rows in {"dev": dev, **read}.items()}
@@ -106,6 +96,7 @@ def _score_into(
                 }
             )
         write_json(folder / _SCORES, content)
+    return f"baselines: scored in {time.monotonic() - started:.0f} s"
 
 
 def _statistics_file(baseline: str, split: SplitName) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ from bertline.finetuning.finetune import FineTuningJob, TaskSplit
 from bertline.finetuning.task_kind import TaskKind
 from bertline.foundation.errors import ConfigError
 from bertline.foundation.progress import warn
-from bertline.kinds.registry import TaskConfig, kind_part
+from bertline.kinds.registry import kind_part
 from bertline.modeling.huggingface import read_config
 from bertline.sweep.job import Arm, EncoderStart, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
@@ -20,7 +20,7 @@ from bertline.sweep.store import StudyStore
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import Machine, resolve_machine
+from bertline.training.devices import resolve_machine
 
 LENGTHS = ("max_length", "query_max_length")
 """Task fields that limit the number of tokens of a sequence."""
@@ -61,7 +61,11 @@ class Bench:
         self.job = plan.job
         self.worker = worker
         self.runtime = _runtime_of_a_worker(plan.job.runtime)
-        self.machine = _machine_of_a_worker(self.runtime, plan.job.sweep.precision, worker)
+        self.machine = resolve_machine(self.runtime, plan.job.sweep.precision)
+        if self.machine.device.type == "cuda":
+            device = torch.device("cuda", worker % torch.cuda.device_count())
+            torch.cuda.set_device(device)
+            self.machine = replace(self.machine, device=device)
         self._arms: dict[Arm, ArmBench] = {}
 
     @cached_property
@@ -106,8 +110,9 @@ def kind_of(job: SweepJob, start: EncoderStart) -> TaskKind[Any, Any, Any]:
     """
     labels = read_task_manifest(job.task_folder)["labels"]
     positions = read_config(start.folder)[0].max_position_embeddings
+    lengths = {name: min(getattr(job.task, name), positions) for name in LENGTHS if hasattr(job.task, name)}
     try:
-        return kind_part(job.task.kind, "model").task_kind(_within_positions(job.task, positions), labels)
+        return kind_part(job.task.kind, "model").task_kind(replace(job.task, **lengths), labels)
     except ValueError as error:
         raise ConfigError(
             f"{start.folder} has positions for {positions} tokens, and with that many tasks.{job.task_name} cannot be "
@@ -127,20 +132,6 @@ def split_sizes(job: SweepJob) -> dict[str, int]:
     return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
 
 
-def _within_positions(task: TaskConfig, positions: int) -> TaskConfig:
-    names = [field.name for field in fields(task) if field.name in LENGTHS]
-    return replace(task, **{name: min(getattr(task, name), positions) for name in names})
-
-
-def _machine_of_a_worker(runtime: RuntimeConfig, precision: Any, worker: int) -> Machine:
-    machine = resolve_machine(runtime, precision)
-    if machine.device.type != "cuda":
-        return machine
-    device = torch.device("cuda", worker % torch.cuda.device_count())
-    torch.cuda.set_device(device)
-    return replace(machine, device=device)
-
-
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
     """Return the runtime of one worker: one device, one thread unless configured otherwise, no compilation.
 
@@ -154,11 +145,5 @@ def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:
     if attention == "varlen":
         warn("runtime.attention=varlen is for the packed rows of pretraining; fine-tuning takes what auto takes.")
         attention = "auto"
-    return replace(
-        runtime,
-        num_devices=1,
-        num_nodes=1,
-        num_threads=runtime.num_threads or 1,
-        compile="off",
-        attention=attention,
-    )
+    threads = runtime.num_threads or 1
+    return replace(runtime, num_devices=1, num_nodes=1, num_threads=threads, compile="off", attention=attention)

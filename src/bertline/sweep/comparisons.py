@@ -53,13 +53,10 @@ def comparisons_by_split(
     """Measure the winners of all arms and the baselines on every test split."""
     found: dict[SplitName, Comparisons] = {}
     for split in test_splits(plan.job):
-        systems: dict[str, System] = {
-            str(arm): (
-                [seed.test_statistics(plan.job, split) for seed in seeds],
-                not is_random(plan, arm, seeds[0].params),
-            )
-            for arm, seeds in winners.items()
-        }
+        systems: dict[str, System] = {}
+        for arm, seeds in winners.items():
+            statistics = [seed.test_statistics(plan.job, split) for seed in seeds]
+            systems[arm] = statistics, not is_random(plan, arm, seeds[0].params)
         systems |= {one.name: ([one.test_statistics[split]], True) for one in baselines}
         found[split] = Comparisons(_measured(plan, split, systems))
     return found

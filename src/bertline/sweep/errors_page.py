@@ -62,8 +62,7 @@ _IDS_OF = {"first_document": "predicted", "right_document": "gold"}
 
 def _article(error: Mapping[str, Any]) -> str:
     sure = f", {error['score']:.3f}" if isinstance(error["score"], float) else ""
-    aligned = _aligned(error)
-    if aligned is not None:
+    if (aligned := _aligned(error)) is not None:
         name, units = aligned
         shown = _definition(f"{name}{sure}", f'<p class="units">{"".join(_unit(*unit) for unit in units)}</p>')
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +53,10 @@ class FoundSet:
     path: Path
 
 
-def _accuracy(name: str, title: str, *layouts: Layout) -> GlueSet:
-    return GlueSet(name=name, title=title, scores=(("test", "accuracy"),), layouts=layouts)
+def _set(name: str, title: str, scores: str, *layouts: Layout) -> GlueSet:
+    """Return a data set; `scores` are its metrics, of `test` unless another split is named as `SPLIT:METRIC`."""
+    pairs = tuple((split or "test", metric) for split, _, metric in (one.rpartition(":") for one in scores.split()))
+    return GlueSet(name=name, title=title, scores=pairs, layouts=layouts)
 
 
 def _plain(*folders: str) -> Layout:
@@ -76,19 +78,14 @@ _MRPC_OWN = Layout(
     files=("train.tsv", "dev.tsv", "msr_paraphrase_test.txt"),
     note="scored on the test of the original release",
 )
-_MRPC_GLUE = Layout(
-    folders=("MRPC", "mrpc"),
-    files=("train.tsv", "dev.tsv"),
-    source={"dev_file": None, "test_file": "dev.tsv"},
-)
+_MRPC_GLUE = replace(_plain("MRPC", "mrpc"), source={"dev_file": None, "test_file": "dev.tsv"})
 _STSB_OWN = Layout(
     folders=("STS-B", "stsbenchmark", "stsb"),
     files=("sts-train.csv", "sts-dev.csv", "sts-test.csv"),
     note="scored on the test of the original release",
 )
-_STSB_GLUE = Layout(
-    folders=("STS-B", "stsb"),
-    files=("train.tsv", "dev.tsv"),
+_STSB_GLUE = replace(
+    _plain("STS-B", "stsb"),
     source={
         "train_file": "train.tsv",
         "dev_file": None,
@@ -106,42 +103,18 @@ _QNLI_SHARE = Layout(
     source={"train_file": "dev_share.tsv", "dev_file": None, "test_file": None},
     note="only a share of dev is there: train, dev and test are cut from it, so the score compares with no other",
 )
+_MNLI = Layout(folders=("MNLI", "mnli"), files=("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv"))
 
 GLUE = (
-    _accuracy("wnli", "WNLI", _plain("WNLI", "wnli")),
-    _accuracy("rte", "RTE", _plain("RTE", "rte")),
-    GlueSet(
-        name="mrpc",
-        title="MRPC",
-        scores=(("test", "f1"), ("test", "accuracy")),
-        layouts=(_MRPC_OWN, _MRPC_GLUE),
-    ),
-    GlueSet(
-        name="stsb",
-        title="STS-B",
-        scores=(("test", "pearson"), ("test", "spearman")),
-        layouts=(_STSB_OWN, _STSB_GLUE),
-    ),
-    GlueSet(
-        name="cola",
-        title="CoLA",
-        scores=(("test", "matthews"),),
-        layouts=(_plain("CoLA", "cola", "CoLA/glue"), _COLA_OWN),
-    ),
-    _accuracy("sst2", "SST-2", _plain("SST-2", "SST2", "sst2")),
-    _accuracy("qnli", "QNLI", _plain("QNLI", "QNLIv2", "qnli"), _QNLI_SHARE),
-    GlueSet(
-        name="qqp",
-        title="QQP",
-        scores=(("test", "f1"), ("test", "accuracy")),
-        layouts=(_plain("QQP", "qqp"),),
-    ),
-    GlueSet(
-        name="mnli",
-        title="MNLI",
-        scores=(("test", "accuracy"), ("test_mismatched", "accuracy")),
-        layouts=(Layout(folders=("MNLI", "mnli"), files=("train.tsv", "dev_matched.tsv", "dev_mismatched.tsv")),),
-    ),
+    _set("wnli", "WNLI", "accuracy", _plain("WNLI", "wnli")),
+    _set("rte", "RTE", "accuracy", _plain("RTE", "rte")),
+    _set("mrpc", "MRPC", "f1 accuracy", _MRPC_OWN, _MRPC_GLUE),
+    _set("stsb", "STS-B", "pearson spearman", _STSB_OWN, _STSB_GLUE),
+    _set("cola", "CoLA", "matthews", _plain("CoLA", "cola", "CoLA/glue"), _COLA_OWN),
+    _set("sst2", "SST-2", "accuracy", _plain("SST-2", "SST2", "sst2")),
+    _set("qnli", "QNLI", "accuracy", _plain("QNLI", "QNLIv2", "qnli"), _QNLI_SHARE),
+    _set("qqp", "QQP", "f1 accuracy", _plain("QQP", "qqp")),
+    _set("mnli", "MNLI", "accuracy test_mismatched:accuracy", _MNLI),
 )
 """The nine data sets, those with the fewest rows first. The diagnostic set AX is left out, as it has no labels."""
 
@@ -171,7 +144,11 @@ def found_sets(data: Path, wanted: Sequence[str] | None) -> tuple[list[FoundSet]
     lacking = [name for name in wanted or () if name not in there]
     if lacking or not found:
         named = lacking or names
-        known = "; ".join(_known_places(glue_set) for glue_set in GLUE if glue_set.name in named)
+        known = "; ".join(
+            " or ".join(f"{layout.folders[0]}/{{{','.join(layout.files)}}}" for layout in glue_set.layouts)
+            for glue_set in GLUE
+            if glue_set.name in named
+        )
         raise ConfigError(f"{data} does not have {', '.join(named)}. Looked for: {known}.")
     return [place for place in found if wanted is None or place.glue_set.name in wanted], absent
 
@@ -191,10 +168,6 @@ def _place_of(glue_set: GlueSet, data: Path) -> FoundSet | None:
             if all((data / folder / name).is_file() for name in layout.files):
                 return FoundSet(glue_set, layout, (data / folder).resolve())
     return None
-
-
-def _known_places(glue_set: GlueSet) -> str:
-    return " or ".join(f"{layout.folders[0]}/{{{','.join(layout.files)}}}" for layout in glue_set.layouts)
 
 
 _TRIVIAL = ("majority", "mean")
@@ -283,28 +256,26 @@ def _row(outcome: GlueOutcome) -> dict[str, Any]:
 def _score(result: Mapping[str, Any], score: Score) -> dict[str, Any]:
     split, metric = score
     encoder, baselines = result["arms"]["encoder"], result["baselines"]
-    several = len(encoder["seeds"]) > 1
-    mean_and_std = encoder["scores"][split][metric]
     other = result["arms"].get("random_weights")
     strongest = sorted(baselines, key=lambda name: -baselines[name]["dev"])[:1]
+
+    def first_of(names: Sequence[str]) -> float | None:
+        return next((baselines[name]["scores"][split][metric] for name in names if name in baselines), None)
+
     return {
         "split": split,
         "metric": metric,
         "label": metric if split == "test" else f"{metric} ({split.removeprefix('test_')})",
-        "mean": mean_and_std["mean"],
-        "std": mean_and_std["std"] if several else None,
-        "trivial": _of_baseline(baselines, _TRIVIAL, split, metric),
-        "simple": _of_baseline(baselines, strongest, split, metric),
+        "mean": encoder["scores"][split][metric]["mean"],
+        "std": encoder["scores"][split][metric]["std"] if len(encoder["seeds"]) > 1 else None,
+        "trivial": first_of(_TRIVIAL),
+        "simple": first_of(strongest),
         "random_weights": dict(other["scores"][split][metric]) if other else None,
     }
 
 
-def _of_baseline(baselines: Mapping[str, Any], names: Sequence[str], split: str, metric: str) -> float | None:
-    return next((baselines[name]["scores"][split][metric] for name in names if name in baselines), None)
-
-
 def _cells(values: Sequence[Any]) -> str:
-    return " / ".join(_number(value) for value in values)
+    return " / ".join(map(_number, values))
 
 
 def _number(value: Any) -> str:

@@ -58,7 +58,7 @@ class SweepJob:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class EncoderStart:
     """Encoder that the trials of an arm start from."""
 
@@ -105,31 +105,20 @@ def planned(job: SweepJob) -> PlannedSweep:
 
 
 def _starts(job: SweepJob) -> dict[Arm, EncoderStart]:
-    encoder = _encoder_start(job)
-    starts: dict[Arm, EncoderStart] = {"encoder": encoder}
-    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, encoder):
-        starts["random_weights"] = EncoderStart(
-            title="the same from random weights", start="random", folder=encoder.folder, weights="random"
-        )
-    reference = job.sweep.reference_encoder
-    if reference is not None:
-        starts["reference_encoder"] = EncoderStart(
-            title=reference, start=reference, folder=resolved_encoder(reference), weights="pretrained"
-        )
-        read_config(starts["reference_encoder"].folder)
-    return starts
-
-
-def _encoder_start(job: SweepJob) -> EncoderStart:
     match job.task.start_from:
         case None:
-            title = "pretrained encoder"
-            return EncoderStart(title=title, start="pipeline", folder=job.pretrain_folder, weights="pretrained")
+            encoder = EncoderStart("pretrained encoder", "pipeline", job.pretrain_folder, "pretrained")
         case "random":
-            title = "encoder from random weights"
-            return EncoderStart(title=title, start="random", folder=job.pretrain_folder, weights="random")
+            encoder = EncoderStart("encoder from random weights", "random", job.pretrain_folder, "random")
         case name:
-            return EncoderStart(title=name, start=name, folder=resolved_encoder(name), weights="pretrained")
+            encoder = EncoderStart(name, name, resolved_encoder(name), "pretrained")
+    starts: dict[Arm, EncoderStart] = {"encoder": encoder}
+    if encoder.weights == "pretrained" and _random_weights_wanted(job.sweep, encoder):
+        starts["random_weights"] = EncoderStart("the same from random weights", "random", encoder.folder, "random")
+    if (reference := job.sweep.reference_encoder) is not None:
+        starts["reference_encoder"] = EncoderStart(reference, reference, resolved_encoder(reference), "pretrained")
+        read_config(starts["reference_encoder"].folder)
+    return starts
 
 
 def resolved_encoder(name: str) -> Path:
@@ -141,12 +130,8 @@ def resolved_encoder(name: str) -> Path:
 
 
 def _random_weights_wanted(sweep: SweepConfig, encoder: EncoderStart) -> bool:
-    match sweep.random_weights_baseline:
-        case "always":
-            return True
-        case "never":
-            return False
-        case "up_to_small":
-            config = read_config(encoder.folder)[0]
-            small = config.num_hidden_layers <= _SMALL_LAYERS and config.hidden_size <= _SMALL_WIDTH
-            return small and encoder.start == "pipeline"
+    if sweep.random_weights_baseline != "up_to_small":
+        return sweep.random_weights_baseline == "always"
+    config = read_config(encoder.folder)[0]
+    small = config.num_hidden_layers <= _SMALL_LAYERS and config.hidden_size <= _SMALL_WIDTH
+    return small and encoder.start == "pipeline"

@@ -8,11 +8,11 @@ score; it is counted and reported.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 import statistics
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from torch import nn
 
-from bertline.finetuning.finetune import FineTuningResult, fine_tune
+from bertline.finetuning.finetune import fine_tune
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
 from bertline.foundation.files import folder_written_atomically, read_json, write_json
@@ -151,18 +151,15 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
     chosen: dict[Arm, list[Repetition]] = {}
     for arm in plan.arms:
         seeds = [repetition for repetition in repetitions if repetition.arm == arm]
-        finished: dict[int, list[Repetition]] = {}
-        for seed in seeds:
-            if not seed.diverged(job):
-                finished.setdefault(seed.candidate, []).append(seed)
-        num_diverged = Counter(seed.candidate for seed in seeds if seed.diverged(job))
-        means = {
-            candidate: statistics.fmean(seed.outcome(job)["dev"][metric] for seed in of_candidate)
-            for candidate, of_candidate in finished.items()
-        }
-        ranks = {candidate: (-num_diverged[candidate], mean, -candidate) for candidate, mean in means.items()}
-        if ranks:
-            chosen[arm] = finished[max(ranks, key=lambda candidate: ranks[candidate])]
+        ranked: dict[tuple[int, float, int], list[Repetition]] = {}
+        for candidate, group in itertools.groupby(seeds, lambda seed: seed.candidate):
+            of_candidate = list(group)
+            finished = [seed for seed in of_candidate if not seed.diverged(job)]
+            if finished:
+                mean = statistics.fmean(seed.outcome(job)["dev"][metric] for seed in finished)
+                ranked[len(finished) - len(of_candidate), mean, -candidate] = finished
+        if ranked:
+            chosen[arm] = ranked[max(ranked)]
     if "encoder" not in chosen:
         raise MachineError(
             f"{job.task_name}: each of the best configurations of the encoder diverged with every seed (its loss is "
@@ -239,17 +236,13 @@ def _train(bench: Bench, repetition: Repetition) -> str:
             arm.kind.save_model(result.model, folder / MODEL)
             np.save(folder / _DEV_STATISTICS, result.dev_statistics)
         else:
-            outcome["test"] = _test_scores(bench, arm, result)
+            test = arm.split("test")
+            predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
+            outcome["test"] = arm.kind.scores(arm.kind.statistics(test.rows, predictions, result.calibration))
             shown = f"{outcome['test'][job.task.metric]:.3f} on test"
         outcome["time_s"] = time.monotonic() - started
         write_json(folder / OUTCOME, outcome)
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
-
-
-def _test_scores(bench: Bench, arm: ArmBench, result: FineTuningResult) -> dict[str, float]:
-    test = arm.split("test")
-    predictions = arm.kind.predict(result.model, test.encoded, bench.machine)
-    return arm.kind.scores(arm.kind.statistics(test.rows, predictions, result.calibration))
 
 
 def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
@@ -318,17 +311,14 @@ def _events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> Iterator[d
                 "state": "FAIL" if outcome["diverged"] else "COMPLETE",
                 "reason": outcome.get("reason"),
                 "params": {**repetition.params, "seed": repetition.seed, "num_train_rows": repetition.num_train_rows},
-                "metrics": {} if outcome["diverged"] else _figures(plan.job, repetition),
+                "metrics": {} if outcome["diverged"] else _figures(plan.job, repetition, outcome),
                 "curve": outcome.get("curve", []),
                 "time_s": outcome["time_s"],
             }
 
 
-def _figures(job: SweepJob, repetition: Repetition) -> dict[str, float]:
-    outcome = repetition.outcome(job)
-    by_split: dict[str, dict[str, float]] = {"dev": outcome["dev"]}
-    if repetition.kind == "label_efficiency":
-        by_split["test"] = outcome["test"]
-    elif (repetition.folder(job) / TEST / READING).exists():
+def _figures(job: SweepJob, repetition: Repetition, outcome: dict[str, Any]) -> dict[str, float]:
+    by_split: dict[str, dict[str, float]] = {split: outcome[split] for split in ("dev", "test") if split in outcome}
+    if (repetition.folder(job) / TEST / READING).exists():
         by_split |= repetition.reading(job)["scores"]
     return {f"{split}/{name}": value for split, scores in by_split.items() for name, value in scores.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import itertools
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
@@ -89,7 +90,7 @@ METRIC_NAMES = {"reference_encoder": "reference"}
 _NUM_ERRORS_ON_PAGE = 100
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Outcomes:
     """All outcomes of a sweep."""
 
@@ -212,13 +213,16 @@ def _arm(
     by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
     num_diverged = diverged_beside(job, winners, outcomes.candidates)
+    runs = [seed for seed in outcomes.candidates if seed.arm == arm]
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,
         "start": plan.start_of(arm).start,
         "trials": [_trial(plan, trial) for trial in outcomes.trials.get(arm, ())],
         "best_params": winners[0].params,
         "settings": winners[0].outcome(job).get("settings", {}),
-        "candidates": _candidates(job, [seed for seed in outcomes.candidates if seed.arm == arm]),
+        "candidates": [
+            _candidate(job, list(seeds)) for _, seeds in itertools.groupby(runs, lambda seed: seed.candidate)
+        ],
         "seeds": [
             {
                 "seed": seed.seed,
@@ -258,13 +262,6 @@ def _trial(plan: PlannedSweep, trial: FrozenTrial) -> dict[str, Any]:
     }
 
 
-def _candidates(job: SweepJob, repetitions: Sequence[Repetition]) -> list[dict[str, Any]]:
-    points: dict[int, list[Repetition]] = {}
-    for repetition in repetitions:
-        points.setdefault(repetition.candidate, []).append(repetition)
-    return [_candidate(job, seeds) for seeds in points.values()]
-
-
 def _candidate(job: SweepJob, seeds: Sequence[Repetition]) -> dict[str, Any]:
     dev = [seed.outcome(job)["dev"][job.task.metric] for seed in seeds if not seed.diverged(job)]
     return {
@@ -289,11 +286,10 @@ def _baseline(job: SweepJob, baseline: ScoredBaseline, comparisons: Mapping[Spli
 
 def _pretraining(comparisons: Comparisons) -> dict[str, Any] | None:
     """Compare the encoder with the same architecture from random weights; None if that was not run."""
-    if "random_weights" not in comparisons.measured:
-        return None
-    found = comparisons.against("random_weights")
-    known = {} if found.verdict is None else {"beats_random_weights": found.verdict == "better"}
-    return {**found.to_json(), **known}
+    found = comparisons.with_encoder().get("random_weights")
+    if found is None or "verdict" not in found:
+        return found
+    return {**found, "beats_random_weights": found["verdict"] == "better"}
 
 
 def _label_efficiency(job: SweepJob, outcomes: Outcomes, train_rows: int) -> list[dict[str, Any]]:

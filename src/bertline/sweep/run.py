@@ -73,13 +73,7 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
     if combined := combined_seeds(plan, chosen["encoder"], baselines):
         chosen["combined"] = combined
     with studies.store.reached():
-        outcomes = Outcomes(
-            trials=studies.trials(),
-            candidates=candidates,
-            winners=chosen,
-            others=others,
-            baselines=baselines,
-        )
+        outcomes = Outcomes(studies.trials(), candidates, chosen, others, baselines)
         result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes + found))
     say(_summary(result))
     return headline(result)

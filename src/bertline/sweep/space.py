@@ -90,10 +90,11 @@ def planned_points(sweep: SweepConfig, task: TaskConfig, arm: Arm = "encoder") -
             order = generator(sweep.seed, "grid").permutation(len(grid))
             return [grid[i] for i in order[:num_trials]]
         case RandomSamplerConfig():
-            if arm != "random_weights":
+            if arm != "random_weights" or not isinstance(epochs, ChoiceSpace):
                 return _random_points(space, sweep.seed, num_trials)
             others = {name: values for name, values in space.items() if name != "num_epochs"}
-            return _each_number_of_epochs(_random_points(others, sweep.seed, num_trials), space, num_trials)
+            points = _random_points(others, sweep.seed, num_trials)
+            return _each_number_of_epochs(points, _choices("num_epochs", epochs), num_trials)
         case TpeSamplerConfig():
             return [{} for _ in range(num_trials)]
         case _:
@@ -133,21 +134,18 @@ def _grid(space: Mapping[str, SpaceConfig]) -> list[Params]:
     return [dict(point) for point in itertools.product(*axes)]
 
 
-def _each_number_of_epochs(points: list[Params], space: Mapping[str, SpaceConfig], num_trials: int) -> list[Params]:
+def _each_number_of_epochs(points: list[Params], numbers: list[float | int], num_trials: int) -> list[Params]:
     """Cycle through the numbers of epochs over the points; with few trials, random draws could miss some.
 
     With fewer points than trials, the points are cycled through too; a combination is used once.
     """
-    own = space.get("num_epochs")
-    if not isinstance(own, ChoiceSpace):
-        return points
-    numbers, found = _choices("num_epochs", own), []
+    found: list[Params] = []
     for trial in range(num_trials):
         point = points[trial % len(points)]
         # The next number that the point was not combined with; none if it was combined with all.
         turn = (numbers[(trial + shift) % len(numbers)] for shift in range(len(numbers)))
-        new = next((number for number in turn if {**point, "num_epochs": number} not in found), None)
-        found += [] if new is None else [{**point, "num_epochs": new}]
+        new = ({**point, "num_epochs": number} for number in turn)
+        found += itertools.islice((one for one in new if one not in found), 1)
     return found
 
 

@@ -11,7 +11,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,9 @@ class StudyStore:
             with self.exclusive("tables"), _without_experimental_warnings():
                 self.storage = RDBStorage(
                     self._url.render_as_string(hide_password=False),
-                    engine_kwargs=self._engine_settings(),
+                    engine_kwargs={"connect_args": {"timeout": _SQLITE_WAIT_S}}
+                    if self._file is not None
+                    else {"pool_pre_ping": True},  # reopen connections that the server has closed
                     heartbeat_interval=_HEARTBEAT_S,
                     grace_period=_GRACE_S,
                     heartbeat_stale_trial_callback=on_stale,
@@ -116,17 +118,6 @@ class StudyStore:
             finally:
                 connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), {"key": key})
 
-    def study(self, name: str, sampler: optuna.samplers.BaseSampler, pruner: optuna.pruners.BasePruner) -> optuna.Study:
-        """Open a study, or create it."""
-        return optuna.create_study(
-            study_name=name,
-            storage=self.storage,
-            sampler=sampler,
-            pruner=pruner,
-            direction="maximize",
-            load_if_exists=True,
-        )
-
     @contextmanager
     def beating(self, trial_id: int) -> Iterator[None]:
         """Record a heartbeat for a trial every `_HEARTBEAT_S` seconds until the block ends."""
@@ -135,10 +126,8 @@ class StudyStore:
         def beat() -> None:
             while not stop.wait(_HEARTBEAT_S):
                 # After a short outage of the server the next heartbeat succeeds; a long outage fails the trial itself.
-                try:
+                with suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
                     self.storage.record_heartbeat(trial_id)
-                except (SQLAlchemyError, optuna.exceptions.StorageInternalError):
-                    continue
 
         thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         thread.start()
@@ -175,11 +164,6 @@ class StudyStore:
             f"the studies at {self.shown} cannot be read or written ({reason}). What had finished is kept: when the "
             "database can be reached, run the stage again to resume."
         )
-
-    def _engine_settings(self) -> dict[str, Any]:
-        if self._file is not None:
-            return {"connect_args": {"timeout": _SQLITE_WAIT_S}}
-        return {"pool_pre_ping": True}  # reopen connections that the server has closed
 
 
 def _parsed(url: str) -> URL:

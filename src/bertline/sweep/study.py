@@ -103,7 +103,14 @@ def open_study(store: StudyStore, name: str, config: SweepConfig, *, draw: str =
         draw: Key of the sampler's draws; its seed is a function of the sweep's seed, the arm and this key.
     """
     seed = seed_for(config.seed, "sampler", name.rpartition("/")[2], draw) % 2**32
-    return store.study(name, new_sampler(config, seed), new_pruner(config.pruner))
+    return optuna.create_study(
+        study_name=name,
+        storage=store.storage,
+        sampler=new_sampler(config, seed),
+        pruner=new_pruner(config.pruner),
+        direction="maximize",
+        load_if_exists=True,
+    )
 
 
 def plan_trials(store: StudyStore, study: optuna.Study, points: list[Params]) -> None:
@@ -182,13 +189,11 @@ def take_over(store: StudyStore, study: optuna.Study, owner: str, *, max_retries
     heartbeat is recorded for it here.
     """
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        match trial.user_attrs.get(_OWNER):
-            case None:
-                store.storage.record_heartbeat(trial._trial_id)
-            case known if known == owner:
-                try_again(store, study, trial, max_retries=max_retries, its_own_fault=False)
-            case _:
-                pass  # a trial of another machine; if that machine dies, its heartbeat stops
+        known = trial.user_attrs.get(_OWNER)  # of a trial of another machine, the heartbeat stops if that machine dies
+        if known is None:
+            store.storage.record_heartbeat(trial._trial_id)
+        elif known == owner:
+            try_again(store, study, trial, max_retries=max_retries, its_own_fault=False)
 
 
 def has_trials(study: optuna.Study, *states: TrialState) -> bool:
@@ -229,16 +234,12 @@ def last_dev(trial: FrozenTrial) -> float | None:
 
 def reason_of(trial: FrozenTrial) -> str | None:
     """Return in a sentence why a trial failed or was stopped early; None for a finished one."""
-    curve = curve_of(trial)
-    match trial.state:
-        case TrialState.PRUNED if curve:
-            share, score = curve[-1]
-            return f"Stopped early, after {percent(share)} of its schedule, with a score of {score:.3f} on dev."
-        case TrialState.FAIL:
-            # Optuna itself fails a trial without a heartbeat, and gives no reason.
-            return str(trial.user_attrs.get(REASON, "Its machine was not heard of for a minute."))
-        case _:
-            return None
+    if trial.state == TrialState.PRUNED and (curve := curve_of(trial)):
+        share, score = curve[-1]
+        return f"Stopped early, after {percent(share)} of its schedule, with a score of {score:.3f} on dev."
+    # Optuna itself fails a trial without a heartbeat, and gives no reason.
+    silent = "Its machine was not heard of for a minute."
+    return str(trial.user_attrs.get(REASON, silent)) if trial.state == TrialState.FAIL else None
 
 
 def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:

@@ -57,10 +57,12 @@ class TrialWork:
 
 @dataclass(frozen=True, slots=True)
 class Studies:
-    """Studies of one sweep, one per arm."""
+    """Studies of one sweep, one per arm; a `Source` of their waiting trials: those of the first arm, then the next."""
 
     plan: PlannedSweep
     store: StudyStore
+    owner: str
+    """Id that marks the trials of this run folder, by which it recognises them after a kill."""
     by_arm: dict[Arm, optuna.Study] = field(default_factory=dict)
 
     def trials(self) -> dict[Arm, list[FrozenTrial]]:
@@ -75,6 +77,34 @@ class Studies:
         for arm, study in self.by_arm.items():
             for trial in study.get_trials(deepcopy=False, states=ENDED):
                 yield trial_event(arm, trial, self.plan.job.task.metric)
+
+    def take(self) -> Work | None:
+        """See `Source`."""
+        for arm, study in self.by_arm.items():
+            trial = take_trial(self.store, study, self.owner)
+            if trial is not None:
+                return Work(run_trial, TrialWork(arm, trial._trial_id, trial.number, slot_of(trial)))
+        return None
+
+    def is_finished(self) -> bool:
+        """See `Source`."""
+        for study in self.by_arm.values():
+            if has_trials(study, TrialState.RUNNING):
+                self.store.fail_silent_trials(study)
+            if has_trials(study, TrialState.WAITING, TrialState.RUNNING):
+                return False
+        return True
+
+    def done(self, work: Work, result: str) -> None:
+        """See `Source`."""
+        say(f"{self.plan.job.task_name}, {work.argument.arm}, trial {work.argument.number}: {result}")
+        self.sync_events()
+
+    def lost(self, work: Work) -> None:
+        """See `Source`."""
+        trial, max_retries = self.store.storage.get_trial(work.argument.trial_id), self.plan.job.sweep.max_retries
+        try_again(self.store, self.by_arm[work.argument.arm], trial, max_retries=max_retries)
+        self.sync_events()
 
 
 def study_name(job: SweepJob, arm: Arm) -> str:
@@ -96,13 +126,15 @@ def opened_studies(plan: PlannedSweep) -> Studies:
     """
     job = plan.job
     store = StudyStore(job.studies_url, on_stale=lambda study, trial: _requeue_silent(job, study, trial))
-    studies = Studies(plan, store)
-    owner = _owner(job)
+    owner = job.run_folder / "owner"
+    if not owner.exists():
+        write_atomically(owner, uuid4().hex)
+    studies = Studies(plan, store, owner.read_text(encoding="utf-8"))
     with store.reached():
         for arm in plan.arms:
             study = open_study(store, study_name(job, arm), job.sweep)
             study.set_user_attr("workers_matter", workers_matter(job.sweep))
-            take_over(store, study, owner, max_retries=job.sweep.max_retries)
+            take_over(store, study, studies.owner, max_retries=job.sweep.max_retries)
             plan_trials(store, study, planned_points(job.sweep, job.task, arm))
             studies.by_arm[arm] = study
         studies.sync_events()
@@ -125,7 +157,7 @@ def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Ar
     """
     job = studies.plan.job
     with studies.store.reached():
-        workers.work_through(_Trials(studies, _owner(job)), filler=filler)
+        workers.work_through(studies, filler=filler)
         studies.sync_events()
         chosen: dict[Arm, list[Params]] = {}
         for arm, study in studies.by_arm.items():
@@ -145,40 +177,6 @@ def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Ar
             point = json.dumps(best[0].params)
             say(f"{job.task_name}, {arm}: best dev {job.task.metric} {best[0].value:.3f} with {point}")
     return chosen
-
-
-class _Trials:
-    """The waiting trials as units of work: those of the first arm, then those of the next."""
-
-    def __init__(self, studies: Studies, owner: str) -> None:
-        self._studies = studies
-        self._owner = owner
-        self._job = studies.plan.job
-
-    def take(self) -> Work | None:
-        for arm, study in self._studies.by_arm.items():
-            trial = take_trial(self._studies.store, study, self._owner)
-            if trial is not None:
-                return Work(run_trial, TrialWork(arm, trial._trial_id, trial.number, slot_of(trial)))
-        return None
-
-    def is_finished(self) -> bool:
-        for study in self._studies.by_arm.values():
-            if has_trials(study, TrialState.RUNNING):
-                self._studies.store.fail_silent_trials(study)
-            if has_trials(study, TrialState.WAITING, TrialState.RUNNING):
-                return False
-        return True
-
-    def done(self, work: Work, result: str) -> None:
-        say(f"{self._job.task_name}, {work.argument.arm}, trial {work.argument.number}: {result}")
-        self._studies.sync_events()
-
-    def lost(self, work: Work) -> None:
-        study = self._studies.by_arm[work.argument.arm]
-        store, max_retries = self._studies.store, self._job.sweep.max_retries
-        try_again(store, study, store.storage.get_trial(work.argument.trial_id), max_retries=max_retries)
-        self._studies.sync_events()
 
 
 def run_trial(bench: Bench, work: TrialWork) -> str:
@@ -210,26 +208,27 @@ def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> st
     seed = seed_for(job.sweep.seed, "trial", json.dumps(params, sort_keys=True))
     run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=checks_of(job.sweep.pruner))
     curve: list[list[float]] = []
+
+    def end(key: str, value: Any, state: TrialState, score: float | None = None) -> None:
+        trial.set_user_attr(key, value)
+        study.tell(trial, score, state=state, skip_if_finished=True)
+
     try:
         score = fine_tune(run, on_check=report_and_prune(trial, job.sweep, metric, curve)).dev_scores[metric]
     except optuna.TrialPruned:
-        trial.set_user_attr(CURVE, curve)
-        study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
+        end(CURVE, curve, TrialState.PRUNED)
         return f"pruned after {curve[-1][0]:.0%} of its schedule, at {curve[-1][1]:.3f} on dev ({point})"
     except (DivergedError, torch.OutOfMemoryError) as error:
         # A retry would fail too, so the point gets no score, and the other trials continue.
         reason = str(error).partition("\n")[0]
-        trial.set_user_attr(REASON, reason)
-        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        end(REASON, reason, TrialState.FAIL)
         warn(f"{job.task_name}, {arm}, trial {trial.number}: {reason}")
         return f"failed ({point})"
     except Exception as error:
         # Its message may have the user's text, which stays out of the records that a server gets.
-        trial.set_user_attr(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.")
-        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        end(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.", TrialState.FAIL)
         raise
-    trial.set_user_attr(CURVE, curve)
-    study.tell(trial, score, skip_if_finished=True)
+    end(CURVE, curve, TrialState.COMPLETE, score)
     return f"{score:.3f} on dev in {time.monotonic() - started:.0f} s ({point})"
 
 
@@ -249,13 +248,11 @@ def report_and_prune(
 
     def on_check(check: DevCheck) -> None:
         curve.append([check.share, check.scores[metric]])
-        step = step_of(sweep.pruner, check)
-        if step is None:
-            return
-        trial.report(check.scores[metric], step)
-        # At the end of its schedule a trial is finished, whatever its score.
-        if check.share < 1 and trial.should_prune():
-            raise optuna.TrialPruned
+        if (step := step_of(sweep.pruner, check)) is not None:
+            trial.report(check.scores[metric], step)
+            # At the end of its schedule a trial is finished, whatever its score.
+            if check.share < 1 and trial.should_prune():
+                raise optuna.TrialPruned
 
     return on_check
 
@@ -263,11 +260,3 @@ def report_and_prune(
 def _requeue_silent(job: SweepJob, study: optuna.Study, trial: FrozenTrial) -> None:
     warn(f"{study.study_name}, trial {trial.number}: not heard of for a minute; it is tried again")
     requeue(study, trial, max_retries=job.sweep.max_retries)
-
-
-def _owner(job: SweepJob) -> str:
-    """Return the id that marks the trials of this run folder, by which it recognises them after a kill."""
-    path = job.run_folder / "owner"
-    if not path.exists():
-        write_atomically(path, uuid4().hex)
-    return path.read_text(encoding="utf-8")

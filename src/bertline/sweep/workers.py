@@ -13,10 +13,9 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
 
 from bertline.foundation.errors import BertlineError, MachineError
@@ -135,7 +134,8 @@ class WorkerProcesses:
     """`runtime.sweep_workers` processes, started when there is work for the first time."""
 
     def __init__(self, plan: PlannedSweep) -> None:
-        self._members = [_Member(plan, number) for number in range(plan.job.runtime.sweep_workers)]
+        self._plan = plan
+        self._members: list[_Member] = []
         self._deaths = 0
         self._filler_lost = False
 
@@ -146,6 +146,8 @@ class WorkerProcesses:
             MachineError: Workers keep dying without finishing any work.
             Exception: The exception that a unit of work raised.
         """
+        if not self._members and not source.is_finished():
+            self._members += [_Member(self._plan, number) for number in range(self._plan.job.runtime.sweep_workers)]
         while True:
             self._hand_out(source)
             # No filler at a source's end: the next source has priority. None after a loss: it may need all the memory.
@@ -158,30 +160,29 @@ class WorkerProcesses:
     def close(self) -> None:
         """End all processes: idle ones end when their pipe is closed, busy ones are terminated."""
         for member in self._members:
-            member.dismiss()
+            if member.work is not None or not member.ready:
+                member.process.terminate()
+            member.connection.close()
         for member in self._members:
             member.end()
 
     def _hand_out(self, source: Source) -> None:
         for member in self._members:
-            if member.work is None and (work := _next(source, member)) is not None:
+            if member.ready and member.work is None and (work := source.take()) is not None:
                 member.give(work, source)
 
     def _listen(self, phase: Source) -> None:
-        running = [member for member in self._members if member.process is not None]
-        if not running:
-            time.sleep(_LOOK_AGAIN_S)
-        ready = wait([h for member in running for h in (member.connection, member.sentinel)], timeout=_LOOK_AGAIN_S)
-        for member in running:
+        handles = [handle for member in self._members for handle in (member.connection, member.process.sentinel)]
+        ready = wait(handles, timeout=_LOOK_AGAIN_S)
+        for member in list(self._members):
             # Messages that a dead worker sent before it died are handled first.
-            if member.connection in ready or member.sentinel in ready:
+            if member.connection in ready or member.process.sentinel in ready:
                 self._hear(member, phase)
 
     def _hear(self, member: _Member, phase: Source) -> None:
-        answer = member.answer()
-        match answer:
+        match member.answer():
             case None:
-                if not member.alive:
+                if not member.process.is_alive():
                     self._bury(member, phase)
             case ("ready", _):
                 member.ready = True
@@ -194,12 +195,14 @@ class WorkerProcesses:
                 raise error
 
     def _bury(self, member: _Member, phase: Source) -> None:
-        how = member.buried()
+        member.connection.close()
         work, source = member.taken_back()
         if work is not None and source is not None:
             source.lost(work)
             self._filler_lost |= source is not phase
         self._deaths += 1
+        code = member.process.exitcode or 0
+        how = f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
         if self._deaths >= MAX_DEATHS:
             raise MachineError(
                 f"{self._deaths} workers of the sweep died one after the other without finishing anything (the last "
@@ -207,49 +210,24 @@ class WorkerProcesses:
                 "on, with fewer workers if need be (runtime.sweep_workers)."
             )
         warn(f"worker {member.number} of the sweep {how}; it is started again")
-        member.start()
+        self._members[member.number] = _Member(self._plan, member.number)
 
 
 class _Member:
-    """One worker process and the pipe to it."""
+    """One worker process, the pipe to it, and the unit of work that it has."""
 
     def __init__(self, plan: PlannedSweep, number: int) -> None:
-        self.number = number
-        self.process: SpawnProcess | None = None
-        self.work: Work | None = None
-        self.source: Source | None = None
-        """Source of the current unit of work."""
-        self.ready = False
-        self._plan = plan
-        self._connection: Connection | None = None
-
-    @property
-    def connection(self) -> Connection:
-        """Connection to the running process."""
-        assert self._connection is not None
-        return self._connection
-
-    @property
-    def sentinel(self) -> int:
-        """Handle that becomes ready when the process has ended."""
-        assert self.process is not None
-        return self.process.sentinel
-
-    @property
-    def alive(self) -> bool:
-        """Whether the process is running."""
-        return self.process is not None and self.process.is_alive()
-
-    def start(self) -> None:
-        """Start the process, which sends a message when it is ready."""
         context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self.process = context.Process(
-            target=_serve, args=(self._plan, self.number, theirs), name=f"sweep-{self.number}", daemon=True
-        )
+        self.number = number
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(plan, number, theirs), name=f"sweep-{number}", daemon=True)
         self.process.start()
         theirs.close()  # otherwise the pipe would stay open after the process has ended
         self.ready = False
+        """Whether the process has said that it can take work."""
+        self.work: Work | None = None
+        self.source: Source | None = None
+        """Source of the current unit of work."""
 
     def give(self, work: Work, source: Source) -> None:
         """Send a unit of work; if the process has just died, its death is noticed later, together with this unit."""
@@ -268,33 +246,11 @@ class _Member:
         try:
             return self.connection.recv() if self.connection.poll() else None
         except (EOFError, OSError):
-            self._wait_for_end()
+            self.end()
             return None
-
-    def buried(self) -> str:
-        """Clean up after a process that has ended, and return how it ended."""
-        assert self.process is not None
-        self.process.join()
-        code = self.process.exitcode or 0
-        self.connection.close()
-        self.process = None
-        return f"was killed ({signal.Signals(-code).name})" if code < 0 else f"ended with status {code}"
-
-    def dismiss(self) -> None:
-        """Close the pipe, at which an idle process ends; terminate one that is busy or not ready."""
-        if self.process is not None:
-            if self.work is not None or not self.ready:
-                self.process.terminate()
-            self.connection.close()
 
     def end(self) -> None:
         """Wait until the process has ended; kill it if it does not end."""
-        if self.process is not None:
-            self._wait_for_end()
-            self.process = None
-
-    def _wait_for_end(self) -> None:
-        assert self.process is not None
         self.process.join(_LAST_WORDS_S)
         if self.process.is_alive():
             self.process.kill()
@@ -312,18 +268,8 @@ def started_workers(plan: PlannedSweep, *, in_process: bool) -> Iterator[Workers
     if in_process:
         yield ThisProcess(plan)
         return
-    workers = WorkerProcesses(plan)
-    try:
+    with closing(WorkerProcesses(plan)) as workers:
         yield workers
-    finally:
-        workers.close()
-
-
-def _next(source: Source, member: _Member) -> Work | None:
-    """Return work for a member that is ready; start its process if it is not running and the source is unfinished."""
-    if member.process is None and not source.is_finished():
-        member.start()
-    return source.take() if member.ready and member.process is not None else None
 
 
 def _serve(plan: PlannedSweep, number: int, connection: Connection) -> None:

@@ -70,26 +70,11 @@ def num_rows_read(rows: TextsRows, unit: Unit) -> int:
     return len(rows)
 
 
-def word_vectorizer(texts: Sequence[str], *, longest: int) -> TfidfVectorizer:
-    """Fit TF-IDF of n-grams of up to `longest` words on texts."""
-    vectorizer = TfidfVectorizer(
-        ngram_range=(1, longest), sublinear_tf=True, token_pattern=WORD, max_features=MOST_FEATURES
-    )
-    return _fitted_or_characters(vectorizer, texts)
-
-
 def _fitted(texts: Sequence[str], unit: Literal["word", "char"]) -> TfidfVectorizer:
-    if unit == "word":
-        return word_vectorizer(texts, longest=2)
-    vectorizer = TfidfVectorizer(
-        analyzer="char_wb", ngram_range=_CHARACTERS, sublinear_tf=True, max_features=MOST_FEATURES
-    )
-    return _fitted_or_characters(vectorizer, texts)
-
-
-def _fitted_or_characters(vectorizer: TfidfVectorizer, texts: Sequence[str]) -> TfidfVectorizer:
+    words: dict[str, Any] = {"ngram_range": (1, 2), "token_pattern": WORD}
+    terms = words if unit == "word" else {"ngram_range": _CHARACTERS, "analyzer": "char_wb"}
     try:
-        return vectorizer.fit(texts)
+        return TfidfVectorizer(**terms, sublinear_tf=True, max_features=MOST_FEATURES).fit(texts)
     except ValueError:
         # No text has a letter or a digit (only punctuation or emoji, or nothing): use characters instead of words.
         characters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2), sublinear_tf=True)
@@ -134,10 +119,7 @@ class PairOverlap:
 
     def __init__(self, first: Sequence[str], second: Sequence[str]) -> None:
         texts = [*first[:_MOST_TEXTS], *second[:_MOST_TEXTS]]
-        self._units = [
-            _Unit(texts, analyzer=parts_of),
-            _Unit(texts, analyzer="char_wb", ngram_range=_PAIR_CHARACTERS),
-        ]
+        self._units = [_Unit(texts, analyzer=parts_of), _Unit(texts, analyzer="char_wb", ngram_range=_PAIR_CHARACTERS)]
 
     def __call__(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float64]:
         """Return the features of N pairs, [N, NUM_FEATURES]; each column has its own scale."""
@@ -169,11 +151,7 @@ def _shared(first: csr_matrix, second: csr_matrix, idf: NDArray[np.float64]) -> 
         (_sums(both), _sums(in_first), _sums(in_second)),
         (_sums(weighed), in_first @ idf, in_second @ idf),
     ):
-        ratios += [
-            _ratio(of_both, of_first + of_second - of_both),
-            _ratio(of_both, of_first),
-            _ratio(of_both, of_second),
-        ]
+        ratios += [_ratio(of_both, whole) for whole in (of_first + of_second - of_both, of_first, of_second)]
     of_both = _sums(weighed)
     more = [
         _sums(first.multiply(second)),
