@@ -13,16 +13,14 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from bertline.evaluation.config import EvaluateConfig
-from bertline.evaluation.data_section import data_charts, data_section
 from bertline.evaluation.facts import Facts, PipelineFolders, TaskFacts, provenance_line, read_facts
 from bertline.evaluation.html import contents, escape, figure, folded, section, table
 from bertline.evaluation.overlap import Overlaps, measure_overlap
 from bertline.evaluation.overview_section import pipeline_picture, summary
-from bertline.evaluation.pretraining_section import pretraining_charts, pretraining_section
+from bertline.evaluation.pretraining_section import data_charts, data_section, pretraining_charts, pretraining_section
 from bertline.evaluation.svg import chart_css, standalone
-from bertline.evaluation.task_charts import task_charts
+from bertline.evaluation.task_charts import VectorSpace, task_charts, vector_space
 from bertline.evaluation.task_section import task_section
-from bertline.evaluation.vector_space import VectorSpace, vector_space
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.registry import kind_part

@@ -127,11 +127,7 @@ def dot_chart(rows: Sequence[Row], *, x_name: str) -> str:
 
 
 def scatter_chart(
-    groups: Sequence[tuple[str, str, Sequence[tuple[float, float]]]],
-    *,
-    x_name: str,
-    y_name: str,
-    log_x: bool = False,
+    groups: Sequence[tuple[str, str, Sequence[tuple[float, float]]]], *, x_name: str, y_name: str, log_x: bool = False
 ) -> str:
     """Draw groups of points, each (name, CSS class, points)."""
     groups = [group for group in groups if group[2]]

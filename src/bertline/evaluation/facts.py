@@ -154,9 +154,13 @@ class TaskFacts:
         """Return the baselines, best on test first."""
         return dict(sorted(self.result["baselines"].items(), key=lambda item: (-item[1]["test"], item[0])))
 
+    def systems(self) -> dict[str, dict[str, Any]]:
+        """Return the arms, then the baselines."""
+        return {**self.arms(), **self.baselines()}
+
     def titles(self) -> dict[str, str]:
         """Return the display name of each encoder and each baseline."""
-        titles = {name: short_title(one["title"]) for name, one in {**self.arms(), **self.baselines()}.items()}
+        titles = {name: short_title(one["title"]) for name, one in self.systems().items()}
         return {name: "random weights" if name == "random_weights" else title for name, title in titles.items()}
 
 

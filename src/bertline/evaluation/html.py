@@ -127,6 +127,11 @@ def paragraph(text: str, css: str = "") -> str:
     return f'<p class="{css}">{escape(text)}</p>' if css else f"<p>{escape(text)}</p>"
 
 
+def verdict(text: str, *, good: bool = False) -> str:
+    """Return a paragraph that stands out; in green if it is `good` news."""
+    return paragraph(text, "verdict good" if good else "verdict unsure")
+
+
 def figure(chart: str, caption: str) -> str:
     """Return a chart with its caption."""
     return f"<figure>{chart}<figcaption>{escape(caption)}</figcaption></figure>"

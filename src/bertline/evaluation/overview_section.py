@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from bertline.evaluation.facts import Facts, TaskFacts
@@ -34,7 +35,9 @@ def summary(facts: Facts, overlaps: Overlaps) -> str:
     sentences = [_taken(facts)] if facts.taken_from else [_what(facts), _how_good(facts)]
     sentences += [f"{conclusion(task)} {scores_sentence(task)}" if few else conclusion(task) for task in facts.tasks]
     said = "".join(paragraph(sentence, "lead") for sentence in sentences)
-    return said + tiles(_tiles(facts, overlaps, few)) + ("" if few else _task_table(facts, overlaps))
+    entries = [] if facts.taken_from else _pretraining_tiles(facts)
+    entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if few]
+    return said + tiles(entries) + ("" if few else _task_table(facts, overlaps))
 
 
 def pipeline_picture(facts: Facts) -> str:
@@ -50,28 +53,27 @@ def pipeline_picture(facts: Facts) -> str:
 
 
 def _taken(facts: Facts) -> str:
-    checkpoint = facts.training
-    size = f"{number_of(checkpoint['num_hidden_layers'], 'layer')}, hidden size {checkpoint['hidden_size']}"
+    words, checkpoint = facts.taken_from or "", facts.training
+    # The start of a sentence is capitalized; a single word, such as a hub name, is not changed.
+    start = words[:1].upper() + words[1:] if " " in words else words
     return (
-        f"{_capitalised(facts.taken_from or '')}, a BERT encoder with {count(checkpoint['num_parameters'])} parameters "
-        f"({size}), was fine-tuned as it is; nothing was pretrained."
+        f"{start}, a BERT encoder with {count(checkpoint['num_parameters'])} parameters ({_size(checkpoint)}), was "
+        "fine-tuned as it is; nothing was pretrained."
     )
 
 
-def _capitalised(words: str) -> str:
-    """Capitalize the start of a sentence; a single word, such as a hub name, is not changed."""
-    return words[:1].upper() + words[1:] if " " in words else words
+def _size(model: Mapping[str, Any]) -> str:
+    return f"{number_of(model['num_hidden_layers'], 'layer')}, hidden size {model['hidden_size']}"
 
 
 def _what(facts: Facts) -> str:
-    model, training, train = facts.params["model"], facts.training, facts.corpus["counts"]["train"]
+    training, train = facts.training, facts.corpus["counts"]["train"]
     start = facts.params["pretrain"].get("start_from")
     origin = f"trained on from {start}" if start else "trained from random weights"
-    size = f"{number_of(model['num_hidden_layers'], 'layer')}, hidden size {model['hidden_size']}"
     return (
-        f"A BERT encoder with {count(training['num_parameters'])} parameters ({size}) was {origin} for "
-        f"{count(training['steps'])} steps in {duration(training['train_time_s'])}, on {count(train['documents'])} "
-        f"documents with {count(train['words'])} words of {_source(facts.corpus)}."
+        f"A BERT encoder with {count(training['num_parameters'])} parameters ({_size(facts.params['model'])}) was "
+        f"{origin} for {count(training['steps'])} steps in {duration(training['train_time_s'])}, on "
+        f"{count(train['documents'])} documents with {count(train['words'])} words of {_source(facts.corpus)}."
     )
 
 
@@ -134,12 +136,6 @@ def _overlap_note(overlaps: dict[str, Overlap]) -> str:
     return f"{percent(max(flagged))} of test rows in part" if flagged else ""
 
 
-def _tiles(facts: Facts, overlaps: Overlaps, with_tasks: bool) -> list[tuple[str, str, str]]:
-    entries = [] if facts.taken_from else _pretraining_tiles(facts)
-    entries += [_tile(task, _overlap_note(overlaps.get(task.name, {}))) for task in facts.tasks if with_tasks]
-    return entries
-
-
 def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
     vocab_size, tiles = count(facts.tokenizer["vocab_size"]), []
     for shown in facts.pretrained_by.showing.scores:
@@ -174,10 +170,7 @@ def _stages(facts: Facts) -> list[tuple[str, list[str]]]:
             [f"{count(facts.tokenizer['vocab_size'])} tokens", f"{quality['tokens_per_word']:.2f} tokens per word"],
         ),
         ("examples", [f"length {listing(list(lengths))}", f"{facts.examples['dupe_factor']} × each document"]),
-        (
-            "pretrain",
-            [f"{count(training['steps'])} steps", f"{count(training['perf/tokens_per_s'])} tokens/s"],
-        ),
+        ("pretrain", [f"{count(training['steps'])} steps", f"{count(training['perf/tokens_per_s'])} tokens/s"]),
     ]
 
 

@@ -1,18 +1,106 @@
-"""Pretraining section of the report: curves with baselines and a reference run, health, probes, mask predictions."""
+"""Sections on pretraining: what the encoder read, and how it learned, compared with baselines and a reference run."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
-from bertline.evaluation.charts import Series, line_chart
-from bertline.evaluation.facts import Facts
-from bertline.evaluation.html import escape, figure, listing, number_of, paragraph, section, side_by_side, table
+from bertline.corpus.document import Document
+from bertline.corpus.storage import read_documents
+from bertline.evaluation.charts import Series, bar_chart, line_chart
+from bertline.evaluation.facts import Facts, PipelineFolders
+from bertline.evaluation.html import (
+    escape,
+    figure,
+    listing,
+    number_of,
+    paragraph,
+    section,
+    shown_tokens,
+    side_by_side,
+    table,
+    verdict,
+)
 from bertline.evaluation.reference import ReferenceCurve, reference_for
 from bertline.foundation.formats import count, duration, percent
+from bertline.foundation.seeds import unit_interval
 from bertline.pretraining.objectives.base import ShownCurve
+from bertline.tokenization.tokenizer import Tokenizer
+
+_CONSIDERED_DOCUMENTS = 2_000
+_FEWEST_SENTENCES = 4
+_SENTENCES = 4
+_REASONS = 12
+
+
+def data_charts(facts: Facts) -> dict[str, str]:
+    """Return the charts of the section by file name."""
+    reasons: dict[str, list[tuple[str, float]]] = {}
+    for reason, number in facts.corpus.get("dropped", {}).items():
+        # Reasons are `UNIT/REASON`; counts of documents and of paragraphs are not comparable.
+        unit, _, name = reason.rpartition("/")
+        if number:
+            reasons.setdefault(unit or "documents", []).append((name.replace("_", " "), float(number)))
+    most = {unit: sorted(rows, key=lambda row: (-row[1], row[0]))[:_REASONS] for unit, rows in sorted(reasons.items())}
+    return {f"dropped_{unit}": bar_chart(rows, name=f"{unit} left out") for unit, rows in most.items()}
+
+
+def data_section(facts: Facts, line: PipelineFolders, charts: dict[str, str], num_documents: int) -> str:
+    """Return the section with corpus, samples and vocabulary."""
+    head = ["", "documents", "sentences", "words", "characters"]
+    rows = [
+        [split, *(count(figures.get(name, 0)) for name in head[1:])]
+        for split, figures in facts.corpus["counts"].items()
+    ]
+    dropped = [
+        figure(chart, f"{name.removeprefix('dropped_').capitalize()} left out of the corpus, by reason.")
+        for name, chart in charts.items()
+        if name.startswith("dropped_")
+    ]
+    assert line.tokenizer is not None  # only reports of a pretraining have this section
+    tokenizer = Tokenizer.load(line.tokenizer)
+    samples = "".join(_document(document, tokenizer) for document in sample_documents(line, num_documents))
+    return section(
+        "data",
+        "What it read",
+        table(head, rows),
+        side_by_side(*dropped, _vocabulary(facts)),
+        "<h3>Held-out documents, and their tokens</h3>" if samples else "",
+        paragraph("Tokens that continue a word are joined to it and shaded.") if samples else "",
+        samples,
+    )
+
+
+def sample_documents(line: PipelineFolders, number: int) -> list[Document]:
+    """Return some held-out documents, chosen by a hash of their id so that the choice is deterministic."""
+    if line.corpus is None:
+        return []
+    documents = islice(read_documents(line.corpus, "validation"), _CONSIDERED_DOCUMENTS)
+    long_enough = [document for document in documents if len(document.sentences) >= _FEWEST_SENTENCES]
+    return sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]
+
+
+def _document(document: Document, tokenizer: Tokenizer) -> str:
+    encoded = map(tokenizer.encode, document.sentences[:_SENTENCES])
+    lines = "".join(shown_tokens(tokenizer.tokens(ids)) for ids in encoded)
+    more = len(document.sentences) - _SENTENCES
+    rest = f'<p class="soft">and {count(more)} more sentences</p>' if more > 0 else ""
+    return f"<article><h4>{escape(document.id)}</h4>{lines}{rest}</article>"
+
+
+def _vocabulary(facts: Facts) -> str:
+    quality = facts.tokenizer["quality"]
+    case = "lower-cased" if facts.tokenizer["lowercase"] else "cased"
+    said = (
+        f"The vocabulary has {count(facts.tokenizer['vocab_size'])} {case} tokens. A word of held-out text takes "
+        f"{quality['tokens_per_word']:.2f} of them; {percent(quality['whole_word_rate'])} of words are a single token "
+        f"their own, {percent(quality['unknown_rate'])} cannot be written with them."
+    )
+    rows = [[word, split] for word, split in list(quality.get("sample", {}).items())[:12]]
+    return f"<div><h3>The vocabulary</h3>{paragraph(said)}{table(['word', 'tokens'], rows) if rows else ''}</div>"
+
 
 _CHARTS = {
     "learning_rate": ("optim/lr", "learning rate", "The learning rate of the schedule: warm-up, then decay."),
@@ -40,11 +128,6 @@ def optimization_charts(facts: Facts) -> dict[str, str]:
     }
 
 
-def optimization_captions() -> dict[str, str]:
-    """Return the captions of the charts by file name."""
-    return {name: caption for name, (_, _, caption) in _CHARTS.items()}
-
-
 def length_changes(facts: Facts) -> list[tuple[float, str]]:
     """Return the steps after which the sequence length changes, each with the new length; curves may jump there."""
     phases = facts.params.get("pretrain", {}).get("phases") or []
@@ -59,11 +142,11 @@ def length_changes(facts: Facts) -> list[tuple[float, str]]:
 def health(facts: Facts) -> str:
     """Return the health verdict, and a table of alarms with advice if there were any."""
     if not facts.alarms:
-        return paragraph(f"Health: no alarm. Training was watched for {_CHECKED}.", "verdict good")
+        return verdict(f"Health: no alarm. Training was watched for {_CHECKED}.", good=True)
     rows = [(f"{row['step']:,}", _what_happened(row), row["advice"]) for row in facts.alarms[:_ALARMS]]
     more = len(facts.alarms) - len(rows)
     rest = paragraph(f"And {more:,} more, in health.jsonl.") if more else ""
-    said = paragraph(f"Health: {number_of(len(facts.alarms), 'alarm')}.", "verdict unsure")
+    said = verdict(f"Health: {number_of(len(facts.alarms), 'alarm')}.")
     return f"{said}<h3>Alarms</h3>{table(('step', 'what happened', 'what to do'), rows)}{rest}"
 
 
@@ -90,16 +173,8 @@ def pretraining_charts(facts: Facts) -> dict[str, str]:
         if own:
             level = None if shown.level is None else (shown.level[0], facts.baselines[shown.level[1]])
             held_out = {curve.metric: curve.css for curve in shown.curves if curve.metric.startswith("val/")}
-            charts[shown.name] = line_chart(
-                [
-                    *(_series(facts, curve) for curve in own),
-                    *_behind(facts, reference, held_out),
-                ],
-                x_name="step",
-                y_name=shown.y_name,
-                level=level,
-                marks=marks,
-            )
+            series = [*(_series(facts, curve) for curve in own), *_behind(facts, reference, held_out)]
+            charts[shown.name] = line_chart(series, x_name="step", y_name=shown.y_name, level=level, marks=marks)
     if facts.curve(_SHIFT):
         charts["probes"] = line_chart(
             [
@@ -122,7 +197,7 @@ def pretraining_section(facts: Facts, charts: dict[str, str]) -> str:
         "probes": "What a linear classifier reads off the encoder's frozen vectors of held-out sentences that it was "
         "not fitted on: whether two neighbouring words were swapped, whether a word was replaced by another as "
         "frequent. The first point is the encoder before training.",
-        **optimization_captions(),
+        **{name: caption for name, (_, _, caption) in _CHARTS.items()},
     }
     figures = [figure(charts[name], caption) for name, caption in captions.items() if name in charts]
     training = facts.training

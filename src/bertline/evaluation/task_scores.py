@@ -15,6 +15,7 @@ from bertline.evaluation.html import (
     paragraph,
     score,
     table,
+    verdict,
     with_diverged,
 )
 from bertline.evaluation.overlap import Overlap
@@ -41,8 +42,9 @@ def scores_sentence(task: TaskFacts) -> str:
         repeated += f"; {num_diverged} more diverged and {'has' if num_diverged == 1 else 'have'} no score"
     who = "it reaches" if task.result["start"] == "pipeline" else f"{titles['encoder']} reaches"
     said = f"On {task.name} {who} {metric_name(task.metric)} {test_score(encoder)} ({repeated})"
-    perplexity = f", a perplexity of {_perplexity(encoder['test_mean'])}" if _is_perplexity(task) else ""
-    return f"{said}{perplexity}, against {listing(against)}." if against else f"{said}{perplexity}."
+    if task.metric == "negative_log_perplexity":
+        said += f", a perplexity of {math.exp(min(-encoder['test_mean'], 50.0)):,.1f}"
+    return f"{said}, against {listing(against)}." if against else f"{said}."
 
 
 def test_score(arm: dict[str, Any]) -> str:
@@ -52,8 +54,7 @@ def test_score(arm: dict[str, Any]) -> str:
 
 def verdicts(task: TaskFacts) -> str:
     """Return whether pretraining helps, whether the encoder beats the reference encoder, and all comparisons."""
-    blocks = [_pretraining(task), _reference(task), _comparisons(task), _failed_runs(task)]
-    return "".join(block for block in blocks if block)
+    return _pretraining(task) + _reference(task) + _comparisons(task) + _failed_runs(task)
 
 
 def conclusion(task: TaskFacts) -> str:
@@ -62,25 +63,23 @@ def conclusion(task: TaskFacts) -> str:
 
 
 def _pretraining(task: TaskFacts) -> str:
-    comparison = task.result.get("comparison")
+    comparison, helps = task.result.get("comparison"), False
     if task.result["start"] == "random":
-        return paragraph("It started from random weights, so nothing is said of pretraining here.", "verdict unsure")
-    if not comparison:
-        return paragraph("It was not compared with the same encoder from random weights.", "verdict unsure")
-    if not _is_known(comparison):
-        return paragraph(f"{_NOT_KNOWN} Whether pretraining helps here is not shown.", "verdict unsure")
-    helps = comparison["beats_random_weights"]
-    said = "Pretraining helps here" if helps else "Pretraining makes no clear difference here"
-    return paragraph(
-        f"{said}: the difference of the means is {_with_interval(comparison)}. {_smallest(comparison)}",
-        "verdict good" if helps else "verdict unsure",
-    )
+        said = "It started from random weights, so nothing is said of pretraining here."
+    elif not comparison:
+        said = "It was not compared with the same encoder from random weights."
+    elif not _is_known(comparison):
+        said = f"{_NOT_KNOWN} Whether pretraining helps here is not shown."
+    else:
+        helps = comparison["beats_random_weights"]
+        said = "Pretraining helps here" if helps else "Pretraining makes no clear difference here"
+        said += f": the difference of the means is {_with_interval(comparison)}. {_smallest(comparison)}"
+    return verdict(said, good=helps)
 
 
 def _reference(task: TaskFacts) -> str:
-    reference = task.arms().get("reference_encoder")
     found = task.result["comparisons"].get("reference_encoder")
-    if not reference or not found:
+    if "reference_encoder" not in task.arms() or not found:
         return ""
     name = task.titles()["reference_encoder"]
     if not _is_known(found):
@@ -92,7 +91,7 @@ def _reference(task: TaskFacts) -> str:
     else:
         said = f"Whether your own encoder or {name} is better on your task is not shown: the difference is "
         said += f"{_with_interval(found)}. {_smallest(found)}"
-    return paragraph(said, "verdict good" if found.get("better") else "verdict unsure")
+    return verdict(said, good=found.get("better", False))
 
 
 def _is_known(found: dict[str, Any]) -> bool:
@@ -133,11 +132,11 @@ _WORDS = {"better": "beaten", "worse": "better", "not shown": "no clear differen
 
 
 def _comparison_row(title: str, found: dict[str, Any]) -> list[str]:
-    if not _is_known(found):
-        return [title, signed(found["difference"]), "–", "–", "not known"]
-    interval = " to ".join(map(signed, found["interval"]))
-    smallest = score(found["smallest_visible"])
-    return [title, signed(found["difference"]), interval, smallest, _WORDS[found["verdict"]]]
+    known = ["–", "–", "not known"]
+    if _is_known(found):
+        interval = " to ".join(map(signed, found["interval"]))
+        known = [interval, score(found["smallest_visible"]), _WORDS[found["verdict"]]]
+    return [title, signed(found["difference"]), *known]
 
 
 def _test_name(split: str) -> str:
@@ -154,10 +153,9 @@ def _failed_runs(task: TaskFacts) -> str:
             said.append(f"{arm['num_degenerate']} of {of} of {_in_a_sentence(task.titles()[name])}{which}")
     if not said:
         return ""
-    return paragraph(
+    return verdict(
         f"Failed runs: {listing(said)}. Those that say the same of every row count in the means; those that diverged "
-        "have no score to count.",
-        "verdict unsure",
+        "have no score to count."
     )
 
 
@@ -173,7 +171,7 @@ def overlap_notes(task: TaskFacts, overlaps: dict[str, Overlap], correct: dict[s
     for split, found in overlaps.items():
         measure = kind_part(task.result["task_kind"], "report").row_measure(task.metric)
         said = _overlap_sentence(_test_name(split), found) + _clean_sentence(found, correct.get(split, []), measure)
-        blocks.append(paragraph(said, "verdict unsure" if found.flagged else "soft"))
+        blocks.append(verdict(said) if found.flagged else paragraph(said, "soft"))
     return "".join(blocks)
 
 
@@ -210,7 +208,7 @@ def score_tables(task: TaskFacts) -> str:
     """Return all scores as collapsed tables, one per split."""
     blocks, titles = [], task.titles()
     for split in ("dev", *task.result["test_splits"]):
-        contents = {**task.arms(), **task.baselines()}
+        contents = task.systems()
         metrics = list(dict.fromkeys(metric for one in contents.values() for metric in one["scores"].get(split, {})))
         if not metrics:
             continue
@@ -230,17 +228,12 @@ def score_tables(task: TaskFacts) -> str:
 def _chosen_on_dev(task: TaskFacts) -> str:
     """Describe the settings that were chosen on dev for the compared systems."""
     titles = task.titles()
-    contents = {**task.arms(), **task.baselines()}
     said = [
-        f"{titles[name]} ({', '.join(f'{_words(key)} {_words(value)}' for key, value in one['settings'].items())})"
-        for name, one in contents.items()
+        f"{titles[name]} ({', '.join(f'{key} {value}'.replace('_', ' ') for key, value in one['settings'].items())})"
+        for name, one in task.systems().items()
         if one.get("settings")
     ]
     return paragraph(f"Chosen on dev: {'; '.join(said)}.", "soft") if said else ""
-
-
-def _words(value: object) -> str:
-    return str(value).replace("_", " ")
 
 
 def _cell(content: dict[str, Any], split: str, metric: str) -> str:
@@ -264,11 +257,3 @@ def _seeds(content: dict[str, Any]) -> str:
 
 def _in_a_sentence(title: str) -> str:
     return "the same encoder from random weights" if title.endswith("random weights") else title
-
-
-def _is_perplexity(task: TaskFacts) -> bool:
-    return task.metric == "negative_log_perplexity"
-
-
-def _perplexity(negative_log: float) -> str:
-    return f"{math.exp(min(-negative_log, 50.0)):,.1f}"

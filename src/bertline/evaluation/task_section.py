@@ -24,6 +24,7 @@ from bertline.evaluation.html import (
     shortened,
     side_by_side,
     table,
+    verdict,
     with_diverged,
 )
 from bertline.evaluation.overlap import Overlap
@@ -47,7 +48,7 @@ def sweep_notes(task: TaskFacts) -> list[str]:
     for name, arm in task.arms().items():
         who = "" if name == "encoder" else f" of {titles[name]}"
         notes += _repeated(arm["trials"], who)
-        notes += _edges(arm, task.space, who)
+        notes += _edges(arm["best_params"], task.space, who) if arm["trials"] else []
     return notes
 
 
@@ -65,34 +66,26 @@ def _repeated(trials: list[dict[str, Any]], who: str) -> list[str]:
     ]
 
 
-def _edges(arm: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who: str) -> Iterator[str]:
+def _edges(best: Mapping[str, Any], space: Mapping[str, Mapping[str, Any]], who: str) -> Iterator[str]:
     """Yield a sentence for each best value at an edge of the space: a better one may lie beyond it."""
-    for name, value in sorted(arm["best_params"].items()):
-        found = _edge(value, space.get(name)) if arm["trials"] else None
-        if found is not None:
-            side, low, high = found
+    for name, value in sorted(best.items()):
+        if name not in space or not isinstance(value, int | float):
+            continue
+        values = sorted(space[name].get("values", ()))
+        if space[name]["kind"] == "log_uniform":
+            low, high = space[name]["low"], space[name]["high"]
+            place = math.log(value / low) / (math.log(high / low) or 1.0)
+        elif len(values) >= _FEWEST_CHOICES:
+            low, high = values[0], values[-1]
+            place = 0.0 if value <= low else 1.0 if value >= high else 0.5
+        else:
+            continue
+        if not _NEAR < place < 1 - _NEAR:
             yield (
-                f"The best {name.replace('_', ' ')}{who}, {setting(value)}, is at the {side} edge of the space "
-                f"({setting(low)} to {setting(high)}); a better one may lie beyond it."
+                f"The best {name.replace('_', ' ')}{who}, {setting(value)}, is at the "
+                f"{'lower' if place <= _NEAR else 'upper'} edge of the space ({setting(low)} to {setting(high)}); a "
+                "better one may lie beyond it."
             )
-
-
-def _edge(value: Any, space: Mapping[str, Any] | None) -> tuple[str, float, float] | None:
-    """Return the side of the edge and the ends of the space; None inside, or if the space is not known."""
-    if space is None or not isinstance(value, int | float):
-        return None
-    if space["kind"] == "log_uniform":
-        low, high = space["low"], space["high"]
-        place = math.log(value / low) / (math.log(high / low) or 1.0)
-        return _side(place <= _NEAR, place >= 1 - _NEAR, low, high)
-    choices = sorted(space.get("values", ()))
-    if len(choices) < _FEWEST_CHOICES:
-        return None
-    return _side(value <= choices[0], value >= choices[-1], choices[0], choices[-1])
-
-
-def _side(is_low: bool, is_high: bool, low: float, high: float) -> tuple[str, float, float] | None:
-    return ("lower", low, high) if is_low else ("upper", low, high) if is_high else None
 
 
 _SPLIT = "train"
@@ -133,19 +126,15 @@ def _example(task: TaskFacts) -> str:
     if first is None or first.num_rows == 0:
         return ""
     row: dict[str, Any] = first.to_pylist()[0]
-    lines = [
-        f"<p><small>{name}</small> {_value(task, key, row)}</p>"
-        for key, name in _COLUMNS.items()
-        if row.get(key) is not None
-    ]
+    shown = ((name, _value(task, key, row)) for key, name in _COLUMNS.items() if row.get(key) is not None)
+    lines = (f"<p><small>{name}</small> {value}</p>" for name, value in shown)
     return f"<blockquote>{''.join(lines)}<footer class='soft'>An example, the first row of train</footer></blockquote>"
 
 
 def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
     value = row[key]
     if key == "words":
-        pairs = zip(value, row["tags"], strict=True)
-        return " ".join(_tagged(word, tag) for word, tag in pairs)
+        return " ".join(map(_tagged, value, row["tags"]))
     if key == "labels":
         return escape(shortened(_label(task, row), CHARACTERS))
     if key == "document_ids":
@@ -191,20 +180,16 @@ def task_section(
         correct: Correctness of the best model on each row, by test split.
     """
     metric = metric_name(task.metric)
-    caption = (
-        f"Test {metric}. Thick bars are one standard deviation over seeds, small dots the seeds; thin brackets are "
-    )
-    caption += "95 % intervals over seeds and test rows."
+    caption = f"Test {metric}. Thick bars are one standard deviation over seeds, small dots the seeds; thin brackets "
+    caption += "are 95 % intervals over seeds and test rows."
     figures = [figure(charts[f"{task.name}_scores"], caption)]
     if f"{task.name}_label_efficiency" in charts:
         figures.append(figure(charts[f"{task.name}_label_efficiency"], f"Test {metric} by number of labelled rows."))
     trials = [
-        figure(
-            charts[f"{task.name}_trials_{parameter}"],
-            f"Dev {metric} of every trial by {parameter.replace('_', ' ')}.",
-        )
-        for parameter in varied(task)
+        figure(charts[f"{task.name}_trials_{name}"], f"Dev {metric} of every trial by {name.replace('_', ' ')}.")
+        for name in varied(task)
     ]
+    notes = verdict(" ".join(admitted)) if (admitted := sweep_notes(task)) else ""
     blocks = [
         introduction(task),
         paragraph(conclusion(task), "lead"),
@@ -214,7 +199,7 @@ def task_section(
         paragraph(str(task.result["note"]), "soft") if task.result.get("note") else "",
         side_by_side(*figures),
         score_tables(task),
-        f"<h3>What the sweep tried</h3>{paragraph(_choice(task))}{_admitted(task)}",
+        f"<h3>What the sweep tried</h3>{paragraph(_choice(task))}{notes}",
         f"{side_by_side(*trials)}{_candidates(task)}",
         details_section(task),
         errors_section(task),
@@ -236,15 +221,15 @@ def _choice(task: TaskFacts) -> str:
     )
 
 
-def _admitted(task: TaskFacts) -> str:
-    notes = sweep_notes(task)
-    return paragraph(" ".join(notes), "verdict unsure") if notes else ""
-
-
 def _candidates(task: TaskFacts) -> str:
     """Return the configurations that were repeated over seeds: fewest diverged seeds first, then best dev mean."""
     arm = task.arms()["encoder"]
-    candidates = sorted(arm["candidates"], key=_rank)
+
+    def rank(candidate: dict[str, Any]) -> tuple[int, float]:
+        # A candidate whose seeds all diverged has no mean and comes last.
+        return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
+
+    candidates = sorted(arm["candidates"], key=rank)
     if len(candidates) < 2:
         return ""
     rows = [
@@ -258,11 +243,6 @@ def _candidates(task: TaskFacts) -> str:
     ]
     content = table(["configuration", f"dev {metric_name(task.metric)}", "seeds", ""], rows)
     return folded(f"The best {len(rows)} configurations over seeds", content)
-
-
-def _rank(candidate: dict[str, Any]) -> tuple[int, float]:
-    # A candidate whose seeds all diverged has no mean and comes last.
-    return candidate.get("num_diverged", 0), -candidate["dev_mean"] if candidate["dev"] else math.inf
 
 
 def _settings(params: dict[str, object]) -> str:

@@ -73,12 +73,8 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
     # Row statistics have the same meaning in every arm (only the encoding differs), so one task kind scores them all.
     kind, metric = kind_of(plan.job, plan.starts["encoder"]), plan.job.task.metric
     sources = kind.read(plan.job.task_folder, split).sources()
-
-    def score(statistics: NDArray[np.float64]) -> float:
-        return kind.scores(statistics)[metric]
-
     return {
-        name: measured(of_seeds, sources, score, repeatable=repeatable)
+        name: measured(of_seeds, sources, lambda rows: kind.scores(rows)[metric], repeatable=repeatable)
         for name, (of_seeds, repeatable) in systems.items()
     }
 

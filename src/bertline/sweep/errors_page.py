@@ -4,28 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from bertline.foundation.files import write_atomically
-
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222;
-       background: #fff }
-article { border-top: 1px solid #ddd; padding: .8rem 0 }
-p { margin: .2rem 0; overflow-wrap: anywhere; white-space: pre-wrap }
-small, dt { color: #666 } small { overflow-wrap: anywhere }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 .8rem; margin: .3rem 0 }
-dd { margin: 0; overflow-wrap: anywhere }
-.gold { color: #116611 } .predicted { color: #aa2211 }
-.units { display: flex; flex-wrap: wrap; gap: .35rem .7rem; margin: 0 }
-.units > span { display: inline-flex; flex-direction: column; overflow-wrap: anywhere }
-.units small { line-height: 1.2 } .units .gold, .units .predicted { font-size: .75rem }
-@media (prefers-color-scheme: dark) {
-  body { background: #161616; color: #ddd } article { border-color: #444 } small, dt { color: #999 }
-  .gold { color: #7c7 } .predicted { color: #f97 }
-}
-"""
 
 
 def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, Any]], num_rows: int) -> None:
@@ -38,21 +22,13 @@ def write_errors_page(path: Path, *, task: str, errors: Sequence[Mapping[str, An
         num_rows: Total number of test rows.
     """
     title = f"{task}: most confident errors"
-    if errors:
-        intro = (
-            f"{len(errors)} of the wrong answers on {num_rows:,} test rows, those first that the model was surest of."
-        )
-    else:
-        intro = f"None of the {num_rows:,} test rows was answered wrong."
+    some = f"{len(errors)} of the wrong answers on {num_rows:,} test rows, those first that the model was surest of."
+    intro = some if errors else f"None of the {num_rows:,} test rows was answered wrong."
     if any(_aligned(error) for error in errors):
         intro += " Below each word or sentence stands its right label, and if the model was wrong, then what it said."
-    body = "".join(_article(error) for error in errors)
-    write_atomically(
-        path,
-        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(title)}</title>\n'
-        f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n<p>{escape(intro)}</p>\n{body}</html>\n",
-    )
+    page = Template(files("bertline.sweep").joinpath("errors_page.html").read_text(encoding="utf-8"))
+    body = "".join(map(_article, errors))
+    write_atomically(path, page.substitute(title=escape(title), intro=escape(intro), body=body))
 
 
 _VERDICT = ("id", "gold", "predicted", "score")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,27 +109,18 @@ def combined_seeds(
     best = max(on_dev, key=lambda fusion: statistics.fmean(on_dev[fusion]))
     combined = []
     for seed in seeds:
-        found = {split: read(best, places(seed, split), split) for split in rows}
         combined.append(replace(seed, arm="combined"))
-        _write(plan, kind, combined[-1], seed.outcome(plan.job), found, {"k": best.k, "weight": best.weight})
+        if (combined[-1].folder(plan.job) / OUTCOME).exists():
+            continue
+        found = {split: read(best, places(seed, split), split) for split in rows}
+        by_split = {split: kind.scores(of_split) for split, of_split in found.items()}
+        changes = {"dev": by_split.pop("dev"), "curve": [], "settings": {"k": best.k, "weight": best.weight}}
+        with folder_written_atomically(combined[-1].folder(plan.job)) as folder:
+            (folder / TEST).mkdir()
+            for split in by_split:
+                np.save(folder / TEST / statistics_file(split), found[split])
+            write_json(
+                folder / TEST / READING, {"scores": by_split, "degenerate": False, "details": {}, "cut_rows": {}}
+            )
+            write_json(folder / OUTCOME, {**seed.outcome(plan.job), **changes})
     return combined
-
-
-def _write(
-    plan: PlannedSweep,
-    kind: Retrieval,
-    seed: Repetition,
-    outcome: Mapping[str, Any],
-    found: Mapping[str, NDArray[np.float64]],
-    settings: Mapping[str, float],
-) -> None:
-    if (seed.folder(plan.job) / OUTCOME).exists():
-        return
-    scores = {split: kind.scores(of_split) for split, of_split in found.items()}
-    dev = scores.pop("dev")
-    with folder_written_atomically(seed.folder(plan.job)) as folder:
-        (folder / TEST).mkdir()
-        for split in scores:
-            np.save(folder / TEST / statistics_file(split), found[split])
-        write_json(folder / TEST / READING, {"scores": scores, "degenerate": False, "details": {}, "cut_rows": {}})
-        write_json(folder / OUTCOME, {**outcome, "dev": dev, "curve": [], "settings": dict(settings)})

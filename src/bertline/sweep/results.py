@@ -152,10 +152,7 @@ def write_result(plan: PlannedSweep, outcomes: Outcomes, *, workers_matter: bool
         write_errors_page(folder / "errors.html", task=job.task_name, errors=errors, num_rows=len(predictions))
         _write_best(plan, best, folder / "best")
         content = {
-            "task": job.task_name,
-            "task_kind": job.task.kind,
-            "metric": job.task.metric,
-            "labels": labels,
+            **{key: result[key] for key in ("task", "task_kind", "metric", "labels")},
             "best_seed": best.seed,
             "workers_matter": workers_matter,
             "versions": versions_of("optuna", "scikit-learn", "tokenizers", "torch"),
@@ -234,10 +231,7 @@ def _arm(
             }
             for place, seed in enumerate(winners)
         ],
-        "dev_mean": scores["dev"][metric]["mean"],
-        "dev_std": scores["dev"][metric]["std"],
-        "test_mean": scores["test"][metric]["mean"],
-        "test_std": scores["test"][metric]["std"],
+        **{f"{split}_{figure}": value for split in ("dev", "test") for figure, value in scores[split][metric].items()},
         **_intervals(comparisons, arm),
         "scores": scores,
         "num_degenerate": num_diverged + sum(reading["degenerate"] for reading in readings),

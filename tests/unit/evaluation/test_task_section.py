@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from bertline.evaluation.data_section import sample_documents
 from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
 from bertline.evaluation.html import escape
 from bertline.evaluation.overlap import Overlap
+from bertline.evaluation.pretraining_section import sample_documents
 from bertline.evaluation.task_charts import colours, task_charts, varied
 from bertline.evaluation.task_section import task_section
 from bertline.tasks.stored_rows import COLLECTION, Documents, write_rows

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bertline.evaluation.facts import PipelineFolders, TaskFacts, read_facts
-from bertline.evaluation.vector_space import mean_vectors, neighbours_agree, principal_components, vector_space
+from bertline.evaluation.task_charts import mean_vectors, neighbours_agree, principal_components, vector_space
 from bertline.tasks.stored_rows import write_rows
 from evaluation_inputs import KINDS, rows_of_kind
 
