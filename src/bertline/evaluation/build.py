@@ -44,12 +44,9 @@ def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
         _write(where / f"{shown.name}.csv", head, _curves(facts, shown))
     optimization = _joined(*(facts.curve(metric) for metric in _OPTIMIZATION.values()))
     _write(curves / "optimization.csv", ["step", *_OPTIMIZATION], optimization)
-    efficiency = (
-        [task.name, row["arm"], row["rows"], row["test_mean"], row["test_std"]]
-        for task in facts.tasks
-        for row in task.result["label_efficiency"]
-    )
-    _write(curves / "label_efficiency.csv", ["task", "arm", "rows", "test_mean", "test_std"], efficiency)
+    keys = ["arm", "rows", "test_mean", "test_std"]
+    rows = ([task.name, *map(row.get, keys)] for task in facts.tasks for row in task.result["label_efficiency"])
+    _write(curves / "label_efficiency.csv", ["task", *keys], rows)
     (folder / "confusion").mkdir()
     for task in facts.tasks:
         if not task.result.get("confusion_matrix"):

@@ -37,10 +37,8 @@ def task_charts(task: TaskFacts) -> dict[str, str]:
 def varied(task: TaskFacts) -> list[str]:
     """Return the numeric hyperparameters with more than one value in the trials."""
     trials = [trial for arm in task.arms().values() for trial in arm["trials"] if trial["dev"] is not None]
-    values = {
-        name: {trial["params"].get(name) for trial in trials}
-        for name in sorted({name for trial in trials for name in trial["params"]})
-    }
+    names = sorted({name for trial in trials for name in trial["params"]})
+    values = {name: {trial["params"].get(name) for trial in trials} for name in names}
     return [name for name, found in values.items() if len(found) > 1 and all(map(_is_number, found))]
 
 
@@ -56,40 +54,23 @@ def colours(task: TaskFacts) -> dict[str, str]:
 
 
 def _scores(task: TaskFacts) -> str:
-    colour, titles = colours(task), task.titles()
-    rows = [
-        Row(
-            titles[name],
-            arm["test_mean"],
-            colour[name],
-            arm["test_std"],
-            [seed["test"] for seed in arm["seeds"]],
-            arm["test_interval"],
-        )
-        for name, arm in task.arms().items()
-    ]
-    rows += [
-        Row(titles[name], baseline["test"], colour[name], interval=baseline["test_interval"])
-        for name, baseline in task.baselines().items()
-    ]
+    colour, titles, rows = colours(task), task.titles(), []
+    for name, one in task.systems().items():  # an arm has seeds, a baseline one score
+        mean = one["test_mean" if "seeds" in one else "test"]
+        seeds = [seed["test"] for seed in one.get("seeds", ())]
+        rows.append(Row(titles[name], mean, colour[name], one.get("test_std"), seeds, one["test_interval"]))
     return dot_chart(rows, x_name=f"test {metric_name(task.metric)}")
 
 
 def _label_efficiency(task: TaskFacts) -> str:
-    colour, titles = colours(task), task.titles()
+    colour, titles, series = colours(task), task.titles(), []
     of_name: dict[str, list[dict[str, Any]]] = {}
     for row in sorted(task.result["label_efficiency"], key=lambda row: row["rows"]):
         of_name.setdefault(row["arm"], []).append(row)
-    series = [
-        Series(
-            titles.get(name, name),
-            [(float(row["rows"]), row["test_mean"]) for row in rows],
-            colour.get(name, "c5"),
-            [row["test_std"] or 0.0 for row in rows],
-            marked=True,
-        )
-        for name, rows in sorted(of_name.items(), key=lambda item: list(titles).index(item[0]))
-    ]
+    for name in [name for name in titles if name in of_name]:
+        points = [(float(row["rows"]), row["test_mean"]) for row in of_name[name]]
+        spread = [row["test_std"] or 0.0 for row in of_name[name]]
+        series.append(Series(titles[name], points, colour[name], spread, marked=True))
     flat = [name for name in task.result["baselines"] if name not in of_name]
     level = "majority" if "majority" in flat else next(iter(flat), None)
     return line_chart(
@@ -102,19 +83,11 @@ def _label_efficiency(task: TaskFacts) -> str:
 
 
 def _trials(task: TaskFacts, parameter: str) -> str:
-    colour, titles = colours(task), task.titles()
-    groups = [
-        (
-            titles[name],
-            colour[name],
-            [
-                (float(trial["params"][parameter]), trial["dev"])
-                for trial in arm["trials"]
-                if trial["dev"] is not None and parameter in trial["params"]
-            ],
-        )
-        for name, arm in task.arms().items()
-    ]
+    colour, titles, groups = colours(task), task.titles(), []
+    for name, arm in task.arms().items():
+        trials = [trial for trial in arm["trials"] if trial["dev"] is not None and parameter in trial["params"]]
+        points = [(float(trial["params"][parameter]), trial["dev"]) for trial in trials]
+        groups.append((titles[name], colour[name], points))
     values = [x for _, _, points in groups for x, _ in points]
     searched = task.space.get(parameter, {}).get("kind")
     log_x = min(values) > 0 and (searched == "log_uniform" or max(values) / min(values) >= 8)

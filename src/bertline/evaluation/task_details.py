@@ -31,7 +31,7 @@ def details_section(task: TaskFacts) -> str:
         *(_decided(name, value) for name, value in task.calibration.items()),
         _calibration(details["calibration_error"]) if details.get("calibration_error") else "",
         _confusion(matrix, labels) if matrix else "",
-        _by_type(details["by_type"]) if details.get("by_type") else "",
+        f"<h3>By type</h3>{_by_type(details['by_type'])}" if details.get("by_type") else "",
         _before_and_after(task, details["before"]) if details.get("before") else "",
         _others({name: value for name, value in details.items() if name not in _SHOWN_ELSEWHERE}),
     ]
@@ -74,15 +74,9 @@ def _confusion(matrix: list[list[int]], labels: list[str]) -> str:
 
 
 def _worst_confusions(matrix: list[list[int]], labels: list[str]) -> str:
-    wrong = sorted(
-        (
-            (-value, gold, predicted)
-            for gold, row in enumerate(matrix)
-            for predicted, value in enumerate(row)
-            if value and gold != predicted
-        )
-    )[:_MOST_CONFUSIONS]
-    rows = [[labels[gold], labels[predicted], count(-value)] for value, gold, predicted in wrong]
+    places = ((gold, predicted) for gold in range(len(labels)) for predicted in range(len(labels)) if gold != predicted)
+    wrong = sorted((-matrix[gold][predicted], gold, predicted) for gold, predicted in places if matrix[gold][predicted])
+    rows = [[labels[gold], labels[predicted], count(-value)] for value, gold, predicted in wrong[:_MOST_CONFUSIONS]]
     said = f"The most frequent of them among {len(labels)} labels, on test rows of the seed that was best on dev."
     return paragraph(said) + table(["is", "taken for", "rows"], rows)
 
@@ -90,16 +84,16 @@ def _worst_confusions(matrix: list[list[int]], labels: list[str]) -> str:
 def _by_type(by_type: Mapping[str, Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(name for scores in by_type.values() for name in scores))
     rows = [[kind, *(_figure(scores.get(name)) for name in names)] for kind, scores in by_type.items()]
-    return "<h3>By type</h3>" + table(["", *map(metric_name, names)], rows)
+    return table(["", *map(metric_name, names)], rows)
 
 
 def _before_and_after(task: TaskFacts, before: Mapping[str, float]) -> str:
     after: Mapping[str, Any] = task.result["arms"]["encoder"]["scores"].get("test", {})
-    rows = []
-    for name, value in before.items():
-        if name in after:
-            mean = after[name]["mean"]
-            rows.append([metric_name(name), score(value), score(mean), signed(mean - value)])
+    means = {name: after[name]["mean"] for name in before if name in after}
+    rows = [
+        [metric_name(name), score(before[name]), score(mean), signed(mean - before[name])]
+        for name, mean in means.items()
+    ]
     if not rows:
         return _others({"before": before})
     said = "The order that the candidates came in, and the order that the encoder puts them into (mean over seeds)."
@@ -112,7 +106,7 @@ def _others(details: Mapping[str, Any]) -> str:
     for name, value in details.items():
         words = metric_name(name)
         if isinstance(value, Mapping) and value and all(isinstance(inner, Mapping) for inner in value.values()):
-            blocks.append(f"<h3>{escape(words.capitalize())}</h3>{_by_type(value).removeprefix('<h3>By type</h3>')}")
+            blocks.append(f"<h3>{escape(words.capitalize())}</h3>{_by_type(value)}")
         elif isinstance(value, Mapping) and all(_is_plain(inner) for inner in value.values()):
             words = _NAMES.get(name, words)
             rows += [[f"{words}, {metric_name(key)}", _figure(inner)] for key, inner in value.items()]
@@ -133,8 +127,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def _figure(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool | str):
-        return str(value)
+    if value is None or isinstance(value, bool | str):
+        return "–" if value is None else str(value)
     return count(value) if isinstance(value, int) else score(value)
