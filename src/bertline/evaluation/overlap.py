@@ -185,8 +185,12 @@ def measure_overlap(
         for part in ordered_map(work, _row_groups(corpus), num_workers=num_workers):
             for length, indices in part.items():
                 found[length][indices] = True
-    of_rows = iter(grams)
-    return {name: split.overlap(of_rows, table, found, config) for name, split in splits.items()}
+    lengths = [min(split.ngram, len(words)) for split in splits.values() for words in split.words]
+    hits = (
+        found[length][np.searchsorted(table.by_length[length], of_row)]
+        for length, of_row in zip(lengths, grams, strict=True)
+    )
+    return {name: split.overlap(hits, config) for name, split in splits.items()}
 
 
 class _Split:
@@ -200,20 +204,11 @@ class _Split:
         shortest = np.percentile([len(row) for row in self.words] or [0], _PERCENTILE, method="lower")
         self.ngram = int(np.clip(shortest, config.min_ngram, config.max_ngram))
 
-    def overlap(
-        self,
-        of_rows: Iterator[Hashes],
-        table: NgramTable,
-        found: Mapping[int, NDArray[np.bool_]],
-        config: OverlapConfig,
-    ) -> Overlap:
-        touched, num_found, num_all = [], 0, 0
-        for place, words in zip(self.places, self.words, strict=True):
-            length, grams = min(self.ngram, len(words)), next(of_rows)
-            hits = int(found[length][np.searchsorted(table.by_length[length], grams)].sum())
-            num_found, num_all = num_found + hits, num_all + len(grams)
-            if hits:
-                touched.append(place)
+    def overlap(self, hits: Iterator[NDArray[np.bool_]], config: OverlapConfig) -> Overlap:
+        """Return the overlap, from whether each n-gram of each row was found; takes as many rows as there are here."""
+        of_rows = [next(hits) for _ in self.places]
+        touched = [place for place, of_row in zip(self.places, of_rows, strict=True) if of_row.any()]
+        num_found, num_all = sum(int(of_row.sum()) for of_row in of_rows), sum(map(len, of_rows))
         share = len(touched) / max(len(self.words), 1)
         return Overlap(
             ngram=self.ngram,

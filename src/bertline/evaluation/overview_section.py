@@ -178,7 +178,7 @@ def _task_stages(task: TaskFacts) -> list[tuple[str, list[str]]]:
     encoder, labels = task.arms()["encoder"], task.result["labels"]
     data = [f"{count(task.result['rows']['train'])} rows"]
     data.append(number_of(len(labels), "label") if labels else task.result["task_kind"].replace("_", " "))
-    sweep = [number_of(len(encoder["trials"]), "trial"), number_of(len(encoder["seeds"]), "seed")]
+    sweep = [number_of(len(encoder[f"{thing}s"]), thing) for thing in ("trial", "seed")]
     return [(f"task_data@{task.name}", data), (f"sweep@{task.name}", sweep)]
 
 
@@ -186,9 +186,8 @@ def _all_task_stages(facts: Facts) -> list[tuple[str, list[str]]]:
     """Return two cards that summarize all tasks, for pipelines with many tasks."""
     encoders = [task.arms()["encoder"] for task in facts.tasks]
     rows = sum(task.result["rows"]["train"] for task in facts.tasks)
-    trials, seeds = (sum(len(encoder[key]) for encoder in encoders) for key in ("trials", "seeds"))
     number = number_of(len(facts.tasks), "task")
-    sweep = [number_of(trials, "trial"), number_of(seeds, "seed")]
+    sweep = [number_of(sum(len(one[f"{thing}s"]) for one in encoders), thing) for thing in ("trial", "seed")]
     return [("task_data", [number, f"{count(rows)} rows"]), ("sweep", [number, *sweep])]
 
 

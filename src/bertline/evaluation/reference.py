@@ -180,9 +180,8 @@ def _curves(rows: Sequence[MetricsRow], objective: Objective) -> Iterator[tuple[
 
 
 def _is_alike(settings: Mapping[str, Any], params: Mapping[str, Any]) -> bool:
-    if not all(section in params and _plain(params[section]) == settings[section] for section in _ALIKE):
-        return False
-    return _batches(settings) == _batches(params)
+    same = all(section in params and _plain(params[section]) == settings[section] for section in _ALIKE)
+    return same and _batches(settings) == _batches(params)
 
 
 def _batches(settings: Mapping[str, Any]) -> list[tuple[int, int]]:

@@ -139,8 +139,6 @@ def _value(task: TaskFacts, key: str, row: dict[str, Any]) -> str:
         return escape(shortened(_label(task, row), CHARACTERS))
     if key == "document_ids":
         return escape(shortened(_document(task, value), CHARACTERS))
-    if key == "answers" and not value:
-        return "none"
     if isinstance(value, list):
         more = f" … ({number_of(len(value), key.removesuffix('s'))})" if len(value) > 1 else ""
         return escape(shortened(str(value[0]) if value else "none", CHARACTERS)) + more

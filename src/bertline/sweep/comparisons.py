@@ -80,17 +80,16 @@ def _measured(plan: PlannedSweep, split: SplitName, systems: Mapping[str, System
 
 
 def strongest_opponent(baselines: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """Return the name of the baseline with the best dev score, the first of equals; `combined` is not a baseline.
+    """Return the name of the baseline with the best dev score, the first of equals.
 
     Args:
         baselines: The `baselines` of result.json, each with its score on `dev`.
 
-    >>> strongest_opponent({"majority": {"dev": 0.1}, "bm25": {"dev": 0.4}, "combined": {"dev": 0.5}})
+    >>> strongest_opponent({"majority": {"dev": 0.1}, "bm25": {"dev": 0.4}})
     'bm25'
     """
-    simple = {name: float(one["dev"]) for name, one in baselines.items() if name != COMBINED}
-    # NaN ranks last.
-    return max(simple, key=lambda name: (simple[name] == simple[name], simple[name]), default=None)
+    dev = {name: float(one["dev"]) for name, one in baselines.items()}
+    return max(dev, key=lambda name: (dev[name] == dev[name], dev[name]), default=None)  # NaN ranks last
 
 
 def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str, Any]:
@@ -106,11 +105,10 @@ def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str,
     """
     name = strongest_opponent(result["baselines"])
     if name is None:
-        mean = _mean(result, ENCODER)
         said = (
-            f"On {result['task']} the encoder has {metric_name(result['metric'])} {mean}; no simple method was tried."
-            f"{_left_out(result['arms'][ENCODER])}"
+            f"On {result['task']} the encoder has {metric_name(result['metric'])} {_mean(result, ENCODER)}; no simple "
         )
+        said += f"method was tried.{_left_out(result['arms'][ENCODER])}"
         return {"opponent": None, "title": None, "sentence": said}
     systems = [system for system in (ENCODER, COMBINED) if system in comparisons.measured]
     found = {system: comparisons.against(name, first=system) for system in systems}
@@ -165,7 +163,5 @@ def _clause(who: str, score: str, found: Difference) -> str:
 
 
 def _mean(result: Mapping[str, Any], system: str) -> str:
-    one = (result["arms"].get(system) or result["baselines"].get(system)) or {}
-    if "test_mean" not in one:
-        return f"{one['test']:.3f}"
-    return with_spread(one["test_mean"], one.get("test_std"))
+    arm = result["arms"][system]
+    return with_spread(arm["test_mean"], arm["test_std"])

@@ -63,10 +63,12 @@ def _lowered_lengths(plan: PlannedSweep) -> list[str]:
         if arm == "random_weights":
             continue  # it has the same number of positions as the encoder
         found = kind_of(plan.job, start).config
-        lowered = [name for name in LENGTHS if getattr(found, name, None) != getattr(asked, name, None)]
-        for name in lowered:
-            said = f"For {_WORDS[arm]} {name} is {getattr(found, name)} and not {getattr(asked, name)}"
-            sentences.append(f"{said}: it has positions for no more tokens.")
+        sentences += [
+            f"For {_WORDS[arm]} {name} is {getattr(found, name)} and not {getattr(asked, name)}: it has positions for "
+            "no more tokens."
+            for name in LENGTHS
+            if getattr(found, name, None) != getattr(asked, name, None)
+        ]
     return sentences
 
 
@@ -74,15 +76,13 @@ def _cut_rows(plan: PlannedSweep, winners: Mapping[Arm, Sequence[Repetition]]) -
     sizes = split_sizes(plan.job)
     arms_of: dict[tuple[str, str], list[str]] = {}
     for arm, seeds in winners.items():
-        listed = []
         counts = seeds[0].cut_rows(plan.job)
-        for name in ("train", "dev", *test_splits(plan.job), DOCUMENTS):
-            count = counts.get(name, 0)
-            words = name.replace("_", " ")
-            if count:
-                listed.append(
-                    f"{count:,} {words}" if name == DOCUMENTS else f"{count:,} of {sizes[name]:,} {words} rows"
-                )
+        listed = [
+            f"{counts[name]:,} of {sizes[name]:,} {name.replace('_', ' ')} rows"
+            for name in ("train", "dev", *test_splits(plan.job))
+            if counts.get(name)
+        ]
+        listed += [f"{counts[DOCUMENTS]:,} {DOCUMENTS}"] if counts.get(DOCUMENTS) else []
         if listed:
             arms_of.setdefault((_limit(plan, arm), ", ".join(listed)), []).append(_WORDS[arm])
     return [

@@ -177,19 +177,13 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     pretraining = result["comparison"]
     if pretraining is not None and "p_value" in pretraining:
         figures["beats_random_weights"] = int(pretraining["beats_random_weights"])
-    return figures | verdict_figures(result["conclusion"])
-
-
-def verdict_figures(found: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics of a conclusion: each system's difference from the strongest simple opponent, and whether it
-    wins or loses."""
-    figures: dict[str, float] = {}
     for system in (ENCODER, COMBINED):
-        if "p_value" in found.get(system, {}):
-            figures[f"{system}/difference_from_strongest"] = found[system]["difference"]
-            figures[f"{system}/smallest_visible_difference"] = found[system]["smallest_visible"]
-            figures[f"{system}/beats_strongest"] = int(found[system]["verdict"] == "better")
-            figures[f"{system}/loses_to_strongest"] = int(found[system]["verdict"] == "worse")
+        found = result["conclusion"].get(system, {})
+        if "p_value" in found:  # its difference from the strongest simple opponent, and whether it wins or loses
+            figures[f"{system}/difference_from_strongest"] = found["difference"]
+            figures[f"{system}/smallest_visible_difference"] = found["smallest_visible"]
+            figures[f"{system}/beats_strongest"] = int(found["verdict"] == "better")
+            figures[f"{system}/loses_to_strongest"] = int(found["verdict"] == "worse")
     return figures
 
 

@@ -78,5 +78,5 @@ def test_without_baselines_there_is_no_opponent():
     assert conclusion(result, Comparisons({"encoder": of(0.4)}))["opponent"] is None
 
 
-def test_a_combination_or_a_score_that_is_no_number_is_not_the_strongest_opponent():
-    assert strongest_opponent({"combined": {"dev": 0.9}, "a": {"dev": float("nan")}, "b": {"dev": -2.0}}) == "b"
+def test_a_score_that_is_no_number_is_not_the_strongest_opponent():
+    assert strongest_opponent({"a": {"dev": float("nan")}, "b": {"dev": -2.0}}) == "b"
