@@ -77,11 +77,11 @@ def line_chart(
     series = sorted((curve for curve in series if curve.points), key=lambda curve: not curve.behind)
     own = [(curve.name, curve.css) for curve in series if not curve.behind] + ([(level[0], "level")] if level else [])
     names = own + [(curve.name, "behind") for curve in series if curve.behind and curve.name]
-    shapes, top = legend(names, 16)
+    shapes, top = legend(names)
     ys = [y + sign * spread for curve in series for (_, y), spread in _with_spread(curve) for sign in (-1, 1)]
     xs = [x for curve in series for x, _ in curve.points]
-    x, ticks = _horizontal(xs, _LEFT, log=log_x, as_far=not log_x)
-    y = _vertical([*ys, level[1]] if level else ys, top, _PLOT_HEIGHT)
+    x, ticks = _horizontal(xs, log=log_x, as_far=not log_x)
+    y = _vertical([*ys, level[1]] if level else ys, top)
     parts = [shapes, _axes(x, y, x_name, y_name, top, ticks), *_drawn_marks(marks, x, y)]
     if level:
         parts.append(line(_LEFT, y(level[1]), WIDTH - _RIGHT, y(level[1]), "stroke level dashed"))
@@ -131,11 +131,11 @@ def scatter_chart(
 ) -> str:
     """Draw groups of points, each (name, CSS class, points)."""
     groups = [group for group in groups if group[2]]
-    shapes, top = legend([(name, css) for name, css, _ in groups], 16)
+    shapes, top = legend([(name, css) for name, css, _ in groups])
     xs = [x for _, _, points in groups for x, _ in points]
     ys = [y for _, _, points in groups for _, y in points]
-    x, ticks = _horizontal(xs, _LEFT, log=log_x)
-    y = _vertical(ys, top, _PLOT_HEIGHT)
+    x, ticks = _horizontal(xs, log=log_x)
+    y = _vertical(ys, top)
     parts = [shapes, _axes(x, y, x_name, y_name, top, ticks)]
     for name, css, points in groups:
         parts.extend(dot(x(a), y(b), 4.5, f"fill {css} see-through", name) for a, b in points)
@@ -155,32 +155,30 @@ def bar_chart(rows: Sequence[tuple[str, float]], *, name: str) -> str:
     return drawing(parts, step * len(rows) + 4, name)
 
 
-def _horizontal(values: Sequence[float], start: float, *, log: bool, as_far: bool = False) -> tuple[Scale, list[float]]:
+def _horizontal(values: Sequence[float], *, log: bool, as_far: bool = False) -> tuple[Scale, list[float]]:
     """Return the horizontal scale of some values, and its ticks.
 
     Args:
         values: All values on the axis.
-        start: Its first pixel.
         log: Whether it is logarithmic.
         as_far: Whether the axis ends where the values end, as curves over the steps do; the last value is then a tick.
     """
-    own, end = _own_ticks(values), WIDTH - _RIGHT
-    if own and not as_far:
-        around = (own[0] * 0.8, own[-1] * 1.25) if log else padded(own)
-        return Scale(*around, start, end, log), own
-    low, high = _apart(values) if not log or min(values) == max(values) else (min(values), max(values))
-    if as_far and min(values) == max(values):
-        return Scale(low, high, start, end), [values[0]]
+    pixels, (low, high) = (_LEFT, WIDTH - _RIGHT), _apart(values)
     if not as_far:
-        scale = Scale(*rounded(low, high, log=log), start, end, log)
+        if own := _own_ticks(values):
+            around = (own[0] * 0.8, own[-1] * 1.25) if log else padded(own)
+            return Scale(*around, *pixels, log), own
+        scale = Scale(*rounded(low, high, log=log), *pixels, log)
         return scale, scale.ticks()
-    scale = Scale(0.0 if 0 < low < high / 10 else low, high, start, end)
+    if min(values) == max(values):
+        return Scale(low, high, *pixels), [values[0]]
+    scale = Scale(0.0 if 0 < low < high / 10 else low, high, *pixels)
     room = (high - low) / 8  # a tick nearer to the end would touch its label
     return scale, [*(tick for tick in scale.ticks() if tick < high - room), high]
 
 
-def _vertical(values: Sequence[float], top: float, height: float) -> Scale:
-    return Scale(*rounded(*_apart(values)), top + height, top)
+def _vertical(values: Sequence[float], top: float) -> Scale:
+    return Scale(*rounded(*_apart(values)), top + _PLOT_HEIGHT, top)
 
 
 def _apart(values: Sequence[float]) -> tuple[float, float]:

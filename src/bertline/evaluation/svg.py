@@ -15,6 +15,8 @@ _FILE_SCALE = 1.6
 _TINY = 1e-9
 """Relative error of a number that is still the tick that it stands for."""
 _FEWEST_TICKS = 3
+_AIR = 0.06
+"""Margin at each end of a range, relative to it."""
 _POWERS = range(-12, 13)
 """Powers of ten that a logarithmic axis may end at."""
 _CHARACTER_WIDTH = 7.2
@@ -66,15 +68,15 @@ def _between(low: float, high: float, factors: Sequence[int]) -> tuple[float, fl
     return max(below, default=low), min(above, default=high)
 
 
-def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
+def padded(values: Sequence[float]) -> tuple[float, float]:
     """Return the range of values with a margin at both ends.
 
     Example:
-        >>> padded([0.0, 1.0], 0.1)
-        (-0.1, 1.1)
+        >>> padded([0.0, 1.0])
+        (-0.06, 1.06)
     """
     low, high = min(values), max(values)
-    air = (high - low) * share or abs(high) * share or 1.0
+    air = (high - low) * _AIR or abs(high) * _AIR or 1.0
     return low - air, high + air
 
 
@@ -117,9 +119,10 @@ def dot(x: float, y: float, radius: float, css: str, title: str = "") -> str:
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" class="{css}">{inner}</circle>'
 
 
-def legend(entries: Sequence[tuple[str, str]], y: float, *, left: float = 8) -> tuple[str, float]:
-    """Draw coloured names, wrapped into rows; return the shapes and the y coordinate of the end."""
-    shapes, x = [], left
+def legend(entries: Sequence[tuple[str, str]]) -> tuple[str, float]:
+    """Draw coloured names at the top, wrapped into rows; return the shapes and the y coordinate of the end."""
+    shapes, left, y = [], 8.0, 16.0
+    x = left
     for name, css in entries:
         width = 28 + len(name) * _CHARACTER_WIDTH
         if x + width > WIDTH and x > left:

@@ -105,10 +105,9 @@ def conclusion(result: Mapping[str, Any], comparisons: Comparisons) -> dict[str,
     """
     name = strongest_opponent(result["baselines"])
     if name is None:
-        said = (
-            f"On {result['task']} the encoder has {metric_name(result['metric'])} {_mean(result, ENCODER)}; no simple "
-        )
-        said += f"method was tried.{_left_out(result['arms'][ENCODER])}"
+        score = f"{metric_name(result['metric'])} {_mean(result, ENCODER)}"
+        said = f"On {result['task']} the encoder has {score}; no simple method was tried."
+        said += _left_out(result["arms"][ENCODER])
         return {"opponent": None, "title": None, "sentence": said}
     systems = [system for system in (ENCODER, COMBINED) if system in comparisons.measured]
     found = {system: comparisons.against(name, first=system) for system in systems}

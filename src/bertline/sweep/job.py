@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +48,7 @@ class SweepJob:
             task_name=name,
             task=config.tasks[name],
             sweep=config.sweep,
-            # Trials run on one device each; `sweep_workers` of them run in parallel.
-            runtime=dataclasses.replace(config.runtime, num_devices=1, num_nodes=1),
+            runtime=config.runtime,
             task_folder=work.inputs["tasks"],
             pretrain_folder=work.inputs.get("pretrain", work.folder / "none"),
             run_folder=work.folder,

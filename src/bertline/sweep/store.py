@@ -80,9 +80,11 @@ class StudyStore:
 
     def __init__(self, url: str, *, on_stale: Callable[[optuna.Study, FrozenTrial], None] | None = None) -> None:
         self._url = _parsed(os.environ.get(URL_VARIABLE) or url)
-        self._file = _sqlite_file(self._url)
+        self._file = Path(str(self._url.database)) if self._url.get_backend_name() == "sqlite" else None
+        engine: dict[str, Any] = {"pool_pre_ping": True}  # reopen connections that the server has closed
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
+            engine = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
         with self.reached():
             # Used only for locks; each lock has its own connection, which is closed with it.
             self._locks = sqlalchemy.create_engine(self._url, poolclass=sqlalchemy.pool.NullPool)
@@ -90,9 +92,7 @@ class StudyStore:
             with self.exclusive("tables"), _without_experimental_warnings():
                 self.storage = RDBStorage(
                     self._url.render_as_string(hide_password=False),
-                    engine_kwargs={"connect_args": {"timeout": _SQLITE_WAIT_S}}
-                    if self._file is not None
-                    else {"pool_pre_ping": True},  # reopen connections that the server has closed
+                    engine_kwargs=engine,
                     heartbeat_interval=_HEARTBEAT_S,
                     grace_period=_GRACE_S,
                     heartbeat_stale_trial_callback=on_stale,
@@ -182,10 +182,6 @@ def _parsed(url: str) -> URL:
             raise ConfigError(
                 f"tracking.studies_url is of the kind {other!r}; expected sqlite:///FILE or postgresql://HOST/DATABASE."
             )
-
-
-def _sqlite_file(url: URL) -> Path | None:
-    return Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
 
 
 @contextmanager
