@@ -11,9 +11,8 @@ import tiny
 from bertline.foundation.files import write_json
 from bertline.foundation.manifests import write_manifest
 from bertline.sweep.job import planned
-from bertline.sweep.notes import notes_after, notes_before
 from bertline.sweep.repetitions import OUTCOME, READING, TEST, Repetition
-from bertline.sweep.run import run_sweep
+from bertline.sweep.run import notes_after, notes_before, run_sweep
 from bertline.tasks.stored_rows import COLLECTION, FORMAT_VERSION, KIND, write_rows
 
 
