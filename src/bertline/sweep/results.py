@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import itertools
 import shutil
 import statistics
@@ -19,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from bertline.finetuning.task_file import write_task_file
 from bertline.finetuning.task_kind import task_kind
-from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_atomically, write_json
+from bertline.foundation.files import folder_written_atomically, sha256_of_file, write_json
 from bertline.foundation.manifests import versions_of, write_manifest
 from bertline.sweep.baseline_scores import ScoredBaseline
 from bertline.sweep.bench import kind_of, split_sizes, test_splits
@@ -85,8 +84,6 @@ KIND = "sweep"
 FORMAT_VERSION = 3
 STANDING = "standing.json"
 """File of the winner's dev scores by seed and block of rows, with which later versions are compared."""
-METRIC_NAMES = {"reference_encoder": "reference"}
-"""Names in the metrics of arms that have another name in result.json."""
 _NUM_ERRORS_ON_PAGE = 100
 
 
@@ -166,7 +163,7 @@ def headline(result: dict[str, Any]) -> dict[str, float]:
     metric, arms = result["metric"], result["arms"]
     figures: dict[str, float] = {"num_trials": result["num_trials"], f"dev/{metric}_mean": arms["encoder"]["dev_mean"]}
     for arm, scores in arms.items():
-        prefix = "" if arm == "encoder" else f"{METRIC_NAMES.get(arm, arm)}/"
+        prefix = {"encoder": "", "reference_encoder": "reference/"}.get(arm, f"{arm}/")
         for split in result["test_splits"]:
             found = scores["scores"][split][metric]
             figures[f"{prefix}{split}/{metric}_mean"] = found["mean"]
@@ -320,15 +317,14 @@ def _write_best(plan: PlannedSweep, best: Repetition, folder: Path) -> None:
 def write_trials_csv(path: Path, trials: Mapping[Arm, Sequence[FrozenTrial]]) -> None:
     """Write one row per trial: arm, number, state, dev score, completed fraction of the schedule, seconds, point."""
     names = sorted({name for of_arm in trials.values() for trial in of_arm for name in trial.params})
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["arm", "number", "state", "dev", "share", "time_s", *names])
-    for arm, of_arm in trials.items():
-        for trial in of_arm:
-            curve = curve_of(trial)
-            seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
-            share = f"{curve[-1][0]:.4g}" if curve else ""
-            dev = last_dev(trial)
-            point = [trial.params.get(name, "") for name in names]
-            writer.writerow([arm, trial.number, trial.state.name, "" if dev is None else dev, share, seconds, *point])
-    write_atomically(path, text.getvalue())
+    with path.open("w", newline="", encoding="utf-8") as handle:
+        writer = csv.writer(handle, lineterminator="\n")
+        writer.writerow(["arm", "number", "state", "dev", "share", "time_s", *names])
+        for arm, of_arm in trials.items():
+            for trial in of_arm:
+                curve = curve_of(trial)
+                seconds = f"{trial.duration.total_seconds():.1f}" if trial.duration is not None else ""
+                share = f"{curve[-1][0]:.4g}" if curve else ""
+                point = [trial.params.get(name, "") for name in names]
+                # The writer leaves the cell of a missing dev score empty.
+                writer.writerow([arm, trial.number, trial.state.name, last_dev(trial), share, seconds, *point])
