@@ -28,7 +28,7 @@ from bertline.orchestration.stopping import in_one_line
 from bertline.tracking.views import ModelNames, View, prepared_views
 from composition import CONF, plain
 
-_START_S = 60.0
+_START_S = 300.0
 
 
 def main(arguments: list[str]) -> int:

@@ -126,12 +126,13 @@ def pipeline_page(
     scores = _loss(config, metrics)
     if not scores:  # a checkpoint was fine-tuned
         scores = [f"{task} {result['arms']['encoder']['test_mean']:.3f}" for task, result in results.items()]
-    note = [
+    note = []
+    if rows:  # MLflow folds all but the first lines away
+        note += ["\n".join(sentences), markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
+    note.append(
         f"Report: `{report.as_posix()}`, and `report.html` among the artifacts below; `config.yaml` there is the whole "
         f"configuration. Commit {git_commit()[:10]}.",
-    ]
-    if rows:
-        note += ["\n".join(sentences), markdown_table(["task", "metric", "encoder", "strongest simple opponent"], rows)]
+    )
     return headline, {NAME: ": ".join([pipeline_name(config), *scores[:1]]), NOTE_TAG: "\n\n".join(note)}
 
 

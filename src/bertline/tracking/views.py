@@ -60,7 +60,8 @@ def _pages(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
     runs = store.find_runs({})[::-1]  # newest first
     if (reported := _reported(store, runs)) is not None:
         yield "newest report", f"experiments/{experiment}/runs/{reported}/artifacts/{REPORT}?{_query(_WORKFLOW)}"
-    pipelines = [run.info.run_id for run in runs if PIPELINE_KEY_TAG in run.data.tags][:_RUNS]
+    # What has no score draws no line, and takes away those of the others: the page compares what all have.
+    pipelines = [run.info.run_id for run in runs if PIPELINE_KEY_TAG in run.data.tags and run.data.metrics][:_RUNS]
     if len(pipelines) > 1:
         yield "pipelines compared", f"compare-runs?{_runs(pipelines, experiment)}"
     if pretrainings := [run for run in runs if run.data.tags.get(STAGE_TAG) == "pretrain"][:_RUNS]:
@@ -73,12 +74,15 @@ def _pages(store: Store, names: ModelNames) -> Iterator[tuple[str, str]]:
         yield f"best model of {task}", f"models/{names.prefix}{task}/versions/{version}?{_query(_WORKFLOW)}"
     for name, sweep in _newest_sweeps(runs).items():
         trials = [run for run in runs if run.data.tags.get(PARENT_TAG) == sweep and TRIAL_TAG in run.data.tags]
-        of_encoder = [run.info.run_id for run in trials if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
+        scored = [run for run in trials if run.data.metrics]
+        of_encoder = [run.info.run_id for run in scored if run.data.tags[TRIAL_TAG].startswith("encoder/trial/")]
         if len(of_encoder) > 1:
             yield f"trials of {name}", f"compare-runs?{_runs(of_encoder[:_TRIALS], experiment)}"
         if any(run.info.status == "FAILED" for run in trials):
             failed = f"attributes.status = 'FAILED' AND tags.`{PARENT_TAG}` = '{sweep}'"
-            shown = {"searchFilter": failed, **_WORKFLOW}
+            # In the order of their dates, which is the page's own, trials would be folded away below their sweep.
+            order = {"orderByKey": "tags.`mlflow.runName`", "orderByAsc": "true"}
+            shown = {"searchFilter": failed, **order, **_WORKFLOW}
             yield f"failed trials of {name}", f"experiments/{experiment}/runs?{_query(shown)}"
     yield "models", f"models?{_query(_WORKFLOW)}"
 

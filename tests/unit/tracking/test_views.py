@@ -31,6 +31,7 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
     for number in (1, 2):
         line = store.create_run("line", {"bertline.pipeline_key": f"key-{number}"}, start_s=number + 1)
         made[f"line {number}"] = line
+        store.log_points(line, [("val/mlm_loss", 3.0, 1.0, 0)])
         stage = {PARENT_TAG: line, "bertline.stage": "pretrain"}
         made[f"pretrain {number}"] = store.create_run("pretrain", stage, start_s=number + 1)
         store.log_points(made[f"pretrain {number}"], [("val/mlm_loss", 3.0, 1.0, 10), ("val/nsp_loss", 0.5, 1.0, 10)])
@@ -39,7 +40,9 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
             made.setdefault(f"trials {number}", "")
             place = len(made[f"trials {number}"])
             trial = {PARENT_TAG: sweep, TRIAL_TAG: f"{arm}/{kind}/{place}"}
-            made[f"trials {number}"] += f"{store.create_run('t', trial, start_s=number)} "
+            run = store.create_run("t", trial, start_s=number)
+            store.log_points(run, [("dev/accuracy", 0.5, 1.0, 0)])
+            made[f"trials {number}"] += f"{run} "
     pages = shown(config)
     runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in pages.items()}
     assert runs["pipelines compared"] == [made["line 2"], made["line 1"]]
@@ -50,6 +53,22 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
     assert all(json.loads(parse_qs(page.query).get("experiments", [json.dumps([experiment])])[0]) == [experiment]
                for page in pages.values())  # fmt: skip
     assert all(parse_qs(page.query)["workflowType"] == ["machine_learning"] for page in pages.values())
+
+
+def test_what_has_no_score_is_not_compared_because_it_would_hide_the_scores_of_the_others(
+    config: TrackingConfig,
+) -> None:
+    store = Store(config.uri, config.experiment_name)
+    pipelines = [store.create_run("line", {"bertline.pipeline_key": str(number)}) for number in range(3)]
+    sweep = store.create_run("s", {"bertline.stage": "sweep@a"})
+    trials = [store.create_run("t", {PARENT_TAG: sweep, TRIAL_TAG: f"encoder/trial/{number}"}) for number in range(3)]
+    for number in (0, 1):
+        assert not {"pipelines compared", "trials of sweep@a"} & set(shown(config))
+        for run in (pipelines[number], trials[number]):
+            store.log_points(run, [("score", 0.5, 1.0, 0)])
+    pages = shown(config)
+    for title, runs in {"pipelines compared": pipelines, "trials of sweep@a": trials}.items():
+        assert set(json.loads(parse_qs(pages[title].query)["runs"][0])) == set(runs[:2])
 
 
 def test_the_newest_report_is_shown_and_no_pipeline_without_one(config: TrackingConfig, tmp_path: Path) -> None:
@@ -74,7 +93,9 @@ def test_only_a_newest_sweep_with_failed_trials_has_a_page_for_them(config: Trac
         store.set_status(trial, status)
     pages = shown(config)
     assert "failed trials of sweep@a" not in pages
-    (found,) = parse_qs(pages["failed trials of sweep@b"].query)["searchFilter"]
+    page = parse_qs(pages["failed trials of sweep@b"].query)
+    (found,) = page["searchFilter"]
+    assert page["orderByKey"] == ["tags.`mlflow.runName`"]  # by date, trials would be folded away below their sweep
     (run,) = store.client.search_runs([store.experiment_id()], found)
     assert run.data.tags[PARENT_TAG] == sweeps[3]
 
