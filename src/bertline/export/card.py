@@ -30,7 +30,8 @@ def encoder_card(facts: CardFacts, onnx: Mapping[str, Any] | None, torch_bytes: 
     use = f"""```python
 from transformers import pipeline
 
-fill = pipeline("fill-mask", model="{name}")  # the folder that this file lies in
+# "{name}" is the folder that this file lies in.
+fill = pipeline("fill-mask", model="{name}")
 fill("The function returns a [MASK].")
 ```
 

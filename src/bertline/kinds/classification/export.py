@@ -12,7 +12,8 @@ _MARKED_BY_TRANSFORMERS = """\
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-tokenizer = AutoTokenizer.from_pretrained("NAME")  # the folder that this file lies in
+# "NAME" is the folder that this file lies in.
+tokenizer = AutoTokenizer.from_pretrained("NAME")
 model = AutoModelForSequenceClassification.from_pretrained("NAME")
 inputs = tokenizer("One text.", "The text to compare.", return_tensors="pt")
 tokens, segments = inputs.tokens(), inputs["token_type_ids"][0].tolist()
@@ -72,8 +73,8 @@ def usage(finished: FinishedTask, *, pair: bool) -> Usage:
         )
     by_bertline = f'import bertline\n\nbertline.load("NAME").predict({inputs})'
     by_transformers = (
-        'from transformers import pipeline\n\nclassify = pipeline("text-classification", model="NAME")  '
-        f"# the folder that this file lies in\nclassify({theirs}{several})"
+        'from transformers import pipeline\n\n# "NAME" is the folder that this file lies in.\n'
+        f'classify = pipeline("text-classification", model="NAME")\nclassify({theirs}{several})'
     )
     marked = config.shared_tokens == "marked"
     if marked:

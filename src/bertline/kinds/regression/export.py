@@ -19,7 +19,7 @@ def usage(finished: FinishedTask, *, pair: bool) -> Usage:
             snippets=(
                 f'{ours}\nbertline.load("NAME").embed(["One text.", "Another text."])  # one vector each',
                 "from sentence_transformers import SentenceTransformer\n\n"
-                'model = SentenceTransformer("NAME")  # the folder that this file lies in\n'
+                '# "NAME" is the folder that this file lies in.\nmodel = SentenceTransformer("NAME")\n'
                 'model.similarity(*model.encode(["One text.", "Another text."]))  # the cosine itself',
             ),
             vectors=VectorSettings(pooling=config.pooling, similarity="cosine", prompts={}),

@@ -20,7 +20,7 @@ def usage(finished: FinishedTask, *, pair: bool) -> Usage:
             'model.search(["a question"], ["A document.", "Another one."], top_k=1)\n'
             'model.embed(["A document."], role="document")  # one vector each',
             "from sentence_transformers import SentenceTransformer\n\n"
-            'model = SentenceTransformer("NAME")  # the folder that this file lies in\n'
+            '# "NAME" is the folder that this file lies in.\nmodel = SentenceTransformer("NAME")\n'
             f'model.similarity(model.encode(["a question"]{query}), model.encode(["A document."]{document}))',
         ),
         vectors=VectorSettings(
