@@ -23,6 +23,7 @@ exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
 
 html_theme = "furo"
+pygments_dark_style = "github-dark"  # the default underlines every import like a link
 html_title = "bertline"
 html_static_path = ["static"]
 html_css_files = ["bertline.css"]
