@@ -1,4 +1,4 @@
-# The whole of bertline in a few words:  make repro | test | ui | try | docs | lint | smoke
+# The whole of bertline in a few words:  make repro | test | test-browser | ui | try | docs | lint | smoke
 # Everything is installed into .venv, from the versions locked in constraints.txt.
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test ui try docs tour lint format smoke install install-dev lock accept clean
+.PHONY: help repro test test-browser ui try docs tour lint format smoke install install-dev install-browser lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -26,6 +26,10 @@ repro: install   ## Run the pipeline: raw text to a tracked, tuned, exported enc
 # takes from the end of the other's when done: a module's tests stay together, what they share is made once.
 test: install-dev ## Run the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal -q
+
+# Two small pipelines, then their pages and the documentation's, in the Chromium that the system has.
+test-browser: install-browser ## Test report, MLflow and documentation in Chromium
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)
@@ -54,6 +58,7 @@ smoke: install   ## Run the whole pipeline on a tiny slice, in a temporary clone
 
 install: $(VENV)/.installed          ## Make .venv with the locked versions
 install-dev: $(VENV)/.installed-dev  ## The same, with what tests and checks need
+install-browser: $(VENV)/.installed-browser  ## The same, with what drives a browser; no browser is downloaded
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(call install_into_venv,.)
@@ -62,6 +67,12 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	$(call install_into_venv,.[dev])
 	@touch $@ $(VENV)/.installed
+
+# A comma of its own would end the argument of `call`.
+WITH_BROWSER := dev,browser
+$(VENV)/.installed-browser: pyproject.toml constraints.txt
+	$(call install_into_venv,.[$(WITH_BROWSER)])
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 # With TORCH=keep the environment sees PYTHON's own packages, and the lock's torch line is left out. Where PYTHON is of
 # a virtual environment itself, --system-site-packages passes that one's packages over: a .pth file names them. Its torch
@@ -89,7 +100,7 @@ endef
 lock:            ## Renew constraints.txt from the newest versions that pyproject.toml allows
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
 	grep '^torch==' constraints.txt > $(VENV)-lock/torch.txt
-	$(VENV)-lock/bin/python -m pip install --quiet --constraint $(VENV)-lock/torch.txt --editable '.[dev]'
+	$(VENV)-lock/bin/python -m pip install --quiet --constraint $(VENV)-lock/torch.txt --editable '.[dev,browser]'
 	{ grep '^#' constraints.txt; \
 	  $(VENV)-lock/bin/python -m pip freeze --exclude-editable | sed -E 's/^(torch==[0-9.]+)\+.*/\1/'; } > $(VENV)-lock/constraints.txt
 	mv $(VENV)-lock/constraints.txt constraints.txt

@@ -25,6 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 NOT_RUN = (
     "make repro",
     "make test",
+    "make test-browser",
     "make ui",
     "make install-dev",
     "make lint",

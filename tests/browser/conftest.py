@@ -1,0 +1,157 @@
+"""Two small pipelines with their pages: the report, the MLflow UI with `make ui`, the documentation, in Chromium.
+
+Skipped, with the reason, where Playwright or Chromium is missing: `make test-browser` installs the first, Debian's
+package `chromium` is the second. While the pipelines run, the tests that do not need them go first.
+
+`BERTLINE_BROWSER_PIPELINES=FOLDER` keeps the pipelines there and uses them again, for those who change these tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import smoke
+from browsing import Visit, opened
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+Open = Callable[..., Visit]
+TASK = "docs_library"
+# One of the task's two trials diverges.
+DIVERGING = [f"tasks.{TASK}.space.learning_rate.values=[1.5e-3, 1e30]", f"tasks.{TASK}.num_trials=2"]
+
+# MLflow 3.17's own: its server without users has no current user, and a table that resizes itself tells the console so.
+NOT_OURS = (r"^404 http://127\.0\.0\.1:\d+/ajax-api/2\.0/mlflow/users/current$", r"^(null )?ResizeObserver loop")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests that need the pipelines last."""
+    items.sort(key=lambda item: "pipelines" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture(scope="session")
+def browser(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Chromium, without a window."""
+    api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: make test-browser")
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed: apt-get install chromium")
+    if any("pipelines" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("being_made")
+    with api.sync_playwright() as started:
+        # Containers often forbid the namespaces that its sandbox needs, and have little shared memory.
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Open]:
+    """`visit(address, width=1400)`: the page, opened in a fresh browser profile; what it asked for is checked at the
+    end of the test."""
+    visits: list[Visit] = []
+
+    def at(address: str, *, width: int = 1400, **settings: Any) -> Visit:
+        visits.append(opened(browser, address, width=width, **settings))
+        return visits[-1]
+
+    yield at
+    for each in visits:
+        each.page.context.close()
+        assert each.beyond_loopback == []
+        assert each.failed == []
+        assert each.errors == []
+
+
+@pytest.fixture
+def review(visit: Open) -> Open:
+    """`review(address)`: a page of MLflow, of whose errors only ours count."""
+    return functools.partial(visit, not_ours=NOT_OURS)
+
+
+@pytest.fixture(scope="session")
+def being_made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Path]]:
+    """The clone of `pipelines`, as soon as it is finished."""
+    kept = os.environ.get("BERTLINE_BROWSER_PIPELINES")
+    folder = Path(kept) if kept else tmp_path_factory.mktemp("browser") / "bertline"
+    with ThreadPoolExecutor(1) as apart:
+        yield apart.submit(lambda: folder if folder.exists() else _two_pipelines(folder))
+
+
+@pytest.fixture(scope="session")
+def pipelines(browser: Any, being_made: Future[Path]) -> Path:
+    """A clone in which one pipeline has run whole, with a trial that failed, and a second one up to its pretraining."""
+    return being_made.result()
+
+
+def _two_pipelines(folder: Path) -> Path:
+    smoke.clone(folder)
+    smoke.run([sys.executable, "pipelines/configure.py", "experiment=smoke", *DIVERGING, "--save"], folder)
+    smoke.run(["dvc", "repro", "--quiet"], folder)
+    smoke.run([sys.executable, "pipelines/configure.py", "pretrain.seed=1", "--save"], folder)
+    smoke.run(["dvc", "repro", "--quiet", "pretrain"], folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def views(pipelines: Path) -> Iterator[dict[str, str]]:
+    """Addresses that `make ui` prints, by title; its server runs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "pipelines/ui.py", "--port", str(port)]
+    with subprocess.Popen(
+        command, cwd=pipelines, env=smoke.environment(pipelines), stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        found = {}
+        while not (line := server.stdout.readline()).startswith("("):
+            assert line, "make ui ended"
+            if "  http://" in line:
+                title, address = line.split("  http://")
+                found[title.strip()] = f"http://{address.strip()}"
+        try:
+            yield found
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="session")
+def documentation(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Address of the built documentation."""
+    built = tmp_path_factory.mktemp("docs")
+    subprocess.run([sys.executable, "-m", "sphinx", "-q", str(ROOT / "docs"), str(built)], cwd=ROOT, check=True)
+    with served(built) as address:
+        yield address
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on the loopback address."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
