@@ -76,6 +76,11 @@ def _shape_problems(expected: Any, value: Any, where: str) -> Iterator[str]:
 
 def _union_problems(members: tuple[Any, ...], value: Any, where: str) -> Iterator[str]:
     tagged = {tag: member for member in members if dataclasses.is_dataclass(member) for tag in _kinds(member)}
+    if not tagged and isinstance(value, Mapping):
+        for member in members:
+            if dataclasses.is_dataclass(member):
+                yield from _shape_problems(member, value, where)
+        return
     if not tagged or (value is None and type(None) in members) or not isinstance(value, Mapping):
         if tagged and not isinstance(value, Mapping) and value is not None:
             yield f"{where} is {value!r}; expected a section with `kind: {' | '.join(sorted(tagged))}`."

@@ -209,7 +209,7 @@ def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> st
     run = bench.run(arm, params, num_train_rows=job.task.num_train_rows, seed=seed, checks=checks_of(job.sweep.pruner))
     curve: list[list[float]] = []
 
-    def end(key: str, value: Any, state: TrialState, score: float | None = None) -> None:
+    def end(key: str, value: Any, state: TrialState | None = None, score: float | None = None) -> None:
         trial.set_user_attr(key, value)
         study.tell(trial, score, state=state, skip_if_finished=True)
 
@@ -228,7 +228,7 @@ def _run(bench: Bench, arm: Arm, study: optuna.Study, trial: optuna.Trial) -> st
         # Its message may have the user's text, which stays out of the records that a server gets.
         end(REASON, f"It ended with a {type(error).__name__}, see the log of the sweep.", TrialState.FAIL)
         raise
-    end(CURVE, curve, TrialState.COMPLETE, score)
+    end(CURVE, curve, score=score)  # without a state: a score that is not a number makes the trial a failed one
     return f"{score:.3f} on dev in {time.monotonic() - started:.0f} s ({point})"
 
 

@@ -29,14 +29,20 @@ class Square:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    width: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Picture:
     shape: Circle | Square
+    frame: Frame | None
     shapes: dict[str, Circle | Square]
     sizes: tuple[int, ...]
 
 
 def picture(**changes: object) -> dict[str, object]:
-    return {"shape": {"kind": "circle", "radius": 1.0}, "shapes": {}, "sizes": [1], **changes}
+    return {"shape": {"kind": "circle", "radius": 1.0}, "frame": None, "shapes": {}, "sizes": [1], **changes}
 
 
 def problems(**changes: object) -> list[str]:
@@ -75,3 +81,9 @@ def test_unknown_and_missing_keys_are_named() -> None:
     found = problems(shape={"kind": "square", "side": 1.0, "nmae": "x"})
     assert found[0].startswith("  - shape.nmae is not a known key. Did you mean name?")
     assert found[1] == "  - shape.name is missing."
+
+
+def test_unknown_and_missing_keys_of_an_optional_section_are_named() -> None:
+    assert validate(Picture, picture(frame={"width": 2})).frame == Frame(width=2)
+    assert problems(frame={"width": 2, "color": "red"}) == ["  - frame.color is not a known key. Known: width."]
+    assert problems(frame={}) == ["  - frame.width is missing."]
