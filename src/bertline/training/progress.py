@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Self
 
 from bertline.foundation.formats import duration
 from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say
@@ -30,9 +31,10 @@ class TrainingProgress:
         self._line = self._line_at(first_step, None)
         self._drawn = LiveLine(lambda: self._line) if shown and can_draw() else None
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         if self._drawn is not None:
             self._drawn.start()
+        return self
 
     def __exit__(self, *error: object) -> None:
         if self._drawn is not None:
