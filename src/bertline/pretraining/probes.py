@@ -20,7 +20,7 @@ from bertline.modeling.bert import MaskedLanguageModel
 from bertline.pretraining.config import MaskPredictionsConfig
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import PreTrainingLosses
-from bertline.pretraining.objectives.base import means, sum_names
+from bertline.pretraining.objectives.base import Objective, means, sum_names
 from bertline.pretraining.plan import Plan, shuffled
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, sum_over_ranks
@@ -55,13 +55,15 @@ class ValidationProbe(Probe):
     def probe(self, step: int) -> dict[str, float]:
         """Measure the losses and metrics."""
         examples = self._examples[self.plan.place(max(0, step - 1)).max_length]
-        names: tuple[str, ...] = (*sum_names(self.losses.objective), "targets", "sequences")
+        of_objective = sum_names(self.losses.objective)
+        names: tuple[str, ...] = (*of_objective, "targets", "sequences")
         sums = np.zeros(len(names))
         with evaluating(self.losses, self.machine) as run:
             for batch in self._batches(examples):
                 on_device = {name: torch.from_numpy(values).to(self.machine.device) for name, values in batch.items()}
                 counts = (int((batch["masked_labels"] != IGNORED_LABEL).sum()), len(batch["input_ids"]))
-                sums += [*torch.stack(list(run(on_device).values())).tolist(), *counts]
+                found = run(on_device)
+                sums += [*torch.stack([found[name] for name in of_objective]).tolist(), *counts]
         total = dict(zip(names, sum_over_ranks(sums.tolist(), self.machine.device), strict=True))
         return {f"val/{name}": mean for name, mean in means(self.losses.objective, total).items()}
 
@@ -121,8 +123,7 @@ class BestStep(Probe):
 class MaskPredictionProbe(Probe):
     """Appends frames to `mask_predictions.jsonl`: for each sentence, the most likely tokens at its first blank.
 
-    `mask_predictions.txt` in the same folder has all frames as readable text and is rewritten
-    with every frame.
+    `mask_predictions.txt` in the same folder has all frames as readable text and is rewritten with every frame.
 
     Raises:
         ConfigError: A sentence is too long for the model.
@@ -130,6 +131,8 @@ class MaskPredictionProbe(Probe):
 
     model: MaskedLanguageModel
     """Model being trained."""
+    objective: Objective
+    """Finds the guesses in the output of the model."""
     tokenizer: Tokenizer
     config: MaskPredictionsConfig
     """Sentences and number of guesses."""
@@ -168,7 +171,7 @@ class MaskPredictionProbe(Probe):
         ids = input_ids.to(self.machine.device)
         with evaluating(self.model, self.machine) as run:
             output = run(ids, torch.zeros_like(ids), torch.ones_like(ids), torch.full_like(ids[:, :1], position))
-        logits = output.mlm_logits[0, 0]
+        logits = self.objective.guesses(output)[0, 0]
         probabilities, guesses = logits.float().softmax(-1).topk(self.config.num_guesses)
         tokens = self.tokenizer.tokens(guesses.tolist())
         return [[token, round(prob, 6)] for token, prob in zip(tokens, probabilities.tolist(), strict=True)]
@@ -187,7 +190,7 @@ class MaskPredictionProbe(Probe):
 
 
 def mask_predictions_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format a mask predictions as readable text: each sentence with its guesses, newest first.
+    """Format mask predictions as readable text: each sentence with its guesses, newest first.
 
     Example:
         >>> guesses = [["list", 0.5], ["##s", 0.031]]
@@ -195,11 +198,11 @@ def mask_predictions_text(rows: Sequence[Mapping[str, Any]]) -> str:
         A [MASK].
              1,000  list 50 %  ##s 3 %
     """
-    strips: dict[str, list[str]] = {}
+    predictions: dict[str, list[str]] = {}
     for row in rows:
         guesses = "  ".join(f"{token} {100 * probability:.0f} %" for token, probability in row["guesses"])
-        strips.setdefault(row["sentence"], []).append(f"{row['step']:>10,}  {guesses}\n")
-    return "\n".join(f"{sentence}\n{''.join(reversed(frames))}" for sentence, frames in strips.items())
+        predictions.setdefault(row["sentence"], []).append(f"{row['step']:>10,}  {guesses}\n")
+    return "\n".join(f"{sentence}\n{''.join(reversed(frames))}" for sentence, frames in predictions.items())
 
 
 def read_mask_predictions(path: Path) -> list[dict[str, Any]]:

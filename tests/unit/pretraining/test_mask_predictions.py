@@ -1,10 +1,13 @@
 import pytest
 import torch
 
+import tiny
 from bertline.foundation.errors import ConfigError
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.config import MaskPredictionsConfig
+from bertline.pretraining.objectives.base import Objective
+from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.probes import MaskPredictionProbe, mask_predictions_text, read_mask_predictions
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.devices import Machine, Ranks
@@ -12,7 +15,7 @@ from bertline.training.devices import Machine, Ranks
 
 @pytest.fixture
 def make_probe(make_job, tmp_path):
-    def make(*sentences: str, rank: int = 0) -> MaskPredictionProbe:
+    def make(*sentences: str, rank: int = 0, objective: Objective | None = None) -> MaskPredictionProbe:
         job = make_job()
         tokenizer = Tokenizer.load(job.tokenizer_folder)
         model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
@@ -20,7 +23,7 @@ def make_probe(make_job, tmp_path):
         machine = Machine(device=torch.device("cpu"), precision="fp32", compile=False, ranks=Ranks(rank=rank))
         config = MaskPredictionsConfig(every_steps=5, sentences=sentences, num_guesses=3)
         path = tmp_path / "mask_predictions.jsonl"
-        return MaskPredictionProbe(model, tokenizer, config, path, machine=machine)
+        return MaskPredictionProbe(model, objective or tiny.mlm_nsp(), tokenizer, config, path, machine=machine)
 
     return make
 
@@ -46,6 +49,17 @@ def test_the_guesses_are_the_models_at_the_first_blank(make_probe, tmp_path):
     assert [token for token, _ in guesses] == tokenizer.tokens(logits.topk(3).indices.tolist())
 
 
+def test_the_objective_finds_the_guesses_in_the_output(make_probe, tmp_path):
+    class Opposite(MlmNsp):
+        def guesses(self, output):
+            return -output.mlm_logits
+
+    for objective in (tiny.mlm_nsp(), Opposite(kind="mlm_nsp", nsp_weight=1.0)):
+        make_probe("the [MASK] sat.", objective=objective).probe(0)
+    usual, opposite = read_mask_predictions(tmp_path / "mask_predictions.jsonl")
+    assert {token for token, _ in usual["guesses"]}.isdisjoint(token for token, _ in opposite["guesses"])
+
+
 def test_frames_after_a_step_are_dropped_and_a_torn_line_with_them(make_probe, tmp_path):
     probe = make_probe("the [MASK] sat.")
     for step in (0, 5, 10):
@@ -61,7 +75,7 @@ def test_other_ranks_write_nothing(make_probe, tmp_path):
     assert not list(tmp_path.glob("mask_predictions.*"))
 
 
-def test_the_strip_for_people_holds_what_the_records_hold(make_probe, tmp_path):
+def test_the_text_for_people_holds_what_the_records_hold(make_probe, tmp_path):
     probe = make_probe("the [MASK] sat.", "the cat [MASK].")
     for step in (0, 5, 10):
         probe.probe(step)

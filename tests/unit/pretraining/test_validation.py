@@ -8,6 +8,7 @@ from bertline.modeling.initialization import initialize
 from bertline.pretraining import probes
 from bertline.pretraining.data import MaskedExamples
 from bertline.pretraining.module import PreTrainingLosses
+from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.probes import ValidationProbe
 from bertline.tokenization.tokenizer import Tokenizer
@@ -46,6 +47,16 @@ def test_figures_are_exact_sums_over_all_held_out_targets(losses, make_job):
     assert figures["val/mlm_loss"] == pytest.approx((sums["mlm_loss"] / targets).item(), rel=1e-6)
     assert figures["val/mlm_accuracy"] == pytest.approx((sums["mlm_correct"] / targets).item())
     assert figures["val/nsp_accuracy"] == pytest.approx((sums["nsp_correct"] / len(examples)).item())
+
+
+def test_sums_are_found_by_name_in_whatever_order_the_objective_returns_them(losses, make_job):
+    class Reversed(MlmNsp):
+        def sums(self, output, batch):
+            return dict(reversed(MlmNsp.sums(self, output, batch).items()))
+
+    expected = probe_of(losses, make_job()).probe(0)
+    backwards = PreTrainingLosses(losses.model, Reversed(kind="mlm_nsp", nsp_weight=1.0))
+    assert probe_of(backwards, make_job()).probe(0) == expected
 
 
 def test_batch_size_does_not_matter(losses, make_job, monkeypatch):

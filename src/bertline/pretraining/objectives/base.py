@@ -163,6 +163,14 @@ class Objective(ABC):
         """
 
     @abstractmethod
+    def guesses(self, output: Any) -> Tensor:
+        """Return the vocabulary logits at the masked positions, [B, P, V], which the mask predictions show.
+
+        Args:
+            output: Output of the model of `model_class`.
+        """
+
+    @abstractmethod
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the baseline of each metric that has one: the score that needs no learning from context.
 

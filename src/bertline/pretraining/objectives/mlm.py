@@ -111,6 +111,10 @@ class MaskedLMObjective(Objective):
         loss, _ = masked_lm_loss_sum(output.mlm_logits, labels)
         return {"mlm_loss": loss, "mlm_correct": masked_lm_correct(output.mlm_logits, labels).float()}
 
+    def guesses(self, output: LanguageModelOutput) -> Tensor:
+        """See `Objective.guesses`."""
+        return output.mlm_logits
+
     def baselines(self, known: Mapping[str, Any]) -> dict[str, float]:
         """Return the unigram entropy, the loss of guessing by frequency alone."""
         return {"mlm_loss": known["unigram_entropy"]} if "unigram_entropy" in known else {}
