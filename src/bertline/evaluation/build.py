@@ -24,8 +24,8 @@ from bertline.evaluation.task_section import task_section
 from bertline.foundation.files import folder_written_atomically, write_atomically
 from bertline.foundation.manifests import write_manifest
 from bertline.kinds.registry import kind_part
-from bertline.pretraining.objectives import mlm
 from bertline.pretraining.objectives.base import ShownTable
+from bertline.pretraining.objectives.registry import TABLES_WITHOUT_PRETRAINING
 from bertline.tasks.build import DataPart
 
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
@@ -38,7 +38,7 @@ def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
     files have only a header where there is nothing to plot.
     """
     curves = folder / "curves"
-    for shown in mlm.TABLES if facts.taken_from else facts.pretrained_by.showing.tables:
+    for shown in TABLES_WITHOUT_PRETRAINING if facts.taken_from else facts.pretrained_by.showing.tables:
         head = ["step", "train", "validation", *([] if shown.baseline is None else [shown.baseline])]
         where = curves if shown.baseline is not None else curves / "accuracy"
         _write(where / f"{shown.name}.csv", head, _curves(facts, shown))

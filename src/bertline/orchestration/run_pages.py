@@ -17,6 +17,7 @@ from bertline.foundation.mappings import value_at
 from bertline.orchestration.config import PipelineConfig
 from bertline.orchestration.provenance import git_commit, running_under_dvc
 from bertline.orchestration.stages import Stage
+from bertline.pretraining.objectives.base import Objective
 from bertline.tracking.values import NOTE_TAG
 
 NAME = "mlflow.runName"
@@ -160,35 +161,24 @@ def _number(value: float) -> str:
 
 
 NAMES = ("score", "baseline", "loss", "rows", "seconds")
-_LOSS = {"loss": "val/mlm_loss"}
-_FIGURES: dict[str, dict[str, str]] = {
-    "corpus": {"rows": "train/documents"},
-    "tokenizer": {"rows": "vocab_size"},
-    "examples": {"rows": r"length_\d+/train_examples"},
-    "task_data": {"rows": "train_rows"},
-    "pretrain": {"score": "val/mlm_accuracy", "baseline": "unigram_entropy", **_LOSS},
-    "sweep": {"score": r"test/.+_mean"},
-    "evaluate": {"score": r"[^/]+/encoder/.+_mean", **_LOSS},
-    "export": {"rows": r"[^/]+/bytes"},
-}
-"""Patterns of the keys of a stage's figures by headline name."""
 
 
-def headline(stage: str, metrics: Mapping[str, float], *, seconds: float) -> dict[str, float]:
+def headline(stage: str, metrics: Mapping[str, float], objective: Objective, *, seconds: float) -> dict[str, float]:
     """Return the figures that a person compares first; those that a stage does not have are left out.
 
     Args:
         stage: Name of the stage, without its task.
         metrics: All figures of the stage.
+        objective: Objective of pretraining.
         seconds: How long the stage took.
 
     Returns:
-        `score` (of pretraining the accuracy of masked tokens, of a sweep the test score, of `evaluate` the mean of
-        those), `baseline` (of pretraining the unigram entropy, with which its loss is compared; of a sweep the test
-        score of the strongest simple opponent), `loss` (of masked tokens, on held-out text), `rows` (documents, tokens
-        of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
+        `score` (of pretraining the score that the objective shows, on held-out text; of a sweep the test score, of
+        `evaluate` the mean of those), `baseline` (of pretraining that of its loss; of a sweep the test score of the
+        strongest simple opponent), `loss` (by which the objective is judged, on held-out text), `rows` (documents,
+        tokens of the vocabulary, examples or labelled rows to train on; models exported) and `seconds`.
     """
-    found = {name: _matching(metrics, key) for name, key in _FIGURES[stage].items()}
+    found = {name: _matching(metrics, key) for name, key in _patterns(stage, objective).items()}
     told: dict[str, float] = {name: values[0] for name, values in found.items() if values}
     if "rows" in told:
         told["rows"] = len(found["rows"]) if stage == "export" else sum(found["rows"])
@@ -201,20 +191,43 @@ def headline(stage: str, metrics: Mapping[str, float], *, seconds: float) -> dic
     return {name: told[name] for name in NAMES if name in told}
 
 
-def write_headline(path: Path, stage: str, metrics: Mapping[str, float], *, seconds: float, kept: Path) -> None:
+def write_headline(
+    path: Path, stage: str, metrics: Mapping[str, float], objective: Objective, *, seconds: float, kept: Path
+) -> None:
     """Write a stage's headline figures.
 
     Args:
         path: The file for DVC.
         stage: Name of the stage, without its task.
         metrics: All figures of the stage.
+        objective: Objective of pretraining.
         seconds: How long this command took.
         kept: The same file in the run folder. Where a result is taken from there, its longer time is that of the work.
     """
     before = read_json(kept).get("seconds", 0.0) if kept.exists() else 0.0
-    figures = headline(stage, metrics, seconds=max(before, seconds))
+    figures = headline(stage, metrics, objective, seconds=max(before, seconds))
     for target in (kept, path):
         write_json(target, figures)
+
+
+def _patterns(stage: str, objective: Objective) -> dict[str, str]:
+    """Return the patterns of the keys of a stage's figures by headline name."""
+    loss, baselines = f"val/{objective.judged_by}", {one.metric: one.figure for one in objective.showing.scores}
+    patterns = {
+        "corpus": {"rows": "train/documents"},
+        "tokenizer": {"rows": "vocab_size"},
+        "examples": {"rows": r"length_\d+/train_examples"},
+        "task_data": {"rows": "train_rows"},
+        "pretrain": {
+            "score": f"val/{objective.showing.score}",
+            "baseline": baselines.get(objective.judged_by) or "",  # matches no key
+            "loss": loss,
+        },
+        "sweep": {"score": r"test/.+_mean"},
+        "evaluate": {"score": r"[^/]+/encoder/.+_mean", "loss": loss},
+        "export": {"rows": r"[^/]+/bytes"},
+    }
+    return patterns[stage]
 
 
 def _matching(metrics: Mapping[str, float], pattern: str) -> list[float]:

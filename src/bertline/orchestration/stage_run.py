@@ -131,7 +131,7 @@ class StageRun:
         kept = self.folder / "headline.json"
         shown_by_dvc = HEADLINE / f"{self.name}.json" if running_under_dvc() else kept
         seconds = time.monotonic() - self.opened_s
-        write_headline(shown_by_dvc, self.stage.name, metrics, seconds=seconds, kept=kept)
+        write_headline(shown_by_dvc, self.stage.name, metrics, self.config.objective, seconds=seconds, kept=kept)
         self.record.log_artifact(target, contains_text=False)
         describe(self.record, self.config, self.stage, self.name, metrics, self.output)
         scores_first = sorted(metrics, key=lambda key: not key.startswith(("val/", "test/", "train/")))

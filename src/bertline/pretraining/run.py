@@ -148,12 +148,14 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     dataset = _steps(job, plan, machine, attention, device)
     if machine.compile:
         compile_in_place(module.losses)
+    showing = job.objective.showing
     progress = TrainingProgress(
         "pretraining",
         first_step=first_step,
         num_steps=num_steps,
         every_s=job.runtime.progress_every_s,
         shown=machine.ranks.is_first,
+        score=(f"train/{showing.score}", showing.score_word),
     )
     left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()

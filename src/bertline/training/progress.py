@@ -19,13 +19,24 @@ class TrainingProgress:
         num_steps: Number of steps of the whole run.
         every_s: Seconds between lines when there is no terminal.
         shown: Whether this process shows anything; true on the first rank.
+        score: Key of a metric to show next to the loss, and the word for it; None for the loss alone.
     """
 
-    def __init__(self, description: str, *, first_step: int, num_steps: int, every_s: float, shown: bool) -> None:
+    def __init__(
+        self,
+        description: str,
+        *,
+        first_step: int,
+        num_steps: int,
+        every_s: float,
+        shown: bool,
+        score: tuple[str, str] | None = None,
+    ) -> None:
         self.description = description
         self.num_steps = num_steps
         self._every_s = every_s
         self._shown = shown
+        self._score = score
         self._last_line = time.monotonic()
         self._notes: tuple[str, ...] = ()
         self._line = self._line_at(first_step, None)
@@ -42,7 +53,7 @@ class TrainingProgress:
 
     def note(self, metrics: Mapping[str, float]) -> None:
         """Set the newest metrics, which are shown next to the steps from now on."""
-        self._notes = tuple(_shown_metrics(metrics))
+        self._notes = tuple(_shown_metrics(metrics, self._score))
 
     def show(self, step: int, *, left_s: float | None = None) -> None:
         """Show that `step` steps are finished and, if known, how many seconds the others will take."""
@@ -67,10 +78,10 @@ class TrainingProgress:
         )
 
 
-def _shown_metrics(metrics: Mapping[str, float]) -> list[str]:
+def _shown_metrics(metrics: Mapping[str, float], score: tuple[str, str] | None) -> list[str]:
     shown = (
         ("train/loss", "loss {:.3f}", 1),
-        ("train/mlm_accuracy", "accuracy {:.3f}", 1),
+        *([] if score is None else [(score[0], f"{score[1]} {{:.3f}}", 1)]),
         ("perf/tokens_per_s", "{:,.0f} tokens/s", 1),
         ("perf/mfu", "{:.0f} % utilised", 100),
         ("perf/data_wait_fraction", "{:.1f} % waiting for data", 100),

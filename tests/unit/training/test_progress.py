@@ -5,7 +5,7 @@ METRICS = {"train/loss": 4.5678, "train/mlm_accuracy": 0.3333, "perf/tokens_per_
 
 def progress(**changes) -> TrainingProgress:
     plain = {"first_step": 0, "num_steps": 100, "every_s": 0.0, "shown": True}
-    return TrainingProgress("pretraining", **{**plain, **changes})
+    return TrainingProgress("pretraining", **{**plain, "score": ("train/mlm_accuracy", "accuracy"), **changes})
 
 
 def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
@@ -14,6 +14,14 @@ def test_a_line_has_steps_loss_accuracy_speed_and_time_left(capsys):
         shown.show(50, left_s=130.2)
     line = capsys.readouterr().out
     assert "step 50 of 100, loss 4.568, accuracy 0.333, 51,234 tokens/s, 2 min 10 s left" in line
+
+
+def test_the_score_is_what_the_caller_names(capsys):
+    for score, expected in ((("other", "agreement"), "loss 4.568, agreement 1.000, 51,234"), (None, "4.568, 51,234")):
+        with progress(score=score) as shown:
+            shown.note(METRICS)
+            shown.show(50)
+        assert expected in capsys.readouterr().out
 
 
 def test_utilisation_waiting_and_memory_are_shown_where_they_are_known(capsys):

@@ -101,13 +101,17 @@ class ShownTable:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Showing:
-    """What the report and the model card show of an objective."""
+    """What the report, the model card, the progress and the headline figures show of an objective."""
 
     title: str
     """The objective in words."""
     summary: str
     """Sentences on the scores. Placeholders for each metric that is scored: `{NAME}`, `{NAME_baseline}` and
     `{NAME_margin}`, the distance from the baseline with `below` or `above`."""
+    score: str
+    """Metric that is shown next to the loss where there is room for one: in the progress and the headline figures."""
+    score_word: str
+    """Word for that metric in the progress."""
     scores: tuple[ShownScore, ...]
     charts: tuple[ShownChart, ...]
     tables: tuple[ShownTable, ...]
@@ -147,7 +151,7 @@ class Objective(ABC):
     advice: ClassVar[Mapping[str, str]]
     """Advice for each kind of alarm that `alarms` can raise; the texts name configuration keys."""
     showing: ClassVar[Showing]
-    """What the report and the model card show."""
+    """What the report, the model card, the progress and the headline figures show."""
 
     @abstractmethod
     def model_class(self) -> type[MaskedLanguageModel]:

@@ -69,6 +69,8 @@ TABLES = (
 SHOWING = Showing(
     title="the masked language model",
     summary=f"{SUMMARY}.",
+    score=ACCURACY.name,
+    score_word="accuracy",
     scores=(LOSS_SCORE, ACCURACY_SCORE),
     charts=(
         LOSS_CHART,

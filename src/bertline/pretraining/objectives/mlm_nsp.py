@@ -34,6 +34,8 @@ SHOWING = Showing(
     title="the masked language model and next sentence prediction",
     summary=f"{mlm.SUMMARY}, and it tells the next sentence from a random one in {{nsp_accuracy}} of cases (chance: "
     "{nsp_accuracy_baseline}).",
+    score=mlm.ACCURACY.name,
+    score_word="accuracy",
     scores=(
         mlm.LOSS_SCORE,
         mlm.ACCURACY_SCORE,
