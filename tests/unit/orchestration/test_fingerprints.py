@@ -104,7 +104,7 @@ def test_the_way_from_hydra_to_the_recipes_is_part_of_every_stage(source: Path) 
     ("module", "old", "new", "stages"),
     [
         ("pretraining.job", "optimizer=config.optimizer", "optimizer=None", {"pretrain"}),
-        ("sweep.job", "num_devices=1", "num_devices=2", {"sweep"}),
+        ("sweep.job", "job.sweep.fine_tuning", "job.sweep.fine_tuning_", {"sweep"}),
         ("orchestration.summary", 'result["arms"]["encoder"]', 'result["arms"]["reference"]', {"evaluate", "export"}),
     ],
 )
