@@ -61,11 +61,11 @@ def main(arguments: list[str]) -> None:
         show(overrides)
     elif by_dvc_experiment:
         # `dvc exp run` has just composed params.yaml itself, with its -S overrides on top of conf/.
-        write_line(_present())
+        write_params(_present())
     else:
         if "--drop" not in flags:
             refuse_to_undo(composed([]))
-        write_line(composed([]))
+        write_params(composed([]))
 
 
 def composed(overrides: list[str]) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def composed(overrides: list[str]) -> dict[str, Any]:
     return {key: mapping[key] for key in mapping if key != "task_name"}
 
 
-def write_line(mapping: dict[str, Any]) -> None:
+def write_params(mapping: dict[str, Any]) -> None:
     """Validate, link the user's data, and write params.yaml and the code fingerprints."""
     config = pipeline_config(mapping)
     _check_tasks(config)
@@ -116,7 +116,7 @@ def save(groups: dict[str, str], values: dict[str, Any]) -> None:
     try:
         mapping = composed([])
         refuse_to_undo(mapping, just_saved={*values})
-        write_line(mapping)
+        write_params(mapping)
     except (BertlineError, KeyboardInterrupt):
         if before is None:
             LOCAL.unlink()

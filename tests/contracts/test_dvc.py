@@ -115,7 +115,7 @@ def test_a_link_to_a_folder_inside_a_dependency_is_not_hashed_so_configure_refus
     assert names_run(project) == []
 
 
-def test_an_empty_list_of_tasks_is_a_line_without_tasks(project: Any) -> None:
+def test_an_empty_list_of_tasks_is_a_pipeline_without_tasks(project: Any) -> None:
     Path("tasks.yaml").write_text("task_names: []\n")
     content = {"foreach": "${task_names}", "do": {"cmd": "echo ${item} > out_${item}", "outs": ["out_${item}"]}}
     stages({"sweep": content, "one": {"cmd": "echo a > out", "outs": ["out"]}}, vars=["tasks.yaml"])

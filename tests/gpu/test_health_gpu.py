@@ -24,12 +24,12 @@ def no_waiting():
     torch.cuda.set_sync_debug_mode("default")
 
 
-@pytest.mark.parametrize("spoil", [math.nan, math.inf])
-def test_a_bad_step_is_skipped_without_waiting_for_the_device(no_waiting, spoil):
+@pytest.mark.parametrize("bad_value", [math.nan, math.inf])
+def test_a_bad_step_is_skipped_without_waiting_for_the_device(no_waiting, bad_value):
     model = nn.Linear(64, 64, device="cuda")
     optimizer = CONFIG.build(model)
     gradients = [torch.randn_like(weight) for weight in model.parameters()]
-    bad = torch.full((64, 64), spoil, device="cuda")
+    bad = torch.full((64, 64), bad_value, device="cuda")
 
     def take(first: torch.Tensor) -> None:
         for weight, gradient in zip(model.parameters(), (first, gradients[1]), strict=True):

@@ -90,8 +90,8 @@ def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch)
 
 
 @pytest.mark.parametrize("optimizer", ["lamb", "muon"])
-@pytest.mark.parametrize("spoil", [math.nan, math.inf])
-def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, spoil):
+@pytest.mark.parametrize("bad_value", [math.nan, math.inf])
+def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, bad_value):
     take, moved = PretrainingModule.training_step, []
 
     def watched(module, batch, batch_idx):
@@ -106,7 +106,7 @@ def test_a_bad_step_moves_no_weight(inputs, tmp_path, monkeypatch, optimizer, sp
 
     def corrupted(module, batch):
         PretrainingModule._backward(module, batch)
-        module.model.nsp_head.weight.grad[0, 0] = spoil
+        module.model.nsp_head.weight.grad[0, 0] = bad_value
 
     monkeypatch.setattr(PretrainingModule, "training_step", watched)
     changes = {"optimizer": OPTIMIZERS[optimizer], "runtime__device": "cuda", "pretrain__max_steps": 6}

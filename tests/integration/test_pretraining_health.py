@@ -283,7 +283,7 @@ def test_weights_that_are_no_numbers_are_never_saved(make_job, patch):
     take = ValidationProbe.probe
     done = []
 
-    def spoiling(probe, step):
+    def corrupting(probe, step):
         figures = take(probe, step)
         if step == 45 and not done:
             done.append(step)
@@ -291,7 +291,7 @@ def test_weights_that_are_no_numbers_are_never_saved(make_job, patch):
                 next(probe.losses.parameters()).fill_(math.inf)
         return figures
 
-    patch(ValidationProbe, "probe", spoiling)
+    patch(ValidationProbe, "probe", corrupting)
     job = make_job(pretrain__validate_every_steps=45, health={"max_skipped_steps": 20})
     run_pretraining(job)
     (event,) = rewinds(job)

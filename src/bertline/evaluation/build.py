@@ -31,7 +31,7 @@ from bertline.tasks.build import DataPart
 _OPTIMIZATION = {"learning_rate": "optim/lr", "grad_norm": "optim/grad_norm", "tokens_per_s": "perf/tokens_per_s"}
 
 
-def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
+def write_tables(facts: Facts, pipeline: PipelineFolders, folder: Path) -> None:
     """Write `curves/` and `confusion/TASK.csv`.
 
     `dvc.yaml` plots every file of a folder, so an accuracy that the objective does not have has no file. The other
@@ -51,7 +51,7 @@ def write_tables(facts: Facts, line: PipelineFolders, folder: Path) -> None:
     for task in facts.tasks:
         if not task.result.get("confusion_matrix"):
             continue
-        table = pq.read_table(line.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
+        table = pq.read_table(pipeline.sweeps[task.name] / "predictions.parquet", columns=["gold", "predicted"])
         pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
         _write(folder / "confusion" / f"{task.name}.csv", ["actual", "predicted"], pairs)
 
@@ -94,13 +94,13 @@ FORMAT_VERSION = 1
 
 
 def build_evaluation(
-    config: EvaluateConfig, line: PipelineFolders, out: Path, *, num_workers: int = 1
+    config: EvaluateConfig, pipeline: PipelineFolders, out: Path, *, num_workers: int = 1
 ) -> dict[str, float | int]:
     """Write `report.html`, `curves/`, `confusion/` and `plots/`; the same artifacts give the same bytes.
 
     Args:
         config: Content of the report, and settings of the overlap measurement.
-        line: Artifacts of the pipeline.
+        pipeline: Its artifacts.
         out: Folder to write.
         num_workers: Number of processes that search the corpus for test rows; the result does not depend on it.
 
@@ -110,20 +110,20 @@ def build_evaluation(
     Raises:
         ArtifactError: An earlier stage has not been run.
     """
-    facts = read_facts(line, config.title)
+    facts = read_facts(pipeline, config.title)
     charts = {} if facts.taken_from else {**pretraining_charts(facts), **data_charts(facts)}
     for task in facts.tasks:
         charts |= task_charts(task)
-    spaces = {task.name: vector_space(task, line, num_points=config.embed_plot_points) for task in facts.tasks}
+    spaces = {task.name: vector_space(task, pipeline, num_points=config.embed_plot_points) for task in facts.tasks}
     vectors = {f"{name}_vectors": space for name, space in spaces.items() if space is not None}
     charts |= {name: space.chart for name, space in vectors.items()}
-    overlaps = task_overlaps(facts, line, config, num_workers=num_workers)
+    overlaps = task_overlaps(facts, pipeline, config, num_workers=num_workers)
     headline = headline_figures(facts, overlaps)
     with folder_written_atomically(out) as folder:
-        write_atomically(folder / "report.html", _page(facts, line, charts, vectors, overlaps, config))
+        write_atomically(folder / "report.html", _page(facts, pipeline, charts, vectors, overlaps, config))
         for name, chart in charts.items():
             write_atomically(folder / "plots" / f"{name}.svg", standalone(chart))
-        write_tables(facts, line, folder)
+        write_tables(facts, pipeline, folder)
         measured = {
             task: {split: one.figures() for split, one in of_task.items()} for task, of_task in overlaps.items()
         }
@@ -132,17 +132,17 @@ def build_evaluation(
     return headline
 
 
-def task_overlaps(facts: Facts, line: PipelineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
+def task_overlaps(facts: Facts, pipeline: PipelineFolders, config: EvaluateConfig, *, num_workers: int) -> Overlaps:
     """Measure the overlap of all test splits of all tasks with the corpus, which is read only once."""
     places = [(task, split) for task in facts.tasks for split in task.result["test_splits"]]
     overlaps: Overlaps = {task.name: {} for task in facts.tasks}
-    if line.corpus is None or not places:
+    if pipeline.corpus is None or not places:
         return overlaps  # the pretraining text of a checkpoint is unknown
     texts = {}
     for task, split in places:
         data: DataPart = kind_part(task.manifest["task_kind"], "data")
         texts[f"{task.name}/{split}"] = data.stored_rows(task.folder, split).texts_read()
-    measured = measure_overlap(texts, line.corpus, config.overlap, num_workers=num_workers)
+    measured = measure_overlap(texts, pipeline.corpus, config.overlap, num_workers=num_workers)
     for task, split in places:
         overlaps[task.name][split] = measured[f"{task.name}/{split}"]
     return overlaps
@@ -194,7 +194,7 @@ def _task_figures(task: TaskFacts) -> dict[str, float | int]:
 
 def _page(
     facts: Facts,
-    line: PipelineFolders,
+    pipeline: PipelineFolders,
     charts: dict[str, str],
     vectors: dict[str, VectorSpace],
     overlaps: Overlaps,
@@ -204,13 +204,13 @@ def _page(
         pipeline_picture(facts),
         "" if facts.taken_from else pretraining_section(facts, charts),
         *(
-            task_section(task, charts, overlaps[task.name], row_correctness(line.sweeps[task.name], task))
+            task_section(task, charts, overlaps[task.name], row_correctness(pipeline.sweeps[task.name], task))
             for task in facts.tasks
         ),
         section("vectors", "The space it made", *(figure(space.chart, space.caption) for space in vectors.values()))
         if vectors
         else "",
-        "" if facts.taken_from else data_section(facts, line, charts, config.num_documents),
+        "" if facts.taken_from else data_section(facts, pipeline, charts, config.num_documents),
         _configuration(facts.params),
     ]
     folder = files("bertline.evaluation")

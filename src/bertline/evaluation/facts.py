@@ -207,44 +207,44 @@ class Facts:
         return [(row.step, row.metrics[key]) for row in self.rows if key in row.metrics]
 
 
-def read_facts(line: PipelineFolders, title: str) -> Facts:
+def read_facts(pipeline: PipelineFolders, title: str) -> Facts:
     """Read the artifacts of a pipeline.
 
     Raises:
         ArtifactError: The folder of an earlier stage is missing or has another format.
     """
-    pretrain = read_manifest(line.pretrain, kind="pretrain", format_version=1)
-    folders = {"corpus": line.corpus, "tokenizer": line.tokenizer, "examples": line.examples}
+    pretrain = read_manifest(pipeline.pretrain, kind="pretrain", format_version=1)
+    folders = {"corpus": pipeline.corpus, "tokenizer": pipeline.tokenizer, "examples": pipeline.examples}
     found = {
         kind: {} if folder is None else read_manifest(folder, kind=kind, format_version=1)
         for kind, folder in folders.items()
     }
-    provenances = [read_provenance(folder) for folder in (line.pretrain, *line.sweeps.values())]
+    provenances = [read_provenance(folder) for folder in (pipeline.pretrain, *pipeline.sweeps.values())]
     return Facts(
         title=title,
-        params=line.params,
+        params=pipeline.params,
         taken_from=pretrain.get("taken_from"),
         **found,
         objective=None if "taken_from" in pretrain else objective_from(pretrain["training"]["objective"]),
         training=pretrain["metrics"],
-        rows=list(read_metrics(line.pretrain / "metrics.jsonl")),
-        mask_predictions=read_json_lines(line.pretrain / "mask_predictions.jsonl"),
-        alarms=read_json_lines(line.pretrain / "health.jsonl"),
-        tasks=[_task_facts(line, name) for name in line.sweeps],
+        rows=list(read_metrics(pipeline.pretrain / "metrics.jsonl")),
+        mask_predictions=read_json_lines(pipeline.pretrain / "mask_predictions.jsonl"),
+        alarms=read_json_lines(pipeline.pretrain / "health.jsonl"),
+        tasks=[_task_facts(pipeline, name) for name in pipeline.sweeps],
         provenance=[one for one in provenances if one is not None],
     )
 
 
-def _task_facts(line: PipelineFolders, name: str) -> TaskFacts:
-    params, best = line.params.get("tasks", {}).get(name, {}), line.sweeps[name] / "best" / "task.json"
+def _task_facts(pipeline: PipelineFolders, name: str) -> TaskFacts:
+    params, best = pipeline.params.get("tasks", {}).get(name, {}), pipeline.sweeps[name] / "best" / "task.json"
     return TaskFacts(
         name=name,
-        manifest=read_task_manifest(line.tasks[name]),
-        result=read_result(line.sweeps[name] / "result.json"),
-        folder=line.tasks[name],
+        manifest=read_task_manifest(pipeline.tasks[name]),
+        result=read_result(pipeline.sweeps[name] / "result.json"),
+        folder=pipeline.tasks[name],
         calibration=read_json(best)["calibration"] if best.exists() else {},
         source=params.get("source", {}).get("kind", ""),
-        space=line.params.get("sweep", {}).get("space", {}) | params.get("space", {}),
+        space=pipeline.params.get("sweep", {}).get("space", {}) | params.get("space", {}),
     )
 
 

@@ -149,12 +149,12 @@ def _pretraining_tiles(facts: Facts) -> list[tuple[str, str, str]]:
 def _tile(task: TaskFacts, overlap_note: str) -> tuple[str, str, str]:
     """Return the tile of a task: its score, the other arms and the strongest baseline."""
     arms, baselines, titles = task.arms(), task.baselines(), task.titles()
-    beside = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
+    notes = [f"{titles[name]} {test_score(arm)}" for name, arm in arms.items() if name != "encoder"]
     if (strongest := task.strongest) is not None:
-        beside.append(f"strongest opponent: {titles[strongest]} {score(baselines[strongest]['test'])}")
+        notes.append(f"strongest opponent: {titles[strongest]} {score(baselines[strongest]['test'])}")
     if overlap_note:
-        beside.append(f"read in pretraining: {overlap_note}")
-    return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(beside)
+        notes.append(f"read in pretraining: {overlap_note}")
+    return test_score(arms["encoder"]), f"{task.name}, {metric_name(task.metric)}", "; ".join(notes)
 
 
 def _stages(facts: Facts) -> list[tuple[str, list[str]]]:

@@ -47,7 +47,7 @@ def data_charts(facts: Facts) -> dict[str, str]:
     return {f"dropped_{unit}": bar_chart(rows, name=f"{unit} left out") for unit, rows in most.items()}
 
 
-def data_section(facts: Facts, line: PipelineFolders, charts: dict[str, str], num_documents: int) -> str:
+def data_section(facts: Facts, pipeline: PipelineFolders, charts: dict[str, str], num_documents: int) -> str:
     """Return the section with corpus, samples and vocabulary."""
     head = ["", "documents", "sentences", "words", "characters"]
     rows = [
@@ -59,9 +59,9 @@ def data_section(facts: Facts, line: PipelineFolders, charts: dict[str, str], nu
         for name, chart in charts.items()
         if name.startswith("dropped_")
     ]
-    assert line.tokenizer is not None  # only reports of a pretraining have this section
-    tokenizer = Tokenizer.load(line.tokenizer)
-    samples = "".join(_document(document, tokenizer) for document in sample_documents(line, num_documents))
+    assert pipeline.tokenizer is not None  # only reports of a pretraining have this section
+    tokenizer = Tokenizer.load(pipeline.tokenizer)
+    samples = "".join(_document(document, tokenizer) for document in sample_documents(pipeline, num_documents))
     return section(
         "data",
         "What it read",
@@ -73,11 +73,11 @@ def data_section(facts: Facts, line: PipelineFolders, charts: dict[str, str], nu
     )
 
 
-def sample_documents(line: PipelineFolders, number: int) -> list[Document]:
+def sample_documents(pipeline: PipelineFolders, number: int) -> list[Document]:
     """Return some held-out documents, chosen by a hash of their id so that the choice is deterministic."""
-    if line.corpus is None:
+    if pipeline.corpus is None:
         return []
-    documents = islice(read_documents(line.corpus, "validation"), _CONSIDERED_DOCUMENTS)
+    documents = islice(read_documents(pipeline.corpus, "validation"), _CONSIDERED_DOCUMENTS)
     long_enough = [document for document in documents if len(document.sentences) >= _FEWEST_SENTENCES]
     return sorted(long_enough, key=lambda document: unit_interval("report sample", document.id))[:number]
 

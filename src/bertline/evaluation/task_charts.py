@@ -107,20 +107,20 @@ class VectorSpace:
     caption: str
 
 
-def vector_space(task: TaskFacts, line: PipelineFolders, *, num_points: int) -> VectorSpace | None:
+def vector_space(task: TaskFacts, pipeline: PipelineFolders, *, num_points: int) -> VectorSpace | None:
     """Plot test passages of a task by label.
 
     Returns:
         None unless the task has single passages with one of a few labels each, and also if neighbours share a label no
         more often than by chance: the picture would then show nothing.
     """
-    labels, config = task.result["labels"], line.params["tasks"][task.name]
+    labels, config = task.result["labels"], pipeline.params["tasks"][task.name]
     if task.result["task_kind"] != "classification" or config.get("multi_label") or len(labels) > _MOST_LABELS:
         return None
-    rows = read_rows(line.tasks[task.name], "test", TextRows).first(num_points)
+    rows = read_rows(pipeline.tasks[task.name], "test", TextRows).first(num_points)
     if rows.text_pairs is not None or len(rows) < 3:
         return None
-    vectors = mean_vectors(line.pretrain, rows.texts, max_length=config["max_length"])
+    vectors = mean_vectors(pipeline.pretrain, rows.texts, max_length=config["max_length"])
     agreeing, chance = neighbours_agree(vectors, rows.labels)
     if agreeing <= chance + 2 * math.sqrt(chance * (1 - chance) / len(rows)):
         return None

@@ -36,7 +36,7 @@ from bertline.kinds.registry import kind_part
 from bertline.tasks.stored_rows import COLLECTION
 
 _FEWEST_CHOICES = 3
-"""Of two values, the best one is always at an edge."""
+"""With only two values, the best one is always at an edge."""
 _NEAR = 0.1
 """Fraction of a continuous range, on its logarithmic scale, that counts as its edge."""
 

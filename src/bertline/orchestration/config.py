@@ -158,8 +158,8 @@ def how_to_register(task: str | None) -> str:
 
 def _broken_task_rules(config: PipelineConfig, name: str, task: TaskConfig) -> Iterator[str]:
     # A checkpoint has its own number of positions, to which the sweep lowers `max_length`.
-    of_the_line = config.pretrains and task.start_from in (None, "random")
-    if of_the_line and task.max_length > config.model.max_position_embeddings:
+    has_own_encoder = config.pretrains and task.start_from in (None, "random")
+    if has_own_encoder and task.max_length > config.model.max_position_embeddings:
         yield (
             f"tasks.{name}.max_length is {task.max_length}, but the model has positions for "
             f"{config.model.max_position_embeddings} tokens (model.max_position_embeddings)."

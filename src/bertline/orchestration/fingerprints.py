@@ -31,8 +31,8 @@ _SOURCE = Path(__file__).resolve().parents[2]
 _PACKAGE = "bertline"
 _TEMPLATES = ("*.html", "*.css", "reference_curves/*.json")
 _RECIPES = "pipelines"
-# These modules print messages, validate, or keep records, which cannot change a result. Those of `line` open, run and
-# record every stage in the same way: a recipe imports them, and their own imports are not followed.
+# These modules print messages, validate, or keep records, which cannot change a result. Those of `orchestration` open,
+# run and record every stage in the same way: a recipe imports them, and their own imports are not followed.
 _WITHOUT_MEANING = frozenset(
     {
         "bertline",

@@ -126,7 +126,7 @@ class DivergenceGuard:
             raise TrainingDivergedError(
                 f"pretraining failed after step {alarm.step:,}: {alarm.message}. It rolled back as often as "
                 f"pretrain.health.max_rewinds={most} allows (from step: {steps}), each time "
-                f"passing over the examples that it failed on. {alarm.advice} The last good checkpoint is in "
+                f"skipping the examples that it failed on. {alarm.advice} The last good checkpoint is in "
                 f"{self._job.checkpoints_folder}."
             )
         if is_first:

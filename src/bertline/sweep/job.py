@@ -63,7 +63,7 @@ class EncoderStart:
     title: str
     """Title for display."""
     start: str
-    """`line` (the pipeline's own encoder), `random`, or the configured folder or hub name."""
+    """`pipeline` (its own encoder), `random`, or the configured folder or hub name."""
     folder: Path
     """Folder with the architecture, the tokenizer and, unless they are random, the weights."""
     weights: EncoderWeights

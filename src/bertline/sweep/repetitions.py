@@ -168,7 +168,7 @@ def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, 
     return chosen
 
 
-def diverged_beside(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
+def num_diverged_seeds(job: SweepJob, seeds: Sequence[Repetition], repetitions: Sequence[Repetition]) -> int:
     """Return the number of repetitions of a winner's configuration that diverged."""
     place = seeds[0].arm, seeds[0].candidate
     return sum((other.arm, other.candidate) == place and other.diverged(job) for other in repetitions)

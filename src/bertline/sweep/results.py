@@ -25,7 +25,7 @@ from bertline.sweep.bench import kind_of, split_sizes, test_splits
 from bertline.sweep.comparisons import COMBINED, ENCODER, Comparisons, comparisons_by_split, conclusion, on_dev
 from bertline.sweep.errors_page import write_errors_page
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
-from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, diverged_beside, predictions_file
+from bertline.sweep.repetitions import MODEL, TEST, Repetition, best_seed, num_diverged_seeds, predictions_file
 from bertline.sweep.study import curve_of, last_dev
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.storage import copy_tokenizer
@@ -200,7 +200,7 @@ def _arm(
     readings = [seed.reading(job) for seed in winners]
     by_split = {"dev": dev, **{split: [reading["scores"][split] for reading in readings] for split in test_splits(job)}}
     scores = {split: means(of_split) for split, of_split in by_split.items()}
-    num_diverged = diverged_beside(job, winners, outcomes.candidates)
+    num_diverged = num_diverged_seeds(job, winners, outcomes.candidates)
     runs = [seed for seed in outcomes.candidates if seed.arm == arm]
     return {
         "title": "encoder and BM25 combined" if arm == "combined" else plan.starts[arm].title,

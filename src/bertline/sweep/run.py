@@ -93,12 +93,12 @@ def _say_all(job: SweepJob, sentences: list[str]) -> None:
 def _summary(result: dict[str, Any]) -> str:
     """Return two lines on the result: the scores of the encoder and its opponents, then the conclusion."""
     encoder = result["arms"]["encoder"]
-    beside = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
-    beside += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
+    others = [f"{other['title']} {_mean(other)}" for arm, other in result["arms"].items() if arm != "encoder"]
+    others += [f"{baseline['title']} {baseline['test']:.3f}" for baseline in result["baselines"].values()]
     num_seeds = len(encoder["seeds"])
     runs = f"over {num_seeds} seeds" if num_seeds > 1 else "in one run"
     score = f"{result['task']}: test {result['metric']} {_mean(encoder)} {runs}"
-    return "\n".join(["; ".join([score, ", ".join(beside)]) if beside else score, result["conclusion"]["sentence"]])
+    return "\n".join(["; ".join([score, ", ".join(others)]) if others else score, result["conclusion"]["sentence"]])
 
 
 def _mean(arm: dict[str, Any]) -> str:

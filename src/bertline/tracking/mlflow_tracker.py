@@ -206,16 +206,16 @@ class MlflowTrackedRun(_MlflowRun, TrackedRun):
     def open(self, name: str, key: str, tags: Mapping[str, str]) -> None:
         """Continue the run of this stage in this pipeline run, or adopt an unfinished one of an earlier pipeline
         run."""
-        store, line = self._tracker.store, self._tracker.known_id
+        store, parent = self._tracker.store, self._tracker.known_id
         identity = {STAGE_TAG: name, KEY_TAG: key}
         candidates = store.find_runs(identity)
-        mine = [run for run in candidates if run.data.tags.get(PARENT_TAG) == line]
+        mine = [run for run in candidates if run.data.tags.get(PARENT_TAG) == parent]
         left = [run for run in candidates if run.info.status != "FINISHED"]
         if mine or left:
             run_id = (mine or left)[0].info.run_id
-            store.set_tags(run_id, {PARENT_TAG: line, **tags})
+            store.set_tags(run_id, {PARENT_TAG: parent, **tags})
         else:
-            run_id = store.find_or_create_run({**identity, PARENT_TAG: line}, name, tags)
+            run_id = store.find_or_create_run({**identity, PARENT_TAG: parent}, name, tags)
         store.set_status(run_id, "RUNNING")
         self.run_id = run_id
 

@@ -291,7 +291,7 @@ def test_a_result_of_another_format_is_refused(pipeline: PipelineFolders, tmp_pa
         build_evaluation(CONFIG, pipeline, tmp_path / "out")
 
 
-def test_a_line_without_tasks_has_a_report(bare_pipeline: PipelineFolders, tmp_path: Path) -> None:
+def test_a_pipeline_without_tasks_has_a_report(bare_pipeline: PipelineFolders, tmp_path: Path) -> None:
     figures = build_evaluation(CONFIG, bare_pipeline, tmp_path / "out")
     page = page_of(tmp_path / "out")
     assert "Task:" not in page.words

@@ -39,7 +39,7 @@ def test_single_passages_of_one_label_each_are_drawn_and_nothing_else(
     assert (vector_space(task, whole_pipeline, num_points=12) is not None) is drawn
 
 
-def test_a_task_that_is_too_long_for_the_lines_encoder_is_cut_to_its_positions(pipeline: PipelineFolders) -> None:
+def test_a_task_that_is_too_long_for_the_pipelines_encoder_is_cut_to_its_positions(pipeline: PipelineFolders) -> None:
     longest = mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=32)
     np.testing.assert_array_equal(mean_vectors(pipeline.pretrain, ["kernel " * 500], max_length=512), longest)
 

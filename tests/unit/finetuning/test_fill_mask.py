@@ -1,4 +1,4 @@
-"""Filling blanks: scores beside transformers, masks that only seed, epoch and row decide, and learning."""
+"""Filling blanks: scores compared with transformers, masks that only seed, epoch and row decide, and learning."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_a_result_of_inputs_that_changed_meanwhile_is_never_that_of_the_frozen_o
 
 
 @pytest.mark.parametrize("error", [DataError("row 3 has no text"), KeyboardInterrupt(), RuntimeError("torn")])
-def test_inputs_that_changed_before_the_work_broke_off_spoil_it_too(
+def test_inputs_that_changed_before_the_work_broke_off_fail_it_too(
     opened: Callable[[Work], Path], rows: Path, error: BaseException
 ) -> None:
     def broken_off() -> None:

@@ -167,7 +167,7 @@ def test_few_skipped_steps_are_mentioned_and_more_are_a_failure():
 
 
 @pytest.mark.parametrize("loss", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_is_a_failure_and_spoils_no_mean(loss):
+def test_a_loss_that_is_no_number_is_a_failure_and_corrupts_no_mean(loss):
     rows = rows_of(*[row(6.0)] * 8, row(loss), *[row(6.0)] * 8)
     assert kinds_and_steps(alarms_of(rows, SMALL)) == [("non_finite", 780)]
 

@@ -46,7 +46,7 @@ def test_the_pace_is_that_of_the_newest_steps():
     assert left.after(301, paused_s=0.0) == pytest.approx(299 * 2.0 + 400 * 20.0)
 
 
-def test_the_first_step_of_a_length_which_compiles_does_not_spoil_the_pace():
+def test_the_first_step_of_a_length_which_compiles_does_not_distort_the_pace():
     left = after(600)
     left.take(601, 10_000.0)
     left.take(602, 10_005.0)

@@ -1,4 +1,4 @@
-"""What stands beside a result: rows that were cut, and lengths that an encoder cannot read."""
+"""Notes on a result: rows that were cut, and lengths that an encoder cannot read."""
 
 from __future__ import annotations
 

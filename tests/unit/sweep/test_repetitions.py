@@ -13,7 +13,7 @@ from bertline.foundation.files import write_json
 from bertline.foundation.seeds import seed_for
 from bertline.sweep import repetitions, trials
 from bertline.sweep.job import planned
-from bertline.sweep.repetitions import Repetition, candidates_over_seeds, diverged_beside, winners
+from bertline.sweep.repetitions import Repetition, candidates_over_seeds, num_diverged_seeds, winners
 from bertline.sweep.run import run_sweep
 
 
@@ -69,7 +69,7 @@ def test_the_winner_has_the_fewest_diverged_seeds_and_then_the_best_mean(
     chosen = winners(plan, made)["encoder"]
     assert {one.candidate for one in chosen} == {winner}
     assert [one.seed for one in chosen] == seeds
-    assert diverged_beside(plan.job, chosen, made) == num_diverged
+    assert num_diverged_seeds(plan.job, chosen, made) == num_diverged
 
 
 def test_an_arm_that_always_diverges_has_no_winner_and_without_the_encoder_s_there_is_no_result(plan):

@@ -1,4 +1,4 @@
-"""A whole sweep: what it writes, what it chooses by, what it does not repeat, and what stands beside it."""
+"""A whole sweep: what it writes, what it chooses by, what it does not repeat, and what it is compared with."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def finished(tmp_path_factory, inputs, input_folder):
     return job, *run(job)
 
 
-def test_the_result_has_every_arm_beside_its_baselines(finished):
+def test_the_result_has_every_arm_and_its_baselines(finished):
     _, figures, result = finished
     assert result["format_version"] == 3
     assert (result["task_kind"], result["start"], result["num_trials"]) == ("classification", "pipeline", 6)
@@ -285,7 +285,7 @@ def test_a_reference_encoder_has_the_same_budget_and_reads_with_its_own_vocabula
 
 
 @pytest.mark.parametrize("start_from", ["random", "folder"])
-def test_a_task_may_start_elsewhere_than_from_the_lines_encoder(inputs, input_folder, tmp_path, start_from, capsys):
+def test_a_task_may_start_elsewhere_than_from_the_pipelines_encoder(inputs, input_folder, tmp_path, start_from, capsys):
     folder = inputs.write_encoder(tmp_path / "other", hidden_size=16, intermediate_size=32)
     start = str(folder) if start_from == "folder" else start_from
     job = inputs.sweep_job(
@@ -298,7 +298,7 @@ def test_a_task_may_start_elsewhere_than_from_the_lines_encoder(inputs, input_fo
     assert result["start"] == start
     best = read_config(job.run_folder / "result" / "best")[0]
     assert best.hidden_size == (16 if start_from == "folder" else 32)
-    # Random weights beside random weights would be the same thing twice.
+    # Random weights compared with random weights would be the same thing twice.
     assert ("random_weights" in result["arms"]) == (start_from == "folder")
     assert "One seed was run" in result["note"]
     # One seed has no spread, and without one nothing is better than anything.

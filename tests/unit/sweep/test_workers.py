@@ -87,7 +87,7 @@ def test_a_filler_whose_worker_died_is_retried_only_as_the_source(plan, tmp_path
     listen = WorkerProcesses._listen
 
     def until_it_is_back(workers, source):
-        """The other worker is busy until the dead one is back, and has been passed over when work was handed out."""
+        """The other worker is busy until the dead one is back, and has been skipped when work was handed out."""
         if source is pieces and filler.losses and all(member.ready for member in workers._members):
             assert [member.work for member in workers._members].count(None) == 1
             let_go.touch()

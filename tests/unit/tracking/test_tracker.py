@@ -120,7 +120,7 @@ with tracker.stage("pretrain", key="key-1", params={{}}, tags={{}}, inputs={{}})
     assert run.info.status == "FINISHED"
 
 
-def test_an_unfinished_stage_is_taken_over_by_the_next_line(config: TrackingConfig) -> None:
+def test_an_unfinished_stage_is_taken_over_by_the_next_pipeline(config: TrackingConfig) -> None:
     with pytest.raises(KeyboardInterrupt), pipeline(config) as tracker, stage(tracker):
         raise KeyboardInterrupt
     with pipeline(config, pipeline_key="pipeline-2") as tracker, stage(tracker):
@@ -138,7 +138,7 @@ def test_another_key_is_another_run(config: TrackingConfig) -> None:
     assert ids[0] != ids[1]
 
 
-def test_an_error_fails_the_stage_and_the_line(config: TrackingConfig) -> None:
+def test_an_error_fails_the_stage_and_the_pipeline(config: TrackingConfig) -> None:
     with pytest.raises(ValueError), pipeline(config) as tracker, stage(tracker):
         raise ValueError("wrong")
     assert {run.info.status for run in runs_of(config).values()} == {"FAILED"}

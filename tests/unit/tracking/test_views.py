@@ -29,13 +29,13 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
     store = Store(config.uri, config.experiment_name)
     made: dict[str, str] = {}
     for number in (1, 2):
-        line = store.create_run("line", {"bertline.pipeline_key": f"key-{number}"}, start_s=number + 1)
-        made[f"line {number}"] = line
-        store.log_points(line, [("val/mlm_loss", 3.0, 1.0, 0)])
-        stage = {PARENT_TAG: line, "bertline.stage": "pretrain"}
+        pipeline = store.create_run("pipeline", {"bertline.pipeline_key": f"key-{number}"}, start_s=number + 1)
+        made[f"pipeline {number}"] = pipeline
+        store.log_points(pipeline, [("val/mlm_loss", 3.0, 1.0, 0)])
+        stage = {PARENT_TAG: pipeline, "bertline.stage": "pretrain"}
         made[f"pretrain {number}"] = store.create_run("pretrain", stage, start_s=number + 1)
         store.log_points(made[f"pretrain {number}"], [("val/mlm_loss", 3.0, 1.0, 10), ("val/nsp_loss", 0.5, 1.0, 10)])
-        sweep = store.create_run("s", {PARENT_TAG: line, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
+        sweep = store.create_run("s", {PARENT_TAG: pipeline, "bertline.stage": "sweep@reviews"}, start_s=number + 1)
         for arm, kind in (("encoder", "trial"), ("encoder", "trial"), ("random_weights", "trial"), ("encoder", "seed")):
             made.setdefault(f"trials {number}", "")
             place = len(made[f"trials {number}"])
@@ -45,7 +45,7 @@ def test_views_show_the_newest_pipelines_pretrainings_and_trials(config: Trackin
             made[f"trials {number}"] += f"{run} "
     pages = shown(config)
     runs = {title: json.loads(parse_qs(page.query).get("runs", ["[]"])[0]) for title, page in pages.items()}
-    assert runs["pipelines compared"] == [made["line 2"], made["line 1"]]
+    assert runs["pipelines compared"] == [made["pipeline 2"], made["pipeline 1"]]
     assert runs["pretraining curves"] == [made["pretrain 2"], made["pretrain 1"]]
     assert json.loads(parse_qs(pages["pretraining curves"].query)["plot_metric_keys"][0]) == ["val/mlm_loss"]
     assert set(runs["trials of sweep@reviews"]) == set(made["trials 2"].split()[:2])
@@ -59,7 +59,7 @@ def test_what_has_no_score_is_not_compared_because_it_would_hide_the_scores_of_t
     config: TrackingConfig,
 ) -> None:
     store = Store(config.uri, config.experiment_name)
-    pipelines = [store.create_run("line", {"bertline.pipeline_key": str(number)}) for number in range(3)]
+    pipelines = [store.create_run("pipeline", {"bertline.pipeline_key": str(number)}) for number in range(3)]
     sweep = store.create_run("s", {"bertline.stage": "sweep@a"})
     trials = [store.create_run("t", {PARENT_TAG: sweep, TRIAL_TAG: f"encoder/trial/{number}"}) for number in range(3)]
     for number in (0, 1):

@@ -1,4 +1,4 @@
-"""One bad batch does not spoil the weights."""
+"""One bad batch does not corrupt the weights."""
 
 import math
 
@@ -26,12 +26,12 @@ def model() -> nn.Module:
     return model
 
 
-def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int, *, spoil: float | None = None) -> None:
+def take_step(model: nn.Module, optimizer: torch.optim.Optimizer, seed: int, *, bad_value: float | None = None) -> None:
     generator = torch.Generator().manual_seed(seed)
     for weight in model.parameters():
         weight.grad = torch.randn(weight.shape, generator=generator)
-    if spoil is not None:
-        next(model.parameters()).grad[3, 1] = spoil
+    if bad_value is not None:
+        next(model.parameters()).grad[3, 1] = bad_value
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     skip_unless_finite(optimizer, norm)
     optimizer.step()
@@ -55,12 +55,12 @@ def all_equal(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
-@pytest.mark.parametrize("spoil", [math.nan, math.inf, -math.inf])
-def test_a_step_is_skipped_as_if_it_had_never_been(model, config, spoil):
+@pytest.mark.parametrize("bad_value", [math.nan, math.inf, -math.inf])
+def test_a_step_is_skipped_as_if_it_had_never_been(model, config, bad_value):
     optimizer = config.build(model)
     take_step(model, optimizer, 1)
     weights, state = weights_of(model), state_of(optimizer)
-    take_step(model, optimizer, 2, spoil=spoil)
+    take_step(model, optimizer, 2, bad_value=bad_value)
     assert all_equal(weights, weights_of(model))
     assert all_equal(state, state_of(optimizer))
     if config.kind == "lamb":
@@ -82,7 +82,7 @@ def test_a_step_is_skipped_as_if_it_had_never_been(model, config, spoil):
 def test_even_the_first_step_may_be_skipped(model, config):
     optimizer = config.build(model)
     before = weights_of(model)
-    take_step(model, optimizer, 1, spoil=math.nan)
+    take_step(model, optimizer, 1, bad_value=math.nan)
     assert all_equal(before, weights_of(model))
     assert not any(bool(value.any()) for value in state_of(optimizer))
 
@@ -104,17 +104,17 @@ def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
     assert all_equal(*results)
 
 
-def test_an_optimizer_that_cannot_pass_over_a_step_is_refused(model):
+def test_an_optimizer_that_cannot_skip_a_step_is_refused(model):
     with pytest.raises(TypeError, match="SGD cannot skip a step"):
         skip_unless_finite(torch.optim.SGD(model.parameters()), torch.tensor(1.0))
 
 
 @pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
-@pytest.mark.parametrize("spoil", [math.nan, math.inf])
-def test_weights_and_state_stay_finite_and_learning_continues(model, config, spoil):
+@pytest.mark.parametrize("bad_value", [math.nan, math.inf])
+def test_weights_and_state_stay_finite_and_learning_continues(model, config, bad_value):
     optimizer = config.build(model)
     take_step(model, optimizer, 1)
-    take_step(model, optimizer, 2, spoil=spoil)
+    take_step(model, optimizer, 2, bad_value=bad_value)
     assert all_finite(model)
     state = [value for each in optimizer.state.values() for value in each.values() if isinstance(value, torch.Tensor)]
     assert state and all(bool(value.isfinite().all()) for value in state)

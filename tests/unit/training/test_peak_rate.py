@@ -60,7 +60,7 @@ def test_the_file_names_processor_threads_precision_and_version(measured):
         assert part in key
 
 
-def test_another_version_of_torch_is_measured_anew(measured, monkeypatch):
+def test_another_version_of_torch_is_measured_again(measured, monkeypatch):
     peak_rate(CPU, "fp32")
     monkeypatch.setattr(torch, "__version__", "9.9")
     assert peak_rate(CPU, "fp32") == 2e11
