@@ -1,8 +1,11 @@
-"""Blocks of examples."""
+"""Sentence pairs, and blocks of examples."""
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +18,10 @@ from bertline.examples.generation import (
     BlockOfDocuments,
     Pair,
     Span,
+    _truncated,
     assemble,
     blocks_of_documents,
+    document_pairs,
     generate_block,
 )
 
@@ -57,3 +62,148 @@ def test_a_document_s_examples_do_not_depend_on_its_block_but_on_the_copy(
     other_copy, _ = generate(BlockOfDocuments(range(10), 1))
     assert together.input_ids.tolist() == np.concatenate([part.input_ids for part in parts]).tolist()
     assert together.input_ids.tolist() != other_copy.input_ids.tolist()
+
+
+def corpus_of(*documents: list[int]) -> EncodedCorpus:
+    """Documents given by the lengths of their sentences; every token of the corpus is a different number."""
+    token = iter(range(10**6))
+    return EncodedCorpus.from_lists([[[next(token) for _ in range(n)] for n in lengths] for lengths in documents])
+
+
+def pairs_of(
+    corpus: EncodedCorpus, document: int, config: ExamplesConfig, length: int = 32, seed: int = 0
+) -> list[Pair]:
+    return list(document_pairs(corpus, document, random.Random(seed), length=length, config=config))
+
+
+@pytest.fixture
+def always_next(config: ExamplesConfig) -> ExamplesConfig:
+    return dataclasses.replace(config, random_next_prob=0.0, short_sequence_prob=0.0)
+
+
+@pytest.fixture
+def always_random(config: ExamplesConfig) -> ExamplesConfig:
+    return dataclasses.replace(config, random_next_prob=1.0, short_sequence_prob=0.0)
+
+
+@pytest.fixture
+def varied() -> EncodedCorpus:
+    rng = random.Random(3)
+    return corpus_of(*([rng.randint(1, 40) for _ in range(rng.randint(1, 30))] for _ in range(300)))
+
+
+def test_next_segments_follow_without_a_gap_and_use_every_token(always_next: ExamplesConfig) -> None:
+    corpus = corpus_of([6, 7, 5, 6, 7, 5, 4, 4], [9, 9])
+    pairs = pairs_of(corpus, 0, always_next, length=64)
+    covered = [span for pair in pairs for span in (pair.a, pair.b)]
+    assert covered[0].start == 0
+    assert covered[-1].stop == 44
+    assert all(left.stop == right.start for left, right in pairwise(covered))
+    assert {pair.next_sentence_label for pair in pairs} == {0}
+
+
+def test_segments_are_cut_between_sentences(always_next: ExamplesConfig) -> None:
+    corpus = corpus_of([6, 7, 5, 6, 7, 5, 4, 4], [9, 9])
+    starts = set(corpus.sentence_starts.tolist())
+    for seed in range(20):
+        for pair in pairs_of(corpus, 0, always_next, length=64, seed=seed):
+            assert {pair.a.start, pair.a.stop, pair.b.start, pair.b.stop} <= starts
+
+
+def test_random_segments_come_from_another_document(always_random: ExamplesConfig, varied: EncodedCorpus) -> None:
+    document_of_token = np.repeat(
+        np.arange(varied.num_documents), np.diff(varied.sentence_starts[varied.document_starts])
+    )
+    for document in range(varied.num_documents):
+        for pair in pairs_of(varied, document, always_random, seed=document):
+            assert pair.next_sentence_label == 1
+            assert set(document_of_token[pair.a.start : pair.a.stop]) == {document}
+            [other] = set(document_of_token[pair.b.start : pair.b.stop])
+            assert other != document
+
+
+def test_any_other_document_can_be_drawn(always_random: ExamplesConfig) -> None:
+    corpus = corpus_of([5], [5], [5], [5])
+    drawn = {pairs_of(corpus, 1, always_random, seed=seed)[0].b.start // 5 for seed in range(100)}
+    assert drawn == {0, 2, 3}
+
+
+def test_sentences_that_a_did_not_use_are_put_back_after_a_random_segment(always_random: ExamplesConfig) -> None:
+    corpus = corpus_of([4, 4, 4, 4, 4, 4], [9, 9])
+    for seed in range(20):
+        segments = [pair.a for pair in pairs_of(corpus, 0, always_random, length=64, seed=seed)]
+        assert segments[0].start == 0
+        assert segments[-1].stop == 24
+        assert all(left.stop == right.start for left, right in pairwise(segments))
+
+
+def test_a_sentence_longer_than_the_sequence_still_has_a_true_next_one(always_next: ExamplesConfig) -> None:
+    [pair] = pairs_of(corpus_of([100, 100], [5]), 0, always_next)
+    assert pair.a.stop <= 100 <= pair.b.start
+
+
+def test_a_sentence_left_alone_is_cut_for_its_true_continuation(always_next: ExamplesConfig) -> None:
+    cuts = set()
+    for seed in range(60):
+        [pair] = pairs_of(corpus_of([6], [5]), 0, always_next, seed=seed)
+        assert (pair.a.start, pair.a.stop, pair.b.stop) == (0, pair.b.start, 6)
+        cuts.add(pair.a.stop)
+    assert cuts == {1, 2, 3, 4, 5}
+
+
+def test_a_document_of_one_token_gives_no_pair(config: ExamplesConfig) -> None:
+    assert all(pairs_of(corpus_of([1], [5, 5]), 0, config, seed=seed) == [] for seed in range(20))
+
+
+def test_half_of_the_pairs_are_random_and_a_tenth_short(config: ExamplesConfig, varied: EncodedCorpus) -> None:
+    pairs = [pair for document in range(300) for pair in pairs_of(varied, document, config, seed=document)]
+    assert len(pairs) > 2000
+    for hits, probability in (
+        (sum(pair.next_sentence_label for pair in pairs), 0.5),
+        (sum(pair.is_short for pair in pairs), 0.1),
+    ):
+        deviation = np.sqrt(len(pairs) * probability * (1 - probability))
+        assert abs(hits - len(pairs) * probability) < 4 * deviation
+
+
+def test_sequences_are_as_long_as_allowed_unless_short_or_at_a_document_s_end(always_next: ExamplesConfig) -> None:
+    pairs = pairs_of(corpus_of([7] * 60, [5]), 0, always_next)
+    assert all(pair.a.length + pair.b.length == 29 for pair in pairs[:-1])
+
+
+def test_short_sequences_have_every_length_from_two_tokens_on(config: ExamplesConfig) -> None:
+    always_short = dataclasses.replace(config, random_next_prob=0.0, short_sequence_prob=1.0)
+    lengths = set()
+    for seed in range(30):
+        pairs = pairs_of(corpus_of([1] * 200, [5]), 0, always_short, length=16, seed=seed)
+        assert all(pair.is_short for pair in pairs)
+        lengths.update(pair.a.length + pair.b.length for pair in pairs)
+    assert lengths == set(range(2, 14))
+
+
+def reference_truncation(tokens_a: int, tokens_b: int, limit: int) -> tuple[int, int]:
+    """Token by token from the longer one, B if they are equal: create_pretraining_data.py's rule for lengths."""
+    while tokens_a + tokens_b > limit:
+        if tokens_a > tokens_b:
+            tokens_a -= 1
+        else:
+            tokens_b -= 1
+    return tokens_a, tokens_b
+
+
+@pytest.mark.parametrize("limit", [2, 9, 10, 29])
+def test_truncation_leaves_the_lengths_that_cutting_token_by_token_does(limit: int) -> None:
+    for length_a in range(1, 25):
+        for length_b in range(1, 25):
+            excess = max(0, length_a + length_b - limit)
+            a, b = _truncated(Span(0, length_a), Span(50, 50 + length_b), excess, random.Random(0))
+            assert (a.length, b.length) == reference_truncation(length_a, length_b, limit)
+            assert 0 <= a.start <= a.stop <= length_a
+            assert 50 <= b.start <= b.stop <= 50 + length_b
+
+
+def test_truncation_takes_front_and_back_with_equal_chance() -> None:
+    rng = random.Random(0)
+    from_front = [_truncated(Span(0, 1000), Span(2000, 2010), 900, rng)[0].start for _ in range(200)]
+    assert abs(np.mean(from_front) - 450) < 4 * 15 / np.sqrt(200)
+    assert 8 < np.std(from_front) < 22

@@ -1,4 +1,4 @@
-"""The tokenizer stage."""
+"""The tokenizer stage, and its report on how well a vocabulary fits a text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from bertline.foundation.errors import DataError
 from bertline.foundation.files import sha256_of_path
-from bertline.tokenization.build import build_tokenizer
+from bertline.tokenization.build import build_tokenizer, quality_report
 from bertline.tokenization.config import ExistingTokenizerConfig, TrainedTokenizerConfig
 from bertline.tokenization.storage import save_tokenizer
 from bertline.tokenization.tokenizer import Tokenizer
@@ -110,3 +110,23 @@ def test_a_faulty_given_file_is_named_as_the_user_knows_it(write_corpus, tmp_pat
     path.write_text("\n".join([*SPECIAL_TOKENS, "the", "the"]) + "\n")
     with pytest.raises(DataError, match=r"my_tokens\.txt, line 7"):
         build_tokenizer(existing(path), write_corpus(TRAIN, VALIDATION), tmp_path / "out", num_workers=1)
+
+
+TOKENS = (*SPECIAL_TOKENS, "cat", "dog", "##s", "##house", "[", "]", "mask")
+
+
+def test_rates_weight_each_word_by_its_count() -> None:
+    tokenizer = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
+    report = quality_report(tokenizer, {"cat": 5, "cats": 2, "doghouses": 1, "☃": 2})
+    assert report["words"] == 10
+    assert report["distinct_words"] == 4
+    assert report["tokens_per_word"] == pytest.approx((5 * 1 + 2 * 2 + 1 * 3 + 2 * 1) / 10)
+    assert report["whole_word_rate"] == pytest.approx(0.5)
+    assert report["unknown_rate"] == pytest.approx(0.2)
+    assert report["unknown_characters"] == {"☃": 2}
+    assert report["sample"] == {"cats": "cat ##s", "doghouses": "dog ##house ##s"}
+
+
+def test_no_words_give_zeros_not_a_division_by_zero() -> None:
+    tokenizer = Tokenizer(Vocabulary(tokens=TOKENS, lowercase=True))
+    assert quality_report(tokenizer, {})["unknown_rate"] == 0
