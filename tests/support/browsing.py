@@ -170,7 +170,7 @@ def opened(browser: Any, address: str, *, width: int, scheme: str = "light", not
     Args:
         browser: Playwright's.
         address: Address of the page.
-        width: Of the window, in pixels.
+        width: Width of the window in pixels.
         scheme: `light` or `dark`, which the page may ask for.
         not_ours: Patterns of errors that are not ours to fix.
     """
