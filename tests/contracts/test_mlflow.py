@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import subprocess
 import sys
@@ -16,11 +15,15 @@ from mlflow.entities import Dataset, DatasetInput, Metric, Param
 from mlflow.environment_variables import _MLFLOW_IS_IN_SERVING_ENVIRONMENT
 from mlflow.exceptions import MlflowException
 from mlflow.models.utils import _enforce_params_schema, _enforce_schema
+from mlflow.system_metrics.metrics.cpu_monitor import CPUMonitor
+from mlflow.system_metrics.metrics.disk_monitor import DiskMonitor
+from mlflow.system_metrics.metrics.network_monitor import NetworkMonitor
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 from mlflow.types import ColSpec, DataType, ParamSchema, ParamSpec, Schema
 from mlflow.types.schema import AnyType, Array
 from mlflow.utils.validation import MAX_METRICS_PER_BATCH, MAX_PARAMS_TAGS_PER_BATCH
 
+from bertline.foundation import system_load
 from bertline.tracking import mlmodel
 from bertline.tracking.values import METRICS_PER_BATCH, PARAMS_PER_BATCH
 
@@ -91,10 +94,13 @@ def test_telemetry_is_on_unless_the_environment_says_otherwise_before_the_import
     assert found == ["False", "True"]
 
 
-def test_the_system_monitor_takes_run_interval_and_store() -> None:
-    assert {"run_id", "sampling_interval", "resume_logging", "tracking_uri"} <= set(
-        inspect.signature(SystemMetricsMonitor.__init__).parameters
-    )
+def test_the_load_of_a_machine_has_the_names_that_mlflow_gives_it() -> None:
+    monitors = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
+    for monitor in monitors:
+        monitor.collect_metrics()
+    names = {name for monitor in monitors for name in monitor.metrics}
+    assert set(system_load._read(system_load._sensors())) >= names
+    assert SystemMetricsMonitor("run", node_id="gpu1")._metrics_prefix == "system/"
 
 
 def test_a_model_version_may_point_to_a_logged_model_s_folder(

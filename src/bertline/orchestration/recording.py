@@ -75,6 +75,7 @@ def follow_work(record: TrackedRun, stage: Stage, folder: Path) -> None:
     """Send curves, trials and other files of a run folder while its worker writes them."""
     record.follow(folder / "metrics.jsonl")
     record.follow_events(folder / "events.jsonl")
+    record.follow_load(folder)
     for one in stage.attachments:
         if one.while_working:
             record.follow_artifact(folder / one.path, contains_text=one.contains_text)
@@ -115,7 +116,7 @@ def end_without_recipe(folder: Path, stage_name: str, config: PipelineConfig) ->
         # An error or a signal that ended the work gives the run its status, as it does in a recipe.
         with (
             suppress(BertlineError, KeyboardInterrupt),
-            opened(opening, dataclasses.replace(config.tracking, system_metrics=False)) as (_, record),
+            opened(opening, config.tracking) as (_, record),
         ):
             follow_work(record, stage, folder)
             if status.state == "stopped":

@@ -17,7 +17,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from bertline.foundation.files import (
 )
 from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import can_draw, say
+from bertline.foundation.system_load import load_sampled
 from bertline.foundation.validation import to_mapping
 from bertline.orchestration.by_hand import place_by_hand
 from bertline.orchestration.changed import changed_code, changed_sections, marks_of, refuse_changes, tracked_sections
@@ -189,8 +190,19 @@ def open_stage(
         mark_open(run.folder),
         _docstrings_kept(Path(config.runtime.runs_folder) / _DOCSTRINGS),
         _records(run) as (tracker, record),
+        _load_sampled(run),
     ):
+        if not stage.in_worker:
+            record.follow_load(run.folder)
         yield dataclasses.replace(run, tracker=tracker, record=record, opened_s=opened_s)
+
+
+def _load_sampled(run: StageRun) -> AbstractContextManager[None]:
+    """Sample the load of this machine if the recipe does the work; else the worker does."""
+    tracking = run.config.tracking
+    if run.stage.in_worker or not (tracking.enabled and tracking.system_metrics):
+        return nullcontext()
+    return load_sampled(run.folder, tracking.system_metrics_every_s)
 
 
 @contextmanager

@@ -19,19 +19,20 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import ArtifactError, BertlineError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say, warn
+from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
 from bertline.orchestration.changed import changed_inputs, missing_inputs, shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
 from bertline.orchestration.provenance import write_provenance
 from bertline.orchestration.recording import end_without_recipe
-from bertline.orchestration.stages import stage_named
+from bertline.orchestration.stages import Stage, stage_named
 from bertline.orchestration.status import (
     ALREADY_RUNNING,
     EXIT_STATUS,
@@ -162,7 +163,17 @@ def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder:
     if stage_named(frozen["stage"]).compiles:
         start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
     inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
-    return _imported(function)(Work(config=config, inputs=inputs, folder=folder, task_name=frozen["task_name"]))
+    with _load_sampled(stage_named(frozen["stage"]), config, folder):
+        return _imported(function)(Work(config=config, inputs=inputs, folder=folder, task_name=frozen["task_name"]))
+
+
+def _load_sampled(stage: Stage, config: PipelineConfig, folder: Path) -> AbstractContextManager[None]:
+    """Sample the load of this machine in the first of its ranks, if that is to be recorded."""
+    tracking = config.tracking
+    if not (tracking.enabled and tracking.system_metrics) or os.environ.get("LOCAL_RANK", "0") != "0":
+        return nullcontext()
+    num_nodes = config.runtime.num_nodes if stage.on_several_devices else 1
+    return load_sampled(folder, tracking.system_metrics_every_s, node=node_name(num_nodes, os.environ))
 
 
 def _imported(function: str) -> Callable[[Work], dict[str, float]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from bertline.foundation.parallel import batches
+from bertline.foundation.system_load import PATTERN
 from bertline.tracking.store import PARENT_TAG, Store, refusals
 from bertline.tracking.tracker import Status
 from bertline.tracking.values import NOTE_TAG, flatten
@@ -158,6 +159,25 @@ class MetricsFeed(_RowsFeed):
         if key not in self._sent:
             self._sent[key] = self._store.known_steps(self._run_id, key) if key in self._first_keys else set()
         return self._sent[key]
+
+
+class LoadFeed(Feed):
+    """Sends the files in which the nodes of a run sample their load (`foundation.system_load`)."""
+
+    def __init__(self, store: Store, run_id: str, path: Path) -> None:
+        super().__init__(store, run_id, path)
+        self._of_nodes: dict[Path, MetricsFeed] = {}
+
+    def poll(self) -> None:
+        for path in sorted(self._path.glob(PATTERN)):
+            if path not in self._of_nodes:
+                self._of_nodes[path] = MetricsFeed(self._store, self._run_id, path)
+            self._of_nodes[path].poll()
+
+    def close(self) -> None:
+        self.poll()
+        for feed in self._of_nodes.values():
+            feed.close()
 
 
 class ArtifactFeed(Feed):

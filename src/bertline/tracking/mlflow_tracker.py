@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from bertline.foundation.files import size_of_path
 from bertline.foundation.metrics_log import read_metrics
 from bertline.foundation.progress import say, warn
 from bertline.tracking.config import TrackingConfig, database_file, is_local, masked
-from bertline.tracking.feeds import ArtifactFeed, Feed, MetricsFeed, TrialsFeed
+from bertline.tracking.feeds import ArtifactFeed, Feed, LoadFeed, MetricsFeed, TrialsFeed
 from bertline.tracking.outbox import AtOnce, LeftError, Outbox, RefusedError
 from bertline.tracking.registry import register_folder
 from bertline.tracking.store import PARENT_TAG, Store, dataset_inputs, log_rows, refusals
@@ -117,9 +116,12 @@ class MlflowTracker(_MlflowRun, Tracker):
         self.put(lambda: run.open(name, opening["key"], opening["tags"]), essential=True)
         self.put(lambda: self.store.log_params(run.known_id, self.flat(opening["params"])))
         self.put(lambda: self.store.client.log_inputs(run.known_id, dataset_inputs(opening["inputs"])))
-        if self._config.system_metrics:
-            self.put(lambda: run.watch_system(self._config.system_metrics_every_s))
         return run
+
+    @property
+    def records_load(self) -> bool:
+        """Whether to record the load of the machines."""
+        return self._config.system_metrics
 
     def log_config(self, config: Mapping[str, Any]) -> None:
         self.note("log_config", config=config)
@@ -201,7 +203,6 @@ class MlflowTrackedRun(_MlflowRun, TrackedRun):
         self._feeds: list[Feed] = []
         self._followed: list[Path] = []
         self._followed_artifacts: list[tuple[Path, bool]] = []
-        self._monitor: Any = None
 
     def open(self, name: str, key: str, tags: Mapping[str, str]) -> None:
         """Continue the run of this stage in this pipeline run, or adopt an unfinished one of an earlier pipeline
@@ -228,6 +229,11 @@ class MlflowTrackedRun(_MlflowRun, TrackedRun):
         self.note("follow_events", path=path)
         self._follow(TrialsFeed, path)
 
+    def follow_load(self, path: Path) -> None:
+        if self._tracker.records_load:
+            self.note("follow_load", path=path)
+            self._follow(LoadFeed, path)
+
     def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
         self._followed_artifacts.append((path, contains_text))
         if self._tracker.may_send(path, contains_text=contains_text):
@@ -240,15 +246,6 @@ class MlflowTrackedRun(_MlflowRun, TrackedRun):
         self.note("log_table", path=marked(path), **rows, contains_text=contains_text)
         if path.exists() and self._tracker.may_send(path, contains_text=contains_text):
             self._tracker.put(lambda: log_rows(self._tracker.store.client, self.known_id, path, **rows))
-
-    def watch_system(self, every_s: float) -> None:
-        """Record CPU, memory, disk, network and GPU usage until the stage ends."""
-        from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
-
-        self._monitor = SystemMetricsMonitor(
-            self.known_id, sampling_interval=every_s, resume_logging=True, tracking_uri=self._tracker.store.uri
-        )
-        self._monitor.start()
 
     def close(self, status: Status = "FINISHED") -> None:
         """Send the rest of every followed file, set the status unless work continues (RUNNING), and wait for both."""
@@ -269,9 +266,6 @@ class MlflowTrackedRun(_MlflowRun, TrackedRun):
         self._tracker.put(start)
 
     def _finish_feeds(self) -> None:
-        if self._monitor is not None:
-            self._monitor.finish()
-            self._monitor = None
         while self._feeds:
             feed = self._feeds[0]
             self._tracker.outbox.remove_feed(feed.poll)
@@ -294,7 +288,7 @@ def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipel
     Raises:
         RefusedError: The server refused an essential call; the calls after it were not sent.
     """
-    tracker = MlflowTracker(dataclasses.replace(config, system_metrics=False), AtOnce(), **kept["opening"])
+    tracker = MlflowTracker(config, AtOnce(), **kept["opening"])
     runs: list[MlflowTrackedRun] = []
     for call in kept["calls"]:
         if tracker.outbox.dead:

@@ -113,6 +113,9 @@ class TrackedRun(Run):
     def follow_events(self, path: Path) -> None:
         """Create a nested run, once, for each trial and repetition in a growing `events.jsonl`."""
 
+    def follow_load(self, path: Path) -> None:
+        """Send the load that each node samples to this run folder, each sample once, if `system_metrics` is true."""
+
     def follow_artifact(self, path: Path, *, contains_text: bool) -> None:
         """Attach a file, and attach it again whenever it is rewritten, until the stage ends.
 

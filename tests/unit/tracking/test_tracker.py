@@ -219,15 +219,21 @@ def test_a_trial_half_recorded_by_a_dead_feeder_is_completed(config: TrackingCon
     assert steps_of(config, half, "dev/score_by_percent") == [50, 100]
 
 
-def test_system_metrics_are_on_the_stage_run(config: TrackingConfig) -> None:
-    config = dataclasses.replace(config, system_metrics=True, system_metrics_every_s=0.1)
-    with pipeline(config) as tracker, stage(tracker):
-        tracker.outbox.flush()
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and not runs_of(config)["pretrain"].data.metrics:
-            time.sleep(0.1)
-    keys = set(runs_of(config)["pretrain"].data.metrics)
-    assert {"system/cpu_utilization_percentage", "system/system_memory_usage_megabytes"} <= keys
+def test_the_load_of_every_node_is_on_the_stage_run_each_sample_once(config: TrackingConfig, tmp_path: Path) -> None:
+    config = dataclasses.replace(config, system_metrics=True)
+    for asked in (True, True, False):  # a run that is opened again sends nothing twice
+        with pipeline(dataclasses.replace(config, system_metrics=asked)) as tracker, stage(tracker) as run:
+            run.follow_load(tmp_path)
+            tracker.outbox.flush()
+            for node in ("gpu1", "gpu2"):  # files that come while they are followed
+                log = MetricsLog(tmp_path / f"system.{node}.jsonl")
+                for step in range(3 if asked else 9):
+                    log.keep_up_to(step - 1)
+                    log.log(step, {f"system/{node}/cpu_utilization_percentage": 50.0 + step})
+                log.close()
+    run_id = runs_of(config)["pretrain"].info.run_id
+    for node in ("gpu1", "gpu2"):
+        assert steps_of(config, run_id, f"system/{node}/cpu_utilization_percentage") == [0, 1, 2]
 
 
 def test_a_registered_folder_comes_back_as_it_was_and_twice_is_one_version(

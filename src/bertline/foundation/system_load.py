@@ -1,0 +1,173 @@
+"""Load of this machine: processor, memory, disk, network and GPUs, sampled to a file of the run folder.
+
+The process that does the work samples, not its recipe: on a cluster the recipe is on a login node. Of each machine, one
+process samples. Tracking sends the file, so a sample is no network call of the training process. Names are those that
+MLflow shows as system metrics: `system/cpu_utilization_percentage`, and with several nodes
+`system/NODE/cpu_utilization_percentage`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.metrics_log import MetricsLog, read_metrics
+
+PATTERN = "system*.jsonl"
+"""Files of all nodes in a run folder."""
+_MEGABYTE = 1e6  # MLflow's
+# With one of these above 1, the processes of one run are on several nodes, whatever the configuration says.
+_SLURM_COUNTS = ("SLURM_JOB_NUM_NODES", "SLURM_ARRAY_TASK_COUNT")
+
+
+def node_name(num_nodes: int, environment: Mapping[str, str]) -> str | None:
+    """Return the name of this machine in a run of several nodes; None in a run of one.
+
+    Args:
+        num_nodes: Nodes of the run, as configured.
+        environment: Environment variables of this process. Slurm's name is preferred to the host's: several nodes of a
+            test cluster are one host.
+
+    >>> node_name(1, {}), node_name(2, {"SLURMD_NODENAME": "gpu7"})
+    (None, 'gpu7')
+    """
+    counts = [int(environment[name]) for name in _SLURM_COUNTS if environment.get(name, "").isdecimal()]
+    if max([num_nodes, *counts]) == 1:
+        return None
+    return re.sub(r"[^\w.-]", "-", environment.get("SLURMD_NODENAME") or socket.gethostname())
+
+
+@contextmanager
+def load_sampled(folder: Path, every_s: float, *, node: str | None = None) -> Iterator[None]:
+    """Append the load of this machine to `system.jsonl`, or `system.NODE.jsonl`, until the block ends.
+
+    The rows have the form of `metrics.jsonl`, and steps count on after those that the file has. If another process of
+    this machine samples to the same file, or psutil is not installed, the block runs without. A sample that cannot be
+    written ends the sampling, not the block.
+
+    Args:
+        folder: Run folder; it exists.
+        every_s: Seconds between two samples, and before the first.
+        node: Name of this machine, from `node_name`.
+    """
+    name = "system" if node is None else f"system.{node}"
+    prefix = "system/" if node is None else f"system/{node}/"
+    sensors = _sensors()
+    with _alone(folder / f".{name}.sampling") as alone:
+        if not alone or not sensors:
+            yield
+            return
+        ended = threading.Event()
+        sampling = (folder / f"{name}.jsonl", prefix, every_s, sensors, ended)
+        thread = threading.Thread(target=_sample, args=sampling, name="system load", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(timeout=5.0)
+
+
+Sensor = Callable[[], dict[str, float]]
+
+
+def _sample(path: Path, prefix: str, every_s: float, sensors: list[Sensor], ended: threading.Event) -> None:
+    log = MetricsLog(path)
+    with suppress(BertlineError, OSError):
+        last = max((row.step for row in read_metrics(path)), default=-1) if path.exists() else -1
+        log.keep_up_to(last)  # without the torn line of a killed process
+        while not ended.wait(every_s):
+            last += 1
+            log.log(last, {f"{prefix}{key}": value for key, value in _read(sensors).items()})
+    with suppress(BertlineError, OSError):
+        log.close()
+
+
+def _read(sensors: list[Sensor]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for sensor in sensors:
+        with suppress(Exception):  # a driver that does not know a figure; the others are there
+            values |= sensor()
+    return values
+
+
+def _sensors() -> list[Sensor]:
+    """Return functions that read the load, as far as packages and drivers are there."""
+    try:
+        import psutil
+    except ImportError:
+        return []
+    begun = psutil.net_io_counters()
+
+    def machine() -> dict[str, float]:
+        memory, disk = psutil.virtual_memory(), psutil.disk_usage(os.sep)
+        return {
+            "cpu_utilization_percentage": psutil.cpu_percent(),
+            "system_memory_usage_megabytes": memory.used / _MEGABYTE,
+            "system_memory_usage_percentage": 100 * memory.used / memory.total,
+            "disk_usage_percentage": disk.percent,
+            "disk_usage_megabytes": disk.used / _MEGABYTE,
+            "disk_available_megabytes": disk.free / _MEGABYTE,
+        }
+
+    def network() -> dict[str, float]:
+        now = psutil.net_io_counters()
+        return {
+            "network_receive_megabytes": (now.bytes_recv - begun.bytes_recv) / _MEGABYTE,
+            "network_transmit_megabytes": (now.bytes_sent - begun.bytes_sent) / _MEGABYTE,
+        }
+
+    psutil.cpu_percent()  # the first call has nothing to compare with
+    return [machine, network, *_gpu_sensors()]
+
+
+def _gpu_sensors() -> list[Sensor]:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except Exception:  # not installed, or without a driver
+        return []
+
+    def memory(index: int) -> dict[str, float]:
+        found = pynvml.nvmlDeviceGetMemoryInfo(handles[index])
+        return {
+            f"gpu_{index}_memory_usage_percentage": round(found.used / found.total * 100, 1),
+            f"gpu_{index}_memory_usage_megabytes": found.used / _MEGABYTE,
+        }
+
+    def utilization(index: int) -> dict[str, float]:
+        return {f"gpu_{index}_utilization_percentage": pynvml.nvmlDeviceGetUtilizationRates(handles[index]).gpu}
+
+    def power(index: int) -> dict[str, float]:
+        watts = pynvml.nvmlDeviceGetPowerUsage(handles[index]) / 1000
+        limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(handles[index]) / 1000
+        return {f"gpu_{index}_power_usage_watts": watts, f"gpu_{index}_power_usage_percentage": 100 * watts / limit}
+
+    return [_of(sensor, index) for index in range(len(handles)) for sensor in (memory, utilization, power)]
+
+
+def _of(sensor: Callable[[int], dict[str, float]], index: int) -> Sensor:
+    return lambda: sensor(index)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[bool]:
+    """Hold a lock while the block runs; False if another process holds it. Where locks do not work, True."""
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        yield True

@@ -1,0 +1,104 @@
+import json
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from bertline.foundation import system_load
+from bertline.foundation.metrics_log import MetricsLog, read_metrics
+from bertline.foundation.system_load import load_sampled, node_name
+
+
+def samples(path: Path, at_least: int) -> list[int]:
+    """The steps of a file that has so many rows, once it has them."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and (not path.exists() or len(list(read_metrics(path))) < at_least):
+        time.sleep(0.01)
+    return [row.step for row in read_metrics(path)]
+
+
+def test_samples_go_to_a_file_of_the_node_and_count_on_after_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "system.gpu1.jsonl"
+    log = MetricsLog(path)
+    for step in range(3):
+        log.log(step, {"system/gpu1/cpu_utilization_percentage": 1.0})
+    log.close()
+    with path.open("a") as handle:
+        handle.write('{"step": 3, "time_s": 17')  # the torn line of a killed process
+    with load_sampled(tmp_path, 0.01, node="gpu1"):
+        steps = samples(path, 5)
+    assert steps == list(range(len(steps)))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {key.rpartition("/")[0] for row in rows for key in row["metrics"]} == {"system/gpu1"}
+    assert 0 <= rows[-1]["metrics"]["system/gpu1/system_memory_usage_percentage"] <= 100
+
+
+def test_a_run_of_one_node_has_the_names_without_a_node(tmp_path: Path) -> None:
+    with load_sampled(tmp_path, 0.01):
+        samples(tmp_path / "system.jsonl", 1)
+    (row, *_) = read_metrics(tmp_path / "system.jsonl")
+    assert {"system/cpu_utilization_percentage", "system/network_transmit_megabytes"} <= set(row.metrics)
+
+
+def test_of_two_processes_of_a_machine_one_samples(tmp_path: Path) -> None:
+    path = tmp_path / "system.jsonl"
+    with load_sampled(tmp_path, 0.01), load_sampled(tmp_path, 0.001):
+        steps = samples(path, 3)
+    assert steps == list(range(len(steps)))
+    with load_sampled(tmp_path, 0.01):  # the lock is free again
+        assert len(samples(path, len(steps) + 1)) > len(steps)
+
+
+def test_without_psutil_or_without_room_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "system.jsonl").mkdir()  # cannot be written
+    with load_sampled(tmp_path, 0.001):
+        time.sleep(0.05)
+    monkeypatch.setitem(sys.modules, "psutil", None)
+    with load_sampled(tmp_path, 0.001, node="a"):
+        time.sleep(0.05)
+    assert not (tmp_path / "system.a.jsonl").exists()
+
+
+def test_the_figures_of_a_gpu_that_the_driver_knows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nvml:
+        @staticmethod
+        def nvmlInit() -> None: ...
+
+        @staticmethod
+        def nvmlDeviceGetCount() -> int:
+            return 2
+
+        @staticmethod
+        def nvmlDeviceGetHandleByIndex(index: int) -> int:
+            return index
+
+        @staticmethod
+        def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
+            return SimpleNamespace(used=20e6, total=80e6)
+
+        @staticmethod
+        def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
+            return SimpleNamespace(gpu=90 + handle)
+
+        @staticmethod
+        def nvmlDeviceGetPowerUsage(handle: int) -> int:
+            raise RuntimeError("not supported")
+
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml)
+    assert system_load._read(system_load._gpu_sensors()) == {
+        "gpu_0_memory_usage_percentage": 25.0,
+        "gpu_0_memory_usage_megabytes": 20.0,
+        "gpu_0_utilization_percentage": 90,
+        "gpu_1_memory_usage_percentage": 25.0,
+        "gpu_1_memory_usage_megabytes": 20.0,
+        "gpu_1_utilization_percentage": 91,
+    }
+
+
+def test_a_run_is_on_several_nodes_if_the_configuration_or_slurm_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system_load.socket, "gethostname", lambda: "gpu 7.example")
+    assert node_name(1, {"SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "n1"}) is None
+    assert node_name(1, {"SLURM_ARRAY_TASK_COUNT": "4", "SLURMD_NODENAME": "n1"}) == "n1"
+    assert node_name(2, {}) == "gpu-7.example"
