@@ -23,6 +23,7 @@ from typing import Any
 from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import complete_lines
 from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say, warn
+from bertline.foundation.signals import STOP_SIGNALS
 from bertline.orchestration.status import Status, is_locked, problem_with_result, read_status, time_of_status
 from bertline.orchestration.stopping import COULD_NOT_WRITE, WORK_STOPPED, Detached, Stopped, listening, named
 from bertline.training.config import RuntimeConfig
@@ -32,9 +33,6 @@ from bertline.training.nodes import Node, outside_step, this_node
 _POLL_S = 0.2
 # On a file system that machines share, a new file may become visible only some time after it was written.
 _FILE_SYSTEM_LAG_S = 15.0
-# Seconds after a TERM at which torchrun kills the ranks that have not ended. Its default of 30 s may be too short to
-# save a large model; a second TERM ends the wait.
-_TIME_TO_SAVE = {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "300"}
 
 
 def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, several_devices: bool) -> dict[str, float]:
@@ -106,7 +104,14 @@ def _command(folder: Path, function: str, runtime: RuntimeConfig, several_device
             # Nodes whose configuration, inputs or code differ have other folder names, so they never train together.
             f"--rdzv-id={folder.name}",
         ]
-    return [sys.executable, "-m", "torch.distributed.run", *nodes, f"--nproc-per-node={runtime.num_devices}", *module]
+    return [
+        sys.executable,
+        "-m",
+        "bertline.orchestration.torchrun",
+        *nodes,
+        f"--nproc-per-node={runtime.num_devices}",
+        *module,
+    ]
 
 
 def _join(folder: Path, command: list[str], node: Node, passed_on: list[int]) -> Status:
@@ -137,7 +142,7 @@ def _start(folder: Path, command: list[str], passed_on: list[int], log: Path | N
     log = log or folder / "log"
     with log.open("a", encoding="utf-8") as handle, closing(LogView(log)) as view, listening() as listener:
         # A session of its own: closing the terminal does not end the worker, and Ctrl-C reaches it once, through us.
-        environment = environment_for_training({**_TIME_TO_SAVE, **outside_step(os.environ)})
+        environment = environment_for_training(outside_step(os.environ))
         process = subprocess.Popen(
             command,
             stdout=handle,
@@ -174,14 +179,14 @@ def _attach(folder: Path) -> None:
 
 @contextmanager
 def _signals_passed_on(process: subprocess.Popen[Any], passed_on: list[int]) -> Iterator[None]:
-    """Forward TERM and Ctrl-C to the worker, which stops at its next safe point; the recipe waits for it."""
+    """Forward requests to stop to the worker, which stops at its next safe point; the recipe waits for it."""
 
     def forward(signum: int, frame: Any) -> None:
         if process.poll() is None:
             passed_on.append(signum)
             process.send_signal(signum)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, forward) for number in STOP_SIGNALS}
     try:
         yield
     finally:

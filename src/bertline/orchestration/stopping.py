@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from bertline.foundation.errors import BertlineError, WorkContinues
+from bertline.foundation.signals import STOP_SIGNALS
 
 WORK_STOPPED = "the work was stopped by"
 """A worker's message where it has nothing to say but the signal's name, which follows."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
@@ -48,7 +48,7 @@ def named(number: int) -> str:
 
 
 def stop_on_signals() -> None:
-    """Raise `Stopped` in this process when Ctrl-C or TERM arrives; a second signal ends it at once.
+    """Raise `Stopped` in this process when one of `STOP_SIGNALS` arrives; a second signal ends it at once.
 
     Processes that are forked from this one end without a word. Python can only handle signals in the main thread; in
     other threads this does nothing.
@@ -69,7 +69,7 @@ def stop_on_signals() -> None:
         silence_other_loggers()
         raise Stopped(f"by {named(number)}", number)
 
-    for number in _SIGNALS:
+    for number in STOP_SIGNALS:
         signal.signal(number, stop)
 
 

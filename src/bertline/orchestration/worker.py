@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import signal
 
+from bertline.foundation.signals import RECEIVED, STOP_SIGNALS, hold_signals, receive_signals
+
 if __name__ == "__main__":
     # While the imports run, a Ctrl-C that the recipe passes on ends the process; Python would print a traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    hold_signals()
 
 import dataclasses
 import os
@@ -51,8 +54,6 @@ from bertline.orchestration.stopping import (
 )
 from bertline.training.environment import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def main(folder: Path, function: str) -> int:
@@ -141,7 +142,7 @@ def _end(folder: Path, status: Status) -> int:
 
 def _end_records(folder: Path, frozen: dict[str, Any], config: PipelineConfig) -> None:
     """End the run in MLflow if the recipe is gone. The work is done: no error, and no signal, changes how it ended."""
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in _SIGNALS}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in STOP_SIGNALS}
     try:
         end_without_recipe(folder, frozen["stage"], config)
     except Exception as error:
@@ -160,6 +161,8 @@ def _frozen(folder: Path) -> tuple[dict[str, Any], PipelineConfig]:
 
 
 def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> dict[str, float]:
+    if __name__ == "__main__":  # from here on, a signal ends in the status
+        receive_signals(_stop)
     if stage_named(frozen["stage"]).compiles:
         start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
     inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
@@ -184,13 +187,15 @@ def _imported(function: str) -> Callable[[Work], dict[str, float]]:
 
 def _stop(number: int, frame: Any) -> None:
     """Stop at the next safe point: a terminal's Ctrl-C and a scheduler's TERM mean the same."""
-    silence_other_loggers()
-    raise KeyboardInterrupt(f"{WORK_STOPPED} {signal.Signals(number).name}")
+    is_first = RECEIVED.first is None
+    # A repetition would interrupt the writing of the status.
+    if RECEIVED.note(number) or is_first:
+        silence_other_loggers()
+        raise KeyboardInterrupt(f"{WORK_STOPPED} {signal.Signals(number).name}")
 
 
 if __name__ == "__main__":
-    for number in _SIGNALS:
-        signal.signal(number, _stop)
+    signal.signal(signal.SIGINT, _stop)
     with suppress(OSError):  # a full disk; main reports it
         say(f"worker {os.getpid()} at {sys.argv[1]}")
     exit_status = main(Path(sys.argv[1]), sys.argv[2])

@@ -1,4 +1,4 @@
-"""Stop training between two steps: on Ctrl-C or a scheduler's SIGTERM, a checkpoint is saved and no step is lost."""
+"""Stop training between two steps: on Ctrl-C or a scheduler's signal, a checkpoint is saved and no step is lost."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from types import FrameType
 
 import torch
 
 from bertline.foundation.progress import say
+from bertline.foundation.signals import RECEIVED, STOP_SIGNALS, StopSignals
 from bertline.training.devices import Ranks, sum_over_ranks
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-# One request may arrive several times: Slurm signals all processes of a step at once, and the launcher and torchrun
-# each forward the signals that they receive.
-_SAME_REQUEST_S = 1.0
 # Schedulers give half a minute between TERM and KILL, of which saving takes a part; waiting for the device once per
 # second costs almost nothing.
 _AGREE_EVERY_S = 1.0
@@ -35,7 +32,10 @@ class StopRequest:
     now: Callable[[], float] = time.monotonic
     """Function that returns the time in seconds, replaced in tests."""
     signal_name: str | None = None
-    _made_at: float = 0.0
+    _received: StopSignals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._received = StopSignals(self.now)
 
     @property
     def made(self) -> bool:
@@ -44,14 +44,15 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM until the block ends. A second signal, at least 1 s later, ends training at once.
+        """Handle the signals of `STOP_SIGNALS` until the block ends.
 
+        Repetitions change nothing, with one exception: a second Ctrl-C, at least 1 s later, ends training at once.
         Python can only handle signals in the main thread; in other threads this does nothing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._note) for number in _SIGNALS}
+        before = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
         try:
             yield
         finally:
@@ -59,12 +60,14 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal_name is not None:
-            if self.now() - self._made_at >= _SAME_REQUEST_S:
-                signal.default_int_handler(number, frame)
-            return
-        self.signal_name, self._made_at = signal.Signals(number).name, self.now()
-        say(f"{self.signal_name}: training stops after a step and saves it. Once more stops at once.")
+        RECEIVED.note(number)
+        if self._received.note(number):
+            signal.default_int_handler(number, frame)
+        if self.signal_name is None:
+            self.signal_name = signal.Signals(number).name
+            # A handler that interrupts a print cannot print.
+            with suppress(RuntimeError, OSError):
+                say(f"{self.signal_name}: training stops after a step and saves it. A second Ctrl-C stops at once.")
 
 
 @dataclass
@@ -111,6 +114,7 @@ class StopAgreement:
 
 
 def ignore_signals_in_worker(worker_id: int) -> None:
-    """Ignore SIGINT in a data worker: Ctrl-C reaches the whole process group, but the trainer ends its workers."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Ignore requests to stop in a data worker: they reach all processes, but the trainer ends its workers, by TERM."""
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

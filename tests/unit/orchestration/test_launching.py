@@ -52,7 +52,7 @@ STOPS_WHEN_ASKED = (
     + """
 import signal
 signals = []
-for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
     signal.signal(number, lambda number, frame: signals.append(signal.Signals(number)))
 with hold_lock(folder) as held:
     write_status(folder, Status(state="running", pid=os.getpid()))
@@ -189,7 +189,7 @@ def started_recipe(folder: Path) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_signal_reaches_the_worker_once_and_as_it_is(tmp_path: Path, number: signal.Signals) -> None:
     """A terminal signals its whole process group; a second signal would make training stop without saving."""
     recipe = started_recipe(tmp_path)
@@ -197,7 +197,7 @@ def test_a_signal_reaches_the_worker_once_and_as_it_is(tmp_path: Path, number: s
         time.sleep(0.05)
     os.killpg(recipe.pid, number)
     output, errors = recipe.communicate(timeout=30)
-    name = {signal.SIGINT: "SIGINT (Ctrl-C)", signal.SIGTERM: "SIGTERM"}[number]
+    name = "SIGINT (Ctrl-C)" if number == signal.SIGINT else number.name
     assert errors == f"stopped by {name}: stopped after 1 {number.name}; run the same command again to resume\n"
     assert output == ""
     assert recipe.returncode == 128 + number
@@ -242,8 +242,8 @@ def test_several_devices_are_started_by_torchrun(tmp_path: Path) -> None:
 
     two = dataclasses.replace(RUNTIME, num_devices=2)
     command = launching._command(tmp_path, WORK, two, True, Node())
-    assert command[1:5] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    assert "torch.distributed.run" not in launching._command(tmp_path, WORK, two, False, Node())
+    assert command[1:5] == ["-m", "bertline.orchestration.torchrun", "--standalone", "--nproc-per-node=2"]
+    assert "bertline.orchestration.torchrun" not in launching._command(tmp_path, WORK, two, False, Node())
 
 
 def test_a_worker_is_started_in_the_environment_for_training(tmp_path, monkeypatch):

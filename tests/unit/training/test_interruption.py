@@ -1,13 +1,15 @@
+import itertools
 import os
 import signal
 import threading
 
 import pytest
 
-from bertline.training.interruption import StopRequest
+from bertline.foundation.signals import STOP_SIGNALS
+from bertline.training.interruption import StopRequest, ignore_signals_in_worker
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_is_noted_and_nothing_else_happens(number):
     request = StopRequest()
     with request.listening():
@@ -17,24 +19,46 @@ def test_a_signal_is_noted_and_nothing_else_happens(number):
         assert request.signal_name == signal.Signals(number).name
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_acts_at_once(number):
-    seconds = iter([100.0, 101.5])
+@pytest.mark.parametrize("first", [[], [signal.SIGTERM], [signal.SIGUSR1, signal.SIGTERM]])
+def test_a_second_ctrl_c_acts_at_once(first):
+    seconds = itertools.count(100.0, 1.5)
     with StopRequest(now=lambda: next(seconds)).listening():
-        os.kill(os.getpid(), signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):
+        for number in (*first, signal.SIGINT):
             os.kill(os.getpid(), number)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_one_request_may_arrive_several_times(capsys):
-    """As under Slurm, which signals the launcher, torchrun and the ranks, where the first two pass it on."""
-    seconds = iter([100.0, 100.1, 100.9])
+@pytest.mark.parametrize(
+    ("numbers", "apart_s"),
+    [
+        ([signal.SIGTERM] * 3, 30.0),  # Slurm, when the grace time begins and when it ends
+        ([signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM], 60.0),  # Slurm's --signal, then its time limit
+        ([signal.SIGUSR2, signal.SIGUSR2], 2.0),
+        ([signal.SIGINT, signal.SIGTERM], 5.0),
+        ([signal.SIGTERM, signal.SIGTERM, signal.SIGINT, signal.SIGINT], 0.1),  # passed on by launcher and torchrun
+    ],
+)
+def test_no_repetition_of_a_request_ends_training_before_it_is_saved(capsys, numbers, apart_s):
+    seconds = itertools.count(100.0, apart_s)
     request = StopRequest(now=lambda: next(seconds))
     with request.listening():
-        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             os.kill(os.getpid(), number)
-    assert request.signal_name == "SIGTERM"
+    assert request.signal_name == numbers[0].name
     assert capsys.readouterr().out.count("training stops after a step") == 1
+
+
+def test_data_workers_ignore_what_job_scripts_send_and_are_ended_by_the_trainer():
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        ignore_signals_in_worker(0)
+        ignored = {number for number in STOP_SIGNALS if signal.getsignal(number) == signal.SIG_IGN}
+        assert ignored == {signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_the_handlers_from_before_come_back():
