@@ -1,4 +1,4 @@
-# The whole of bertline in a few words:  make repro | test | test-browser | ui | try | docs | lint | smoke
+# The whole of bertline in a few words:  make repro | test | test-browser | test-slurm | ui | try | docs | lint | smoke
 # Everything is installed into .venv, from the versions locked in constraints.txt.
 
 PYTHON ?= python3
@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-browser ui try docs tour lint format smoke install install-dev install-browser lock accept clean
+.PHONY: help repro test test-browser test-slurm ui try docs tour lint format smoke install install-dev install-browser lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -30,6 +30,16 @@ test: install-dev ## Run the tests
 # Two small pipelines, then their pages and the documentation's, in the Chromium that the system has.
 test-browser: install-browser ## Test report, MLflow and documentation in Chromium
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+
+# Clusters of two nodes on this machine. They mostly wait: two at once on any number of cores.
+test-slurm: install-dev ## Test launching on a Slurm cluster with real daemons
+	@PATH="$$PATH:/usr/sbin"; command -v slurmctld slurmd sbatch munged ip >/dev/null || { \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends $(SLURM); } \
+	      >/dev/null 2>&1 || echo "could not be installed: $(SLURM)"; \
+	  else echo "not installed: apt-get install $(SLURM)"; fi; }
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q tests/slurm
+SLURM := slurm-wlm munge iproute2
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)

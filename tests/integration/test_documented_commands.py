@@ -26,6 +26,7 @@ NOT_RUN = (
     "make repro",
     "make test",
     "make test-browser",
+    "make test-slurm",
     "make ui",
     "make install-dev",
     "make lint",

@@ -1,0 +1,39 @@
+"""Slurm clusters of two nodes, with real daemons; skipped, with the reason, where they cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+import node_networks
+import slurm_cluster
+from slurm_cluster import Settings, SlurmCluster
+
+NewCluster = Callable[..., SlurmCluster]
+
+
+@pytest.fixture
+def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
+    """`new_cluster(kill_wait=2, networks=True, ...)`: a running cluster; the words are those of `Settings`."""
+    if reason := slurm_cluster.why_not():
+        pytest.skip(reason)
+    with ExitStack() as stack:
+        made: list[SlurmCluster] = []
+
+        def new(**settings: object) -> SlurmCluster:
+            if settings.get("networks") and (reason := node_networks.why_not()):
+                pytest.skip(reason)
+            folder = tmp_path / f"slurm{len(made)}"
+            made.append(stack.enter_context(SlurmCluster(folder, Settings(**settings))))  # type: ignore[arg-type]
+            return made[-1]
+
+        yield new
+
+
+@pytest.fixture
+def cluster(new_cluster: NewCluster) -> SlurmCluster:
+    """A running cluster with the default settings."""
+    return new_cluster()
