@@ -75,15 +75,22 @@ def without_waiting(method, called):
     return watched
 
 
-def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch):
+class DoneWork:
+    def __init__(self, result):
+        self.result = result
 
+    def wait(self):
+        pass
+
+
+def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch):
     monkeypatch.setattr(devices, "_several", lambda: True)
-    monkeypatch.setattr(devices.dist, "all_reduce", lambda total: total.mul_(2))
+    monkeypatch.setattr(devices.dist, "all_reduce", lambda total, async_op: DoneWork(total.mul_(2)))
     device = torch.device("cuda", 0)
-    devices.sum_on_device(1, device)
+    devices.start_sum(1, device)()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        total = devices.sum_on_device(21, device)
+        total = devices.start_sum(21, device)()
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert total.item() == 42

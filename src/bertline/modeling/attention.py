@@ -7,12 +7,14 @@ sequence, or the padding at the end of a row).
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import Literal, NamedTuple, assert_never
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bertline.modeling.attention_choice import AttentionDevice, AttentionKind
 from bertline.modeling.dropout import dropout
@@ -29,6 +31,8 @@ __all__ = [
 
 # Finite in both bf16 and fp32: a row whose keys are all padding gives a uniform average instead of NaN.
 _MASKED_SCORE = torch.finfo(torch.bfloat16).min
+
+_WITHOUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Scope(NamedTuple):
@@ -109,9 +113,24 @@ def attend(
             return Attended(_attend_within_spans(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":
             bias = None if scope.bias is None else scope.bias.to(query.dtype)
-            return Attended(F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_prob))
+            avoided = bias is not None and _may_get_nan_from_cudnn(query.device.type, query.shape[2], key.shape[2])
+            with sdpa_kernel(_WITHOUT_CUDNN) if avoided else nullcontext():
+                context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_prob)
+            return Attended(context)
         case _:
             assert_never(kind)
+
+
+def _may_get_nan_from_cudnn(device_type: str, *lengths: int) -> bool:
+    """Return whether cuDNN may compute NaN gradients of the query for masked rows with these numbers of positions.
+
+    It does for lengths of 64 modulo 128 where the scores of a row are very negative. PyTorch prefers cuDNN on GPUs
+    since Hopper.
+
+    References:
+        https://github.com/pytorch/pytorch/issues/196678
+    """
+    return device_type == "cuda" and any(length % 128 == 64 for length in lengths)
 
 
 def _attend_within_spans(query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor) -> Tensor:

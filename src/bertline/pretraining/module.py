@@ -19,7 +19,7 @@ from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
 from bertline.training.config import ScheduleConfig
-from bertline.training.devices import Machine, seed_device, sum_on_device
+from bertline.training.devices import Machine, seed_device, start_sum
 from bertline.training.groupwise import clip_gradients, skip_unless_finite
 from bertline.training.optimizers.base import OptimizerSettings
 from bertline.training.optimizers.weights import set_learning_rate
@@ -105,20 +105,23 @@ class PretrainingModule(pl.LightningModule):
 
     def _backward(self, batch: StepBatch) -> None:
         """Compute the gradients of the loss: each term is a mean over the global batch."""
-        counts: dict[Count, Tensor | float] = {
-            "targets": _at_least_one(sum_on_device(batch["num_targets"], self.machine.device)),
-            "sequences": batch["global_batch_size"],
-        }
-        # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
-        world_size = self.machine.ranks.world_size
-        factors = {term.name: world_size * term.weight / counts[term.count] for term in self.objective.terms}
+        num_targets = start_sum(batch["num_targets"], self.machine.device)  # needed only after a forward pass
+        factors: dict[str, Tensor | float] | None = None
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
                 sums = self.losses(micro_batch)
+                factors = factors or self._factors(num_targets(), batch["global_batch_size"])
                 # Without a zero at the start, which the backward pass would have to follow.
                 self.manual_backward(reduce(add, (sums[name] * factor for name, factor in factors.items())))
             self.interval.add_micro_batch(sums)
+
+    def _factors(self, num_targets: Tensor | float, num_sequences: int) -> dict[str, Tensor | float]:
+        """Return the factor of each sum in the loss from the counts of the global batch."""
+        counts: dict[Count, Tensor | float] = {"targets": _at_least_one(num_targets), "sequences": num_sequences}
+        # DDP averages the ranks' gradients; the factor `world_size` turns the average into their sum.
+        world_size = self.machine.ranks.world_size
+        return {term.name: world_size * term.weight / counts[term.count] for term in self.objective.terms}
 
     def _without_synchronisation(self) -> AbstractContextManager[None]:
         """Disable the exchange of gradients, which is needed once per step, after the last micro-batch."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -168,11 +168,22 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16"], device: torch.
 def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
     available = torch.cuda.device_count()
     if runtime.num_devices > available:
+        if _is_given_one_gpu(available, os.environ):
+            return torch.device("cuda", 0)
         raise MachineError(
-            f"runtime.num_devices is {runtime.num_devices}, but this machine has {available} CUDA devices. "
-            "Ask for no more than there are."
+            f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. Ask for "
+            "no more than there are. Under srun, a task sees all GPUs of its node, or one of its own (--gpus-per-task=1)."
         )
     return torch.device("cuda", ranks.local_rank)
+
+
+def _is_given_one_gpu(available: int, environment: Mapping[str, str]) -> bool:
+    """Return whether the launcher shows this process one GPU of its own, as `srun --gpus-per-task=1` does.
+
+    The ranks of torchrun share one environment, so with them a single visible GPU is the only one.
+    """
+    is_alone = "TORCHELASTIC_RUN_ID" in environment or int(environment.get("WORLD_SIZE", "1")) == 1
+    return available == 1 and bool(environment.get("CUDA_VISIBLE_DEVICES")) and not is_alone
 
 
 def should_compile(choice: Literal["auto", "on", "off"], device: torch.device) -> bool:
@@ -229,14 +240,23 @@ def sum_over_ranks(values: Sequence[float], device: torch.device) -> list[float]
     return total.tolist()
 
 
-def sum_on_device(value: float, device: torch.device) -> torch.Tensor | float:
-    """Sum one value over all ranks without waiting for the device."""
+def start_sum(value: float, device: torch.device) -> Callable[[], torch.Tensor | float]:
+    """Start to sum one value over all ranks, and return a function that gives the sum.
+
+    Neither waits for the device. With NCCL, the device itself waits for the other ranks only where the sum is used, so
+    what is queued between the two calls runs in the meantime; with Gloo, the process waits there.
+    """
     if not _several():
-        return value
+        return lambda: value
     # `full` runs on the device: copying a number to a GPU would wait for all the work before it.
     total = torch.full((), value, dtype=torch.float32, device=device)
-    dist.all_reduce(total)
-    return total
+    work = dist.all_reduce(total, async_op=True)
+
+    def finish() -> torch.Tensor:
+        work.wait()
+        return total
+
+    return finish
 
 
 def leave_process_group() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,17 +12,26 @@ from torch import Tensor, nn
 
 _CLIPPING_EPS = 1e-6
 """Value that PyTorch adds to the norm before dividing by it."""
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Integers of as many bytes as an element."""
 
 
 class GroupwiseOptimizer(torch.optim.Optimizer):
     """Optimizer that updates a group of weights at a time and can skip a step without synchronizing with the device.
 
-    A skipped step leaves every weight and every tensor of the optimizer state bitwise unchanged.
+    A skipped step leaves every weight and every tensor of the optimizer state unchanged (up to the sign of a zero),
+    without a copy of them: the gradients become zeros, and each factor that would still change a tensor is 1, or 0
+    where it scales an update. Zero gradients alone are not enough: where the norm of an update is fixed, as for LAMB
+    and Muon, it would follow the old averages at full size. In other steps, these operations change no bit.
     """
 
     found_inf: Tensor | None = None
     """Scalar on the device of the weights: the next step is skipped unless it is zero. None: the step is taken.
     PyTorch's fused optimizers have an attribute of this name and meaning."""
+    _taken: Tensor | None = None
+    """Within a step: 1.0 on the device, 0.0 in a skipped step; None if the step is certainly taken."""
+    _skipped: Tensor | None = None
+    """One minus `_taken`."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -38,8 +46,12 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
                     self.state[weight].update(self._first_state(group, weight))
             if weights:
                 groups.append((group, weights))
-        with self._skipped_if_bad([weight for _, weights in groups for weight in weights]):
-            self._update_all(groups)
+        self._taken = self._skipped = None
+        if self.found_inf is not None:
+            self._skipped = (self.found_inf != 0).float()
+            self._taken = 1 - self._skipped
+            _zero_unless(self._taken, [weight.grad for _, weights in groups for weight in weights])
+        self._update_all(groups)
         return result
 
     def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
@@ -60,31 +72,35 @@ class GroupwiseOptimizer(torch.optim.Optimizer):
         averages, squares = ([self.state[weight][name] for weight in weights] for name in ("exp_avg", "exp_avg_sq"))
         gradients = [weight.grad for weight in weights]
         beta1, beta2 = group["betas"]
-        torch._foreach_lerp_(averages, gradients, 1 - beta1)
-        torch._foreach_mul_(squares, beta2)
+        if self._taken is None:
+            torch._foreach_lerp_(averages, gradients, 1 - beta1)
+        else:
+            rate = self._taken * (1 - beta1)
+            for average, gradient in zip(averages, gradients, strict=True):
+                average.lerp_(gradient, rate)
+        torch._foreach_mul_(squares, self._one_if_skipped(beta2))
         torch._foreach_addcmul_(squares, gradients, gradients, 1 - beta2)
         return averages, squares
 
-    @contextmanager
-    def _skipped_if_bad(self, weights: list[Tensor]) -> Iterator[None]:
-        """Restore weights and state after the block if `found_inf` is not zero; decided on the device, without waiting.
+    def _one_if_skipped(self, factor: float) -> Tensor | float:
+        """Return a factor, or 1 in a skipped step."""
+        return factor if self._taken is None else self._taken * factor + self._skipped
 
-        An update with zero gradients would not be enough: if its norm is fixed, as for LAMB and Muon, it follows the
-        old averages at full size. The copies exist only during a step, when there are no activations.
-        """
-        if self.found_inf is None:
-            yield
-            return
-        kept = [*weights]
-        for weight in weights:
-            kept.extend(value for value in self.state[weight].values() if isinstance(value, Tensor))
-        before = [torch.empty_like(value) for value in kept]
-        torch._foreach_copy_(before, kept)
-        yield
-        is_bad = self.found_inf != 0
-        for value, old in zip(kept, before, strict=True):
-            # Without a fused AdamW in PyTorch, Muon's step counts are on the CPU; otherwise `to` copies nothing.
-            torch.where(is_bad.to(value.device), old, value, out=value)
+    def _zero_if_skipped(self, updates: Sequence[Tensor]) -> None:
+        """Multiply updates in place by 0 in a skipped step."""
+        if self._taken is not None:
+            torch._foreach_mul_(updates, self._taken)
+
+
+def _zero_unless(taken: Tensor, gradients: Sequence[Tensor | None]) -> None:
+    """Replace gradients by zeros unless `taken` is 1: as integers, because 0 times NaN is NaN."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for gradient in gradients:
+        if gradient is not None:
+            bits = _BITS[gradient.element_size()]
+            by_dtype.setdefault(bits, []).append(gradient.view(bits))
+    for dtype, numbers in by_dtype.items():
+        torch._foreach_mul_(numbers, taken.to(dtype))
 
 
 class Lamb(GroupwiseOptimizer):
@@ -116,6 +132,7 @@ class Lamb(GroupwiseOptimizer):
             torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
         if group["adapted"]:
             _give_lengths(updates, weights, group["num_matrices"])
+        self._zero_if_skipped(updates)
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
     def _adam_updates(self, group: dict[str, Any], weights: list[Tensor]) -> list[Tensor]:
@@ -171,6 +188,7 @@ class AdamWithoutBiasCorrection(GroupwiseOptimizer):
         torch._foreach_add_(updates, group["eps"])
         updates = torch._foreach_div(averages, updates)
         torch._foreach_add_(updates, weights, alpha=group["weight_decay"])
+        self._zero_if_skipped(updates)
         torch._foreach_add_(weights, updates, alpha=-group["lr"])
 
 
@@ -191,7 +209,7 @@ def skip_unless_finite(optimizer: torch.optim.Optimizer, grad_norm: Tensor) -> N
     if not (isinstance(optimizer, GroupwiseOptimizer) or getattr(optimizer, "_step_supports_amp_scaling", False)):
         raise TypeError(f"{type(optimizer).__name__} cannot skip a step: it is neither bertline's own nor fused")
     is_bad = grad_norm.lt(math.inf).logical_not()  # NaN is not less than anything
-    # On the CPU there is nothing to wait for, and a good step need not make the copies for restoring.
+    # On the CPU there is nothing to wait for, and a good step need not be guarded.
     taken = is_bad.device.type == "cpu" and not is_bad
     optimizer.found_inf = None if taken else is_bad.float()  # type: ignore[attr-defined]
 

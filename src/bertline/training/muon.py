@@ -36,7 +36,6 @@ class Muon(GroupwiseOptimizer):
         betas: AdamW's betas.
         eps: AdamW's eps.
         dtype: Dtype of the matrix products of the orthogonalisation.
-        fused: Whether AdamW updates all weights in one kernel.
 
     References:
         Jordan et al. (2024): the algorithm; Liu et al., arXiv 2502.16982, section 2.2: weight decay and size of the
@@ -52,17 +51,15 @@ class Muon(GroupwiseOptimizer):
         betas: tuple[float, float],
         eps: float,
         dtype: torch.dtype,
-        fused: bool,
     ) -> None:
-        defaults = {"lr": lr, "momentum": momentum, "betas": betas, "eps": eps, "weight_decay": 0.0, "fused": fused}
+        defaults = {"lr": lr, "momentum": momentum, "betas": betas, "eps": eps, "weight_decay": 0.0}
         super().__init__(params, defaults)
         self._dtype = dtype
 
     def _first_state(self, group: dict[str, Any], weight: Tensor) -> dict[str, Any]:
         if group["orthogonal"]:
             return {"momentum_buffer": torch.zeros_like(weight)}
-        # The fused kernel keeps its step count on the device of the weight, the others on the CPU.
-        step = torch.zeros((), device=weight.device if group["fused"] else torch.device("cpu"))
+        step = torch.zeros((), device=weight.device)  # there, because the fused kernel can skip a step
         return {"step": step, "exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
 
     def _update_all(self, groups: list[tuple[dict[str, Any], list[Tensor]]]) -> None:
@@ -75,16 +72,16 @@ class Muon(GroupwiseOptimizer):
                 self._update(group, weights)
         # Matrices of equal shape are updated together, across groups: a few large products cost less than many small.
         for matrices in by_shape.values():
-            _update_by_muon(matrices, self._dtype)
+            _update_by_muon(matrices, self._dtype, self._taken)
 
     def _matrices(self, group: dict[str, Any], weights: list[Tensor]) -> Iterator[_Matrix]:
         """Add the gradients to the momentum, apply weight decay and yield each matrix with its direction."""
         gradients = [weight.grad for weight in weights]
         sums = [self.state[weight]["momentum_buffer"] for weight in weights]
-        torch._foreach_mul_(sums, group["momentum"])
+        torch._foreach_mul_(sums, self._one_if_skipped(group["momentum"]))
         torch._foreach_add_(sums, gradients)
         directions = torch._foreach_add(gradients, sums, alpha=group["momentum"])
-        torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
+        torch._foreach_mul_(weights, self._one_if_skipped(1 - group["lr"] * group["weight_decay"]))
         for weight, direction in zip(weights, directions, strict=True):
             rows, columns = weight.shape[0] // group["num_matrices"], weight.shape[1]
             rate = group["lr"] * _ADAMW_SIZE * math.sqrt(max(rows, columns))
@@ -100,7 +97,8 @@ class Muon(GroupwiseOptimizer):
             *([state[name] for state in states] for name in ("exp_avg", "exp_avg_sq")),
             [],
             [state["step"] for state in states],
-            fused=group["fused"],
+            fused=True,
+            found_inf=self._skipped,
             amsgrad=False,
             beta1=beta1,
             beta2=beta2,
@@ -122,10 +120,13 @@ class _Matrix(NamedTuple):
     """Step size for an update with singular values of one."""
 
 
-def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype) -> None:
-    """Update matrices of one shape against their orthogonalised directions."""
+def _update_by_muon(matrices: list[_Matrix], dtype: torch.dtype, taken: Tensor | None) -> None:
+    """Update matrices of one shape against their orthogonalised directions, unless `taken` is 0."""
     updates = orthogonalised(torch.stack([matrix.direction for matrix in matrices]), dtype)
-    parts = updates.to(matrices[0].weight.dtype).unbind()
+    updates = updates.to(matrices[0].weight.dtype)
+    if taken is not None:
+        updates.mul_(taken)
+    parts = updates.unbind()
     for rate in dict.fromkeys(matrix.rate for matrix in matrices):
         chosen = [index for index, matrix in enumerate(matrices) if matrix.rate == rate]
         torch._foreach_add_([matrices[index].weight for index in chosen], [parts[i] for i in chosen], alpha=-rate)

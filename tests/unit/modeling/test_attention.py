@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+import torch.nn.functional as F
 
+from bertline.modeling import attention as attention_file
 from bertline.modeling.attention import AttentionKind, attend, attention_device, packed_scope, padded_scope
 
 KINDS: tuple[AttentionKind, ...] = ("eager", "plain", "sdpa")
@@ -80,3 +84,55 @@ def test_dropout_drops_and_keeps_the_mean(kind: AttentionKind) -> None:
 def test_a_cpu_is_described_without_asking_cuda() -> None:
     found = attention_device(torch.device("cpu"), "bf16")
     assert (found.type, found.precision, found.compute_capability) == ("cpu", "bf16", None)
+
+
+@pytest.fixture
+def kernels_allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each call of PyTorch's attention might have taken cuDNN, if the tensors were on a GPU."""
+    allowed: list[bool] = []
+    compute, avoid = F.scaled_dot_product_attention, attention_file._may_get_nan_from_cudnn
+
+    def recorded(*tensors: torch.Tensor, **options: Any) -> torch.Tensor:
+        allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return compute(*tensors, **options)
+
+    monkeypatch.setattr(attention_file.F, "scaled_dot_product_attention", recorded)
+    monkeypatch.setattr(attention_file, "_may_get_nan_from_cudnn", lambda _, *lengths: avoid("cuda", *lengths))
+    return allowed
+
+
+@pytest.mark.parametrize(("length", "safe"), [(64, False), (192, False), (320, False), (63, True), (128, True)])
+def test_on_a_gpu_masked_rows_of_64_modulo_128_do_not_take_cudnn(
+    kernels_allowed: list[bool], length: int, safe: bool
+) -> None:
+    attend(*heads(length), padded_scope(mask(length)), kind="sdpa")
+    attend(*heads(length), padded_scope(None), kind="sdpa")
+    query, key, value = heads(length)
+    attend(query[:, :, :64], key, value, padded_scope(mask(length)), kind="sdpa")
+    sequence_ids = mask(length)
+    attend(*heads(length), packed_scope(sequence_ids, torch.tensor([0]), "sdpa"), kind="sdpa")
+    # Without a mask all is well. The third call reads 64 positions of each row, if there are so many.
+    assert kernels_allowed == [safe, True, safe and length < 64, safe]
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_on_other_devices_no_kernel_is_avoided() -> None:
+    assert not attention_file._may_get_nan_from_cudnn("cpu", 64, 64)
+
+
+def test_avoiding_a_kernel_does_not_break_the_compiled_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_file, "_may_get_nan_from_cudnn", lambda *_: True)
+    backends = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        backends.append([node.target.__name__ for node in graph.graph.nodes if node.op == "call_function"])
+        return graph.forward
+
+    def masked(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        return attend(query, key, value, padded_scope(mask()), kind="sdpa").context
+
+    compiled = torch.compile(masked, fullgraph=True, dynamic=False, backend=backend)
+    torch.testing.assert_close(compiled(*heads()), masked(*heads()))
+    (operations,) = backends
+    kernel = operations.index("scaled_dot_product_attention")
+    assert "_sdpa_kernel_variadic" in operations[:kernel] or "_backend_from_string" in operations[:kernel]

@@ -9,7 +9,7 @@ from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
 from bertline.pretraining.data import MaskedExamples, StepDataset
-from bertline.pretraining.module import PretrainingModule
+from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
 from bertline.pretraining.run import run_pretraining
@@ -93,7 +93,7 @@ def test_gradients_beyond_the_largest_norm_are_scaled_down(make_job, monkeypatch
 @pytest.mark.parametrize("several_ranks", [False, True])
 def test_a_step_without_a_target_learns_from_the_next_sentences_alone(make_job, monkeypatch, several_ranks):
     if several_ranks:  # the count is then a tensor, which is not read
-        monkeypatch.setattr(module_file, "sum_on_device", lambda value, device: torch.tensor(float(value)))
+        monkeypatch.setattr(module_file, "start_sum", lambda value, device: lambda: torch.tensor(float(value)))
     moved = {}
     take = PretrainingModule.training_step
 
@@ -115,3 +115,25 @@ def test_a_step_without_a_target_learns_from_the_next_sentences_alone(make_job, 
     assert not moved["mlm_head.bias"] and not moved["mlm_head.transform.weight"]
     rows = [row.metrics for row in read_metrics(job.metrics_path) if "train/loss" in row.metrics]
     assert [row["optim/skipped_steps"] for row in rows] == [0.0]
+
+
+def test_targets_are_summed_over_the_ranks_while_the_first_micro_batch_is_computed(make_job, monkeypatch):
+    calls = []
+
+    def started(value, device):
+        calls.append("start")
+        return lambda: calls.append("finish") or torch.tensor(float(value))
+
+    forward = PreTrainingLosses.forward
+    monkeypatch.setattr(module_file, "start_sum", started)
+    monkeypatch.setattr(PreTrainingLosses, "forward", lambda *inputs: calls.append("forward") or forward(*inputs))
+    monkeypatch.setattr(
+        PretrainingModule, "manual_backward", lambda _, loss: calls.append("backward") or loss.backward()
+    )
+    run_pretraining(
+        make_job(
+            runtime__micro_batch_size=4, pretrain__max_steps=1, pretrain__validation_sequences=1, runtime__packing="off"
+        )
+    )
+    calls = calls[calls.index("start") :]  # validation comes first
+    assert calls[:6] == ["start", "forward", "finish", "backward", "forward", "backward"]

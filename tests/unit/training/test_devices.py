@@ -20,7 +20,7 @@ NO_CUDA = pytest.mark.skipif(torch.cuda.is_available(), reason="tells what happe
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "CUDA_VISIBLE_DEVICES", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -47,6 +47,36 @@ def test_cuda_without_a_gpu_is_an_error(runtime, monkeypatch, tmp_path):
     monkeypatch.setattr(devices, "_NVIDIA_GPUS", tmp_path / "missing")
     with pytest.raises(MachineError, match="no CUDA device"):
         resolve_device(runtime(device="cuda"), Ranks())
+
+
+class FakeGpus:
+    """What this process sees of a node with four GPUs, for one of four ranks."""
+
+    def __init__(self, monkeypatch, visible: str) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(visible.split(",")))
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        monkeypatch.setenv("WORLD_SIZE", "4")
+
+
+@pytest.mark.parametrize(("visible", "expected"), [("0,1,2,3", "cuda:3"), ("0", "cuda:0"), ("GPU-5f1b", "cuda:0")])
+def test_a_task_may_see_all_gpus_of_its_node_or_its_own(runtime, monkeypatch, visible, expected):
+    FakeGpus(monkeypatch, visible)
+    ranks = Ranks(rank=3, world_size=4, local_rank=3)
+    assert resolve_device(runtime(device="auto", num_devices=4), ranks) == torch.device(expected)
+
+
+@pytest.mark.parametrize(
+    ("visible", "environment"),
+    [("0,1", {}), ("0", {"TORCHELASTIC_RUN_ID": "none"})],
+    ids=["two of four", "one, which all ranks of torchrun would share"],
+)
+def test_fewer_gpus_than_ranks_are_an_error(runtime, monkeypatch, visible, environment):
+    FakeGpus(monkeypatch, visible)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(MachineError, match=r"num_devices is 4, but this process sees \d CUDA.*--gpus-per-task=1"):
+        resolve_device(runtime(device="auto", num_devices=4), Ranks(rank=1, world_size=4, local_rank=1))
 
 
 @pytest.mark.parametrize(("native", "expected"), [(True, "bf16"), (False, "fp32")])

@@ -5,17 +5,32 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
 
 import tiny
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
-from bertline.training.groupwise import all_finite, clip_gradients, skip_unless_finite
+from bertline.training.groupwise import AdamWithoutBiasCorrection, all_finite, clip_gradients, skip_unless_finite
 from bertline.training.optimizers.registry import AdamWConfig, LambConfig, MuonConfig
 
 COMMON = {"beta1": 0.9, "beta2": 0.98, "eps": 1e-6, "weight_decay": 0.1, "max_grad_norm": 1.0}
 ADAMW = AdamWConfig(kind="adamw", lr=1e-2, **COMMON)
 LAMB = LambConfig(kind="lamb", lr=1e-2, **COMMON)
 MUON = MuonConfig(kind="muon", lr=1e-2, adamw_lr=1e-2, momentum=0.9, **COMMON)
+
+
+class WithoutCorrection:
+    """The optimizer of BERT's reference code, which fine-tuning may use."""
+
+    kind = "without_correction"
+
+    def build(self, model: nn.Module) -> AdamWithoutBiasCorrection:
+        groups = [{"params": list(model.parameters()), "weight_decay": 0.1}]
+        return AdamWithoutBiasCorrection(groups, lr=1e-2, betas=(0.9, 0.98), eps=1e-6)
+
+
+ALL = [ADAMW, LAMB, MUON, WithoutCorrection()]
 
 
 @pytest.fixture
@@ -54,7 +69,7 @@ def all_equal(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
     return bool(left) and all(torch.equal(*pair) for pair in zip(left, right, strict=True))
 
 
-@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 @pytest.mark.parametrize("bad_value", [math.nan, math.inf, -math.inf])
 def test_a_step_is_skipped_as_if_it_had_never_been(model, config, bad_value):
     optimizer = config.build(model)
@@ -78,7 +93,7 @@ def test_a_step_is_skipped_as_if_it_had_never_been(model, config, bad_value):
     assert all_equal(skipping, weights_of(model))
 
 
-@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_even_the_first_step_may_be_skipped(model, config):
     optimizer = config.build(model)
     before = weights_of(model)
@@ -87,7 +102,7 @@ def test_even_the_first_step_may_be_skipped(model, config):
     assert not any(bool(value.any()) for value in state_of(optimizer))
 
 
-@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
     """As on a GPU; on the CPU a good step is known to be good before it is taken."""
     results = []
@@ -104,12 +119,42 @@ def test_a_good_step_is_the_same_where_the_device_has_to_choose(model, config):
     assert all_equal(*results)
 
 
+@pytest.mark.parametrize("config", [LAMB, MUON], ids=lambda config: config.kind)
+def test_a_step_that_may_be_skipped_makes_no_copy_of_the_weights_and_the_state(model, config):
+    """Beside the temporary tensors of a step, which it needs anyway."""
+    optimizer = config.build(model)
+    take_step(model, optimizer, 1)
+    allocated = []
+    for found_inf in (None, torch.zeros(())):
+        optimizer.found_inf = found_inf
+        with Allocations() as allocations:
+            optimizer.step()
+        allocated.append(allocations.num_bytes)
+    weights = sum(weight.nbytes for weight in model.parameters())
+    assert allocated[1] - allocated[0] < 0.6 * weights
+
+
+class Allocations(TorchDispatchMode):
+    """Counts the bytes of new tensors."""
+
+    num_bytes = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        result = operation(*args, **(kwargs or {}))
+        if not operation._schema.is_mutable:
+            known = {tensor.untyped_storage().data_ptr() for tensor in tree_flatten(args)[0] if torch.is_tensor(tensor)}
+            for tensor in tree_flatten(result)[0]:
+                if torch.is_tensor(tensor) and tensor.untyped_storage().data_ptr() not in known:
+                    self.num_bytes += tensor.nbytes
+        return result
+
+
 def test_an_optimizer_that_cannot_skip_a_step_is_refused(model):
     with pytest.raises(TypeError, match="SGD cannot skip a step"):
         skip_unless_finite(torch.optim.SGD(model.parameters()), torch.tensor(1.0))
 
 
-@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 @pytest.mark.parametrize("bad_value", [math.nan, math.inf])
 def test_weights_and_state_stay_finite_and_learning_continues(model, config, bad_value):
     optimizer = config.build(model)
@@ -124,7 +169,7 @@ def test_weights_and_state_stay_finite_and_learning_continues(model, config, bad
     assert not any(torch.equal(*pair) for pair in zip(before, weights_of(model), strict=True))
 
 
-@pytest.mark.parametrize("config", [ADAMW, LAMB, MUON], ids=lambda config: config.kind)
+@pytest.mark.parametrize("config", ALL, ids=lambda config: config.kind)
 def test_a_good_step_is_taken_as_without_the_guard(model, config):
     optimizer = config.build(model)
     take_step(model, optimizer, 1)

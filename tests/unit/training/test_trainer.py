@@ -1,8 +1,9 @@
+import pytest
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from bertline.training.devices import resolve_machine
+from bertline.training.devices import Machine, Ranks, resolve_machine
 from bertline.training.trainer import build_trainer, fit
 
 
@@ -65,3 +66,24 @@ def test_no_step_waits_to_hear_of_a_signal(runtime, tmp_path, monkeypatch):
         logger=False, enable_checkpointing=False, accelerator="cpu"
     ).fit_loop.epoch_loop._broadcast_sigterm_tensor()
     assert len(asked) == 1  # what Lightning does, before each step of several processes
+
+
+@pytest.mark.parametrize("visible", [1, 4])
+@pytest.mark.parametrize("local_rank", [0, 3])
+def test_each_rank_trains_on_its_gpu_whether_it_sees_that_one_or_all_of_its_node(
+    runtime, tmp_path, monkeypatch, visible, local_rank
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: visible)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: None)
+    rank = 4 + local_rank  # of the second node
+    for name, value in {"RANK": rank, "LOCAL_RANK": local_rank, "WORLD_SIZE": 8, "GROUP_RANK": 1}.items():
+        monkeypatch.setenv(name, str(value))
+    settings = runtime(device="cuda", num_devices=4, num_nodes=2)
+    device = torch.device("cuda", local_rank if visible == 4 else 0)
+    ranks = Ranks(rank=rank, world_size=8, local_rank=local_rank)
+    machine = Machine(device=device, precision="bf16", compile=False, ranks=ranks)
+    trainer = build_trainer(machine, settings, callbacks=[], max_epochs=1, root=tmp_path)
+    assert trainer.strategy.root_device == device
+    assert (trainer.global_rank, trainer.world_size) == (rank, 8)
+    trainer.strategy.cluster_environment.validate_settings(trainer.num_devices, trainer.num_nodes)

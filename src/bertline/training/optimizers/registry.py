@@ -92,7 +92,7 @@ class MuonConfig(AdamSettings):
         import torch
 
         from bertline.training.muon import Muon
-        from bertline.training.optimizers.weights import MATRICES_IN_FUSED, can_fuse, not_empty, weight_kinds
+        from bertline.training.optimizers.weights import MATRICES_IN_FUSED, not_empty, weight_kinds
 
         kinds = weight_kinds(model)
         if not (kinds.fused or kinds.layer_matrices):
@@ -111,7 +111,6 @@ class MuonConfig(AdamSettings):
             betas=(self.beta1, self.beta2),
             eps=self.eps,
             dtype=torch.bfloat16 if precision == "bf16" else torch.float32,
-            fused=can_fuse([*kinds.other_matrices, *kinds.vectors]),
         )
 
 
