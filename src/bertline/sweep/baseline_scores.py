@@ -17,7 +17,7 @@ from bertline.sweep.baselines.base import Baseline, Settings, baselines_of
 from bertline.sweep.baselines.encoder_vectors import FrozenEncoder
 from bertline.sweep.bench import Bench, kind_of, test_splits
 from bertline.sweep.job import PlannedSweep, SweepJob
-from bertline.sweep.workers import Work
+from bertline.sweep.units import Unit
 from bertline.tasks.stored_rows import SplitName
 from bertline.tokenization.tokenizer import Tokenizer
 
@@ -39,9 +39,8 @@ class ScoredBaseline:
     """Test scores by number of train rows; empty if the task has no `label_efficiency_rows`."""
 
 
-def baselines_to_score(plan: PlannedSweep) -> list[Work]:
-    """Return the baselines as one unit of work, or an empty list if they are already scored."""
-    return [] if (_folder(plan.job) / _SCORES).exists() else [Work(_score, None)]
+BASELINES = Unit("baselines", {}, f"baselines/{_SCORES}")
+"""All baselines, as one unit of work."""
 
 
 def scored_baselines(plan: PlannedSweep) -> list[ScoredBaseline]:
@@ -62,8 +61,8 @@ def _folder(job: SweepJob) -> Path:
     return job.run_folder / "baselines"
 
 
-def _score(bench: Bench, nothing: None) -> str:
-    """Fit and score the baselines, and return the progress message."""
+def score_baselines(bench: Bench) -> str:
+    """Do the unit `BASELINES`: fit and score the baselines, and return the progress message."""
     started, job, start = time.monotonic(), bench.job, bench.plan.starts["encoder"]
     kind, encoder = kind_of(job, start), None
     if start.weights == "pretrained":

@@ -20,7 +20,7 @@ from bertline.sweep.store import StudyStore
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
-from bertline.training.devices import resolve_machine
+from bertline.training.devices import Ranks, resolve_device, resolve_machine
 
 LENGTHS = ("max_length", "query_max_length")
 """Task fields that limit the number of tokens of a sequence."""
@@ -53,25 +53,27 @@ class Bench:
 
     Args:
         plan: The planned sweep.
-        worker: Number of this process; it selects the device if there are several.
+        worker: Number of this worker process; it selects the device if there are several. None: this process works
+            alone.
     """
 
-    def __init__(self, plan: PlannedSweep, *, worker: int = 0) -> None:
+    def __init__(self, plan: PlannedSweep, *, worker: int | None = None) -> None:
         self.plan = plan
         self.job = plan.job
-        self.worker = worker
+        self.worker = worker or 0
+        self._is_alone = worker is None
         self.runtime = _runtime_of_a_worker(plan.job.runtime)
         self.machine = resolve_machine(self.runtime, plan.job.sweep.precision)
         if self.machine.device.type == "cuda":
-            device = torch.device("cuda", worker % torch.cuda.device_count())
+            device = torch.device("cuda", self.worker % torch.cuda.device_count())
             torch.cuda.set_device(device)
             self.machine = replace(self.machine, device=device)
         self._arms: dict[Arm, ArmBench] = {}
 
     @cached_property
     def store(self) -> StudyStore:
-        """Database of the studies, opened on first access."""
-        return StudyStore(self.job.studies_url)
+        """Database of the studies, opened on first access; of worker processes, the supervisor says that they wait."""
+        return StudyStore(self.job.studies_url, waits=True, says=self._is_alone)
 
     def arm(self, arm: Arm) -> ArmBench:
         """Return the data of an arm, loaded on first use."""
@@ -130,6 +132,23 @@ def split_sizes(job: SweepJob) -> dict[str, int]:
     """Return the number of rows of each split; for train, of the rows that the sweep trains on."""
     counts: dict[str, int] = read_task_manifest(job.task_folder)["counts"]
     return {**counts, "train": min(job.task.num_train_rows or counts["train"], counts["train"])}
+
+
+_WORKERS_ON_A_CPU = 2
+
+
+def num_sweep_workers(runtime: RuntimeConfig) -> int:
+    """Return the number of worker processes: `runtime.sweep_workers`, else what suits the devices of this process.
+
+    That is one for each visible CUDA device, so that each has its own, and 2 on a CPU, whatever its cores: each worker
+    loads the rows and an encoder, and not all memory grows with the cores.
+    """
+    if runtime.sweep_workers is not None:
+        return runtime.sweep_workers
+    device = resolve_device(runtime, Ranks()).type
+    if device == "cuda":
+        return torch.cuda.device_count()
+    return _WORKERS_ON_A_CPU if device == "cpu" else 1
 
 
 def _runtime_of_a_worker(runtime: RuntimeConfig) -> RuntimeConfig:

@@ -13,8 +13,8 @@ import json
 import shutil
 import statistics
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,8 +34,8 @@ from bertline.modeling.attention_choice import choose_attention
 from bertline.sweep.bench import ArmBench, Bench, test_splits
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
 from bertline.sweep.space import Params, with_params
-from bertline.sweep.store import add_missing_events
-from bertline.sweep.workers import KnownWork, Source, Work, Workers
+from bertline.sweep.store import StudyStore
+from bertline.sweep.units import Unit
 from bertline.tasks.stored_rows import SplitName, read_task_manifest
 
 OUTCOME, READING, _DEV_STATISTICS = "outcome.json", "reading.json", "dev_statistics.npy"
@@ -126,16 +126,24 @@ def label_efficiency(plan: PlannedSweep, chosen: dict[Arm, Params]) -> list[Repe
     ]
 
 
-def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], workers: Workers, *, filler: Source) -> None:
-    """Train the repetitions that have no outcome yet; see `Workers` for `filler`."""
-    left = [repetition for repetition in repetitions if not (repetition.folder(plan.job) / OUTCOME).exists()]
+Finish = Callable[[Sequence[Unit]], None]
+"""Does units of work, with the other members of the sweep, and returns when all are done."""
+
+
+def run_repetitions(plan: PlannedSweep, repetitions: Sequence[Repetition], finish: Finish) -> None:
+    """Train the repetitions that have no outcome yet."""
 
     def rows_to_read(repetition: Repetition) -> int:
         return (repetition.num_train_rows or 1) * with_params(plan.fine_tuning, repetition.params).num_epochs
 
     # Longest first, so that at the end no worker runs a long one while the others are idle.
-    left.sort(key=rows_to_read, reverse=True)
-    workers.work_through(KnownWork(plan.job, [Work(_train, repetition) for repetition in left]), filler=filler)
+    ordered = sorted(repetitions, key=rows_to_read, reverse=True)
+    finish([_unit(plan.job, "train", one, {}) for one in ordered])
+
+
+def _unit(job: SweepJob, kind: Literal["train", "test"], repetition: Repetition, more: dict[str, Any]) -> Unit:
+    file = repetition.folder(job) / (OUTCOME if kind == "train" else f"{TEST}/{READING}")
+    return Unit(kind, {"repetition": asdict(repetition), **more}, file.relative_to(job.run_folder).as_posix())
 
 
 def winners(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> dict[Arm, list[Repetition]]:
@@ -179,24 +187,19 @@ def best_seed(plan: PlannedSweep, seeds: Sequence[Repetition]) -> Repetition:
     return max(seeds, key=lambda seed: (seed.outcome(plan.job)["dev"][plan.job.task.metric], -seed.seed))
 
 
-def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], workers: Workers, *, filler: Source) -> None:
+def read_tests(plan: PlannedSweep, chosen: dict[Arm, list[Repetition]], finish: Finish) -> None:
     """Score the winners' models on the test splits, once each, and delete all models but the encoder's best."""
     kept = best_seed(plan, chosen["encoder"])
-    left = [
-        Work(_read_test, (repetition, repetition == kept))
-        for seeds in chosen.values()
-        for repetition in seeds
-        if not (repetition.folder(plan.job) / TEST / READING).exists()
-    ]
-    workers.work_through(KnownWork(plan.job, left), filler=filler)
+    repetitions = [repetition for seeds in chosen.values() for repetition in seeds]
+    finish([_unit(plan.job, "test", one, {"kept": one == kept}) for one in repetitions])
     for model in (plan.job.run_folder / "seeds").glob(f"*/{MODEL}"):
         if model.parent != kept.folder(plan.job):
             shutil.rmtree(model)
 
 
-def sync_repetition_events(plan: PlannedSweep, repetitions: Sequence[Repetition]) -> None:
+def sync_repetition_events(plan: PlannedSweep, store: StudyStore, repetitions: Sequence[Repetition]) -> None:
     """Append the repetitions that have ended to events.jsonl."""
-    add_missing_events(plan.job.run_folder, _events(plan, repetitions))
+    store.add_events(plan.job.run_folder, list(_events(plan, repetitions)))
 
 
 def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
@@ -204,7 +207,8 @@ def is_random(plan: PlannedSweep, arm: Arm, params: Params) -> bool:
     return plan.start_of(arm).weights == "random" or with_params(plan.fine_tuning, params).num_epochs > 0
 
 
-def _train(bench: Bench, repetition: Repetition) -> str:
+def train(bench: Bench, repetition: Repetition) -> str:
+    """Do a unit of the kind `train`: fine-tune one repetition, and return the progress message."""
     job, arm = bench.job, bench.arm(repetition.arm)
     started = time.monotonic()
     run = bench.run(
@@ -245,9 +249,8 @@ def _train(bench: Bench, repetition: Repetition) -> str:
     return f"{name}: {shown} in {outcome['time_s']:.0f} s"
 
 
-def _read_test(bench: Bench, work: tuple[Repetition, bool]) -> str:
-    """Score a saved model on the test splits; if it is kept, write its predictions too."""
-    repetition, kept = work
+def read_test(bench: Bench, repetition: Repetition, *, kept: bool) -> str:
+    """Do a unit of the kind `test`: score a saved model on test, and if it is kept, write its predictions."""
     job, arm = bench.job, bench.arm(repetition.arm)
     model = _loaded(bench, arm, repetition.folder(job) / MODEL)
     calibration = repetition.outcome(job)["calibration"]

@@ -13,8 +13,9 @@ from bertline.foundation.files import writing
 from bertline.foundation.formats import with_spread
 from bertline.foundation.progress import say
 from bertline.foundation.work import Work
-from bertline.sweep.baseline_scores import baselines_to_score, scored_baselines
+from bertline.sweep.baseline_scores import scored_baselines
 from bertline.sweep.bench import LENGTHS, kind_of, split_sizes, test_splits
+from bertline.sweep.crew import join, leading
 from bertline.sweep.fusion import combined_seeds
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob, planned
 from bertline.sweep.repetitions import (
@@ -29,11 +30,10 @@ from bertline.sweep.repetitions import (
 )
 from bertline.sweep.results import Outcomes, headline, write_result
 from bertline.sweep.space import planned_points, space_of, space_of_arm
-from bertline.sweep.trials import opened_studies, run_trials, workers_matter
-from bertline.sweep.workers import KnownWork, started_workers
+from bertline.sweep.trials import run_trials, workers_matter
 from bertline.tasks.config import ChoiceSpace
 
-__all__ = ["SweepJob", "run", "run_sweep"]
+__all__ = ["SweepJob", "join", "run", "run_sweep"]
 
 
 def run(work: Work) -> dict[str, float]:
@@ -48,7 +48,7 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
 
     Args:
         job: The sweep.
-        in_process: Do the work in this process instead of in `runtime.sweep_workers` worker processes.
+        in_process: Do the work in this process instead of in worker processes.
 
     Returns:
         Headline figures: mean and spread on test of the encoder and the other arms, and the baselines' scores.
@@ -59,28 +59,27 @@ def run_sweep(job: SweepJob, *, in_process: bool = False) -> dict[str, float]:
     plan = planned(job)
     for start in plan.starts.values():  # likewise for lengths an encoder cannot read, and options without effect
         check_options(kind_of(job, start), plan.fine_tuning, varied=space_of(job.sweep, job.task))
-    studies = opened_studies(plan)
     notes = notes_before(plan)
     _say_all(job, notes)
-    with started_workers(plan, in_process=in_process) as workers:
-        scoring = KnownWork(job, baselines_to_score(plan))
-        candidates = candidates_over_seeds(plan, run_trials(studies, workers, filler=scoring))
-        run_repetitions(plan, candidates, workers, filler=scoring)
+    with leading(plan, in_process=in_process) as crew:
+        studies, store = crew.studies, crew.studies.store
+        candidates = candidates_over_seeds(plan, run_trials(studies, crew.workers, filler=crew.baselines))
+        run_repetitions(plan, candidates, crew.finish)
         chosen = winners(plan, candidates)
-        read_tests(plan, chosen, workers, filler=scoring)
+        read_tests(plan, chosen, crew.finish)
         found = notes_after(plan, chosen)
         _say_all(job, found)
-        sync_repetition_events(plan, candidates)
+        sync_repetition_events(plan, store, candidates)
         others = label_efficiency(plan, {arm: seeds[0].params for arm, seeds in chosen.items()})
-        run_repetitions(plan, others, workers, filler=scoring)
-        sync_repetition_events(plan, others)
-        workers.work_through(scoring)
-    baselines = scored_baselines(plan)
-    if combined := combined_seeds(plan, chosen["encoder"], baselines):
-        chosen["combined"] = combined
-    with studies.store.reached():
+        run_repetitions(plan, others, crew.finish)
+        sync_repetition_events(plan, store, others)
+        crew.workers.work_through(crew.baselines)
+        baselines = scored_baselines(plan)
+        if combined := combined_seeds(plan, chosen["encoder"], baselines):
+            chosen["combined"] = combined
         outcomes = Outcomes(studies.trials(), candidates, chosen, others, baselines)
         result = write_result(plan, outcomes, workers_matter=workers_matter(job.sweep), note=" ".join(notes + found))
+        crew.dismiss()
     say(_summary(result))
     return headline(result)
 

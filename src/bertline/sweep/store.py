@@ -11,20 +11,19 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import optuna
 import sqlalchemy
-from optuna.storages import RDBStorage
-from optuna.trial import FrozenTrial
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from bertline.foundation.errors import BertlineError, ConfigError, MachineError
+from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.files import write_atomically
 from bertline.foundation.seeds import seed_for
+from bertline.sweep.patience import PATIENCE_S, Patience, PatientStorage
 
 
 @contextmanager
@@ -62,74 +61,111 @@ URL_VARIABLE = "BERTLINE_STUDIES_URL"
 # machines: the death of a process on this machine is noticed at once.
 _HEARTBEAT_S, _GRACE_S = 10, 60
 _SQLITE_WAIT_S = 60
+_SECONDS_SQLITE = "(julianday('now') - 2440587.5) * 86400"
+_SECONDS_POSTGRESQL = "EXTRACT(EPOCH FROM clock_timestamp())"
+# Without these, a connection whose other end has vanished would wait for the kernel's two hours.
+_KEEPALIVE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
+T = TypeVar("T")
+
 
 class StudyStore:
-    """Connection of one process to the database of studies.
+    """Connection of one process to the database of studies; while a server is away, its operations wait.
 
     Args:
         url: URL as in `tracking.studies_url`; the environment variable BERTLINE_STUDIES_URL takes precedence.
-        on_stale: Called with each trial that was failed because its heartbeat stopped.
+        waits: Whether to wait already for the first contact; else a server that is away is an error at once.
+        says: Whether to print that it waits.
 
     Raises:
         ConfigError: The URL is not valid, or names another kind of database.
         MachineError: The database cannot be reached.
     """
 
-    def __init__(self, url: str, *, on_stale: Callable[[optuna.Study, FrozenTrial], None] | None = None) -> None:
+    def __init__(self, url: str, *, waits: bool = False, says: bool = True) -> None:
         self._url = _parsed(os.environ.get(URL_VARIABLE) or url)
         self._file = Path(str(self._url.database)) if self._url.get_backend_name() == "sqlite" else None
         engine: dict[str, Any] = {"pool_pre_ping": True}  # reopen connections that the server has closed
+        engine["connect_args"] = {name: value for name, value in _KEEPALIVE.items() if name not in self._url.query}
         if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             engine = {"connect_args": {"timeout": _SQLITE_WAIT_S}}
-        with self.reached():
+        patience_s = PATIENCE_S if self._file is None else 0.0
+        self.patience = Patience(self.shown, patience_s=patience_s, gap_s=2 * _HEARTBEAT_S, says=says)
+        with self.reached(), nullcontext() if waits else self.patience.off():
             # Used only for locks; each lock has its own connection, which is closed with it.
-            self._locks = sqlalchemy.create_engine(self._url, poolclass=sqlalchemy.pool.NullPool)
+            self._locks = sqlalchemy.create_engine(
+                self._url, poolclass=sqlalchemy.pool.NullPool, connect_args=engine["connect_args"]
+            )
             # Two processes that create the tables at once would fail.
-            with self.exclusive("tables"), _without_experimental_warnings():
-                self.storage = RDBStorage(
-                    self._url.render_as_string(hide_password=False),
-                    engine_kwargs=engine,
-                    heartbeat_interval=_HEARTBEAT_S,
-                    grace_period=_GRACE_S,
-                    heartbeat_stale_trial_callback=on_stale,
-                )
+            self.storage = self.exclusively("tables", lambda: self._opened_storage(engine))
+
+    def _opened_storage(self, engine: dict[str, Any]) -> PatientStorage:
+        with _without_experimental_warnings():
+            return PatientStorage(
+                self.patience,
+                self._url.render_as_string(hide_password=False),
+                engine_kwargs=engine,
+                heartbeat_interval=_HEARTBEAT_S,
+                grace_period=_GRACE_S,
+            )
 
     @property
     def shown(self) -> str:
         """URL without its password."""
         return self._url.render_as_string(hide_password=True)
 
-    @contextmanager
-    def exclusive(self, name: str) -> Iterator[None]:
-        """Hold a lock among all processes that use this database; it is released if the process is killed."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether several machines can use the database."""
+        return self._file is None
+
+    def exclusively(self, name: str, block: Callable[[], T]) -> T:
+        """Run a block under a lock among all processes that use this database; it is released if the process is killed.
+
+        Args:
+            name: Name of the lock.
+            block: Run again as a whole if the server, and with it the lock, was lost. It must be safe to repeat.
+        """
         if self._file is not None:
             with locked(self._file.with_name(f".{self._file.name}.lock")):
-                yield
-            return
-        key = seed_for("bertline studies", name) - 2**63
-        with self._locks.connect() as connection:
-            connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), {"key": key})
-            try:
-                yield
-            finally:
-                connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), {"key": key})
+                return block()
+        key = {"key": seed_for("bertline studies", name) - 2**63}
+
+        def locked_block() -> T:
+            with self._locks.connect() as connection, self.patience.off():
+                connection.execute(sqlalchemy.text("SELECT pg_advisory_lock(:key)"), key)
+                try:
+                    return block()
+                finally:
+                    connection.execute(sqlalchemy.text("SELECT pg_advisory_unlock(:key)"), key)
+
+        return self.patience(locked_block)
+
+    def add_events(self, run_folder: Path, events: Iterable[dict[str, Any]]) -> None:
+        """Call `add_missing_events` under a lock among all machines: lock files may not reach other machines."""
+        self.exclusively(f"events of {run_folder.name}", lambda: add_missing_events(run_folder, events))
 
     @contextmanager
-    def beating(self, trial_id: int) -> Iterator[None]:
-        """Record a heartbeat for a trial every `_HEARTBEAT_S` seconds until the block ends."""
+    def beating(self, beat: Callable[[], object]) -> Iterator[None]:
+        """Call `beat`, which records a heartbeat, every `_HEARTBEAT_S` seconds until the block ends."""
         stop = threading.Event()
 
-        def beat() -> None:
+        def keep_beating() -> None:
             while not stop.wait(_HEARTBEAT_S):
-                # After a short outage of the server the next heartbeat succeeds; a long outage fails the trial itself.
-                with suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
-                    self.storage.record_heartbeat(trial_id)
+                # The next beat succeeds after an outage; after one, nobody is taken for dead at once.
+                with self.patience.off(), suppress(SQLAlchemyError, optuna.exceptions.StorageInternalError):
+                    beat()
 
-        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+        thread = threading.Thread(target=keep_beating, name="heartbeat", daemon=True)
         thread.start()
         try:
             yield
@@ -137,10 +173,33 @@ class StudyStore:
             stop.set()
             thread.join()
 
-    def fail_silent_trials(self, study: optuna.Study) -> None:
-        """Fail the trials whose heartbeat stopped, and call `on_stale` for each."""
-        with _without_experimental_warnings():
-            optuna.storages.fail_stale_trials(study)
+    @property
+    def can_tell_the_silent(self) -> bool:
+        """Whether contact has lasted for as long as the grace: else the server was away, and not the others."""
+        return self.patience.in_contact_s >= _GRACE_S
+
+    def silent_trials(self, study: optuna.Study) -> list[int]:
+        """Return the ids of running trials whose heartbeat stopped for longer than the grace."""
+        return self.storage._get_stale_trial_ids(study._study_id) if self.can_tell_the_silent else []
+
+    def execute(self, operation: Callable[[sqlalchemy.Connection], T]) -> T:
+        """Run an operation in one transaction; it is repeated after an outage, so it must be safe to repeat."""
+
+        def attempt() -> T:
+            with self.storage.engine.begin() as connection:
+                return operation(connection)
+
+        return self.patience(attempt)
+
+    @property
+    def grace_s(self) -> float:
+        """Seconds after which whoever gave no sign of life counts as dead."""
+        return _GRACE_S
+
+    @property
+    def now(self) -> str:
+        """SQL expression for the database's time, in seconds: clocks of machines differ."""
+        return _SECONDS_SQLITE if self._file is not None else _SECONDS_POSTGRESQL
 
     @contextmanager
     def reached(self) -> Iterator[None]:
@@ -150,8 +209,10 @@ class StudyStore:
         except (ImportError, SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
             raise self._unreachable(error) from None  # a chained exception would show the password
 
-    def _unreachable(self, error: Exception) -> BertlineError:
+    def _unreachable(self, error: Exception) -> Exception:
         if isinstance(error, ImportError):
+            if not (error.name or "").startswith("psycopg"):
+                return error
             return MachineError(
                 "tracking.studies_url is a PostgreSQL database, and psycopg is not installed. "
                 "Install it: pip install 'bertline[postgresql]'"

@@ -7,7 +7,9 @@ compare-and-set, so that only one of several processes, on several machines, tak
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, assert_never
+from uuid import uuid4
 
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
@@ -91,6 +93,11 @@ ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 CURVE = "curve"
 REASON = "reason"
 _SLOT, _POINT, _TRIES, _OWNER = "slot", "point", "tries", "owner"
+_CLAIM = "claim"
+"""Says which call of `take_trial` took the trial."""
+_LOST, _RETRY_OF = "lost", "retry_of"
+"""Of a trial whose process died: whether that counts as a try; of the trial that replaces it: its number."""
+SILENT = "Its machine was not heard of for a minute."
 
 
 def open_study(store: StudyStore, name: str, config: SweepConfig, *, draw: str = "") -> optuna.Study:
@@ -115,11 +122,14 @@ def open_study(store: StudyStore, name: str, config: SweepConfig, *, draw: str =
 
 def plan_trials(store: StudyStore, study: optuna.Study, points: list[Params]) -> None:
     """Queue each planned point that has no trial: at first all points, later those whose trial failed."""
-    with store.exclusive(study.study_name):
+
+    def plan() -> None:
         taken = {slot_of(trial) for trial in study.get_trials(deepcopy=False) if trial.state != TrialState.FAIL}
         for slot, point in enumerate(points):
             if slot not in taken:
                 study.enqueue_trial(point, user_attrs={_SLOT: slot, _POINT: point, _TRIES: 0})
+
+    store.exclusively(study.study_name, plan)
 
 
 def take_trial(store: StudyStore, study: optuna.Study, owner: str) -> FrozenTrial | None:
@@ -130,18 +140,28 @@ def take_trial(store: StudyStore, study: optuna.Study, owner: str) -> FrozenTria
     """
     if not has_trials(study, TrialState.WAITING):
         return None
-    # The lock is needed for SQLite, which does not keep two processes from changing the state of one trial.
-    with store.exclusive(study.study_name):
-        waiting = study.get_trials(deepcopy=False, states=(TrialState.WAITING,))
+    claim = uuid4().hex
+
+    def take() -> FrozenTrial | None:
+        found = study.get_trials(deepcopy=False, states=(TrialState.WAITING, TrialState.RUNNING))
+        waiting = [trial for trial in found if trial.state == TrialState.WAITING]
+        # If the server was lost after an earlier attempt, its trial is running already.
+        mine = [trial for trial in found if trial not in waiting and trial.user_attrs.get(_CLAIM) == claim]
+        if mine:
+            return mine[0]
         if isinstance(study.pruner, optuna.pruners.NopPruner):
-            waiting = sorted(waiting, key=_tries_and_length)
+            waiting.sort(key=_tries_and_length)
         for trial in waiting:
             # Optuna has no public way to get a trial's id; tests/contracts checks these names.
+            store.storage.set_trial_user_attr(trial._trial_id, _OWNER, owner)
+            store.storage.set_trial_user_attr(trial._trial_id, _CLAIM, claim)
+            store.storage.record_heartbeat(trial._trial_id)
             if store.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
-                store.storage.record_heartbeat(trial._trial_id)
-                store.storage.set_trial_user_attr(trial._trial_id, _OWNER, owner)
                 return trial
-    return None
+        return None
+
+    # The lock is needed for SQLite, which does not keep two processes from changing the state of one trial.
+    return store.exclusively(study.study_name, take)
 
 
 def _tries_and_length(trial: FrozenTrial) -> tuple[int, float]:
@@ -149,51 +169,99 @@ def _tries_and_length(trial: FrozenTrial) -> tuple[int, float]:
 
 
 def try_again(
-    store: StudyStore, study: optuna.Study, trial: FrozenTrial, *, max_retries: int, its_own_fault: bool = True
+    store: StudyStore,
+    study: optuna.Study,
+    trial_id: int,
+    *,
+    max_retries: int,
+    reason: str = "Its process died.",
+    its_own_fault: bool = True,
 ) -> None:
     """Fail a trial whose process died, unless it had finished, and queue its point again.
 
     Args:
         store: Database of the study.
         study: Study of the trial.
-        trial: The trial; its present state is read from the database.
+        trial_id: Id of the trial; its present state is read from the database.
         max_retries: Maximum number of retries, after which the trial stays failed.
+        reason: Why the trial fails, as a sentence.
         its_own_fault: Whether this counts as a retry; False if the whole sweep was stopped.
     """
-    trial = store.storage.get_trial(trial._trial_id)
-    reason = "Its process died." if its_own_fault else "The sweep was stopped while it ran."
     try:
-        store.storage.set_trial_user_attr(trial._trial_id, REASON, reason)
-        store.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        store.storage.set_trial_user_attr(trial_id, REASON, reason)
+        store.storage.set_trial_user_attr(trial_id, _LOST, its_own_fault)
+        store.storage.set_trial_state_values(trial_id, TrialState.FAIL)
     except UpdateFinishedTrialError:
         return
-    requeue(study, trial, max_retries=max_retries, its_own_fault=its_own_fault)
-
-
-def requeue(study: optuna.Study, trial: FrozenTrial, *, max_retries: int, its_own_fault: bool = True) -> None:
-    """Queue the point of a failed trial again, unless it has no retries left."""
-    tries = int(trial.user_attrs.get(_TRIES, 0)) + int(its_own_fault)
-    if tries > max_retries:
+    requeue_lost(store, study, max_retries=max_retries)
+    trial = store.storage.get_trial(trial_id)
+    if (tries := _tries_of_the_next(trial)) > max_retries:
         warn(f"{study.study_name}, trial {trial.number}: given up after {tries} tries (sweep.max_retries)")
-        return
-    point = trial.user_attrs.get(_POINT, {})
-    # Values that a sampler has drawn are kept: the retry has the same point.
-    study.enqueue_trial({**point, **trial.params}, user_attrs={_SLOT: slot_of(trial), _POINT: point, _TRIES: tries})
 
 
-def take_over(store: StudyStore, study: optuna.Study, owner: str, *, max_retries: int) -> None:
-    """Requeue the trials that an earlier process of this owner left running when it was killed.
+def requeue_lost(store: StudyStore, study: optuna.Study, *, max_retries: int) -> None:
+    """Queue the points of trials whose process died again, unless they are or have no retries left.
 
-    A process killed between taking a trial and setting its owner leaves a trial without an owner, and perhaps without a
-    heartbeat. Optuna only fails trials whose heartbeat stopped, so this trial would count as running forever; a
-    heartbeat is recorded for it here.
+    Whoever fails a trial may die before it has queued the next, so any process may do so later.
+    """
+
+    def requeue() -> None:
+        for trial in _lost_trials(study, max_retries):
+            point = trial.user_attrs.get(_POINT, {})
+            attributes = {_SLOT: slot_of(trial), _POINT: point, _TRIES: _tries_of_the_next(trial)}
+            # Values that a sampler has drawn are kept: the retry has the same point.
+            study.enqueue_trial({**point, **trial.params}, user_attrs={**attributes, _RETRY_OF: trial.number})
+
+    if _lost_trials(study, max_retries):
+        store.exclusively(study.study_name, requeue)
+
+
+def _lost_trials(study: optuna.Study, max_retries: int) -> list[FrozenTrial]:
+    """Return the lost trials that are to be queued again, and are not yet."""
+    trials = study.get_trials(deepcopy=False)
+    retried = {trial.user_attrs.get(_RETRY_OF) for trial in trials}
+    # A slot that has another trial was planned again when the stage was started again.
+    planned = {slot_of(trial) for trial in trials if trial.state != TrialState.FAIL}
+    return [
+        trial
+        for trial in trials
+        if trial.state == TrialState.FAIL
+        and _LOST in trial.user_attrs
+        and trial.number not in retried
+        and slot_of(trial) not in planned
+        and _tries_of_the_next(trial) <= max_retries
+    ]
+
+
+def _tries_of_the_next(lost: FrozenTrial) -> int:
+    return int(lost.user_attrs.get(_TRIES, 0)) + int(lost.user_attrs[_LOST])
+
+
+def take_over(store: StudyStore, study: optuna.Study, is_gone: Callable[[str], bool], *, max_retries: int) -> None:
+    """Requeue the trials whose owner is known to be gone; of another machine, the heartbeat stops if it dies."""
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        if (owner := trial.user_attrs.get(_OWNER)) is not None and is_gone(owner):
+            reason = "The sweep was stopped while it ran."
+            try_again(store, study, trial._trial_id, max_retries=max_retries, reason=reason, its_own_fault=False)
+
+
+def begin_missing_heartbeats(store: StudyStore, study: optuna.Study) -> None:
+    """Record a heartbeat for running trials without an owner.
+
+    Such a trial, of an older version and killed at the wrong moment, may have no heartbeat either. Trials are failed
+    when their heartbeat stops, so it would count as running forever.
     """
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        known = trial.user_attrs.get(_OWNER)  # of a trial of another machine, the heartbeat stops if that machine dies
-        if known is None:
+        if _OWNER not in trial.user_attrs:
             store.storage.record_heartbeat(trial._trial_id)
-        elif known == owner:
-            try_again(store, study, trial, max_retries=max_retries, its_own_fault=False)
+
+
+def try_silent_again(store: StudyStore, study: optuna.Study, *, max_retries: int) -> None:
+    """Requeue the trials whose machine has not been heard of."""
+    for trial_id in store.silent_trials(study):
+        number = store.storage.get_trial(trial_id).number
+        warn(f"{study.study_name}, trial {number}: not heard of for a minute; it is tried again")
+        try_again(store, study, trial_id, max_retries=max_retries, reason=SILENT)
 
 
 def has_trials(study: optuna.Study, *states: TrialState) -> bool:
@@ -237,9 +305,7 @@ def reason_of(trial: FrozenTrial) -> str | None:
     if trial.state == TrialState.PRUNED and (curve := curve_of(trial)):
         share, score = curve[-1]
         return f"Stopped early, after {percent(share)} of its schedule, with a score of {score:.3f} on dev."
-    # Optuna itself fails a trial without a heartbeat, and gives no reason.
-    silent = "Its machine was not heard of for a minute."
-    return str(trial.user_attrs.get(REASON, silent)) if trial.state == TrialState.FAIL else None
+    return str(trial.user_attrs.get(REASON, SILENT)) if trial.state == TrialState.FAIL else None
 
 
 def trial_event(arm: str, trial: FrozenTrial, metric: str) -> dict[str, Any]:

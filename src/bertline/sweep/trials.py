@@ -6,8 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import optuna
 import torch
@@ -17,31 +17,34 @@ from optuna.trial import FrozenTrial, TrialState
 from bertline.finetuning.finetune import DevCheck, fine_tune
 from bertline.finetuning.progress import DivergedError
 from bertline.foundation.errors import MachineError
-from bertline.foundation.files import write_atomically
 from bertline.foundation.progress import say, warn
 from bertline.foundation.seeds import seed_for
 from bertline.sweep.bench import Bench
 from bertline.sweep.config import NoPrunerConfig, SweepConfig, TpeSamplerConfig
 from bertline.sweep.job import Arm, PlannedSweep, SweepJob
+from bertline.sweep.members import has_died
 from bertline.sweep.space import Params, planned_points, space_of_arm, suggest
-from bertline.sweep.store import StudyStore, add_missing_events
+from bertline.sweep.store import StudyStore
 from bertline.sweep.study import (
     CURVE,
     ENDED,
     REASON,
+    begin_missing_heartbeats,
     best_trials,
     checks_of,
     has_trials,
     open_study,
     plan_trials,
-    requeue,
+    requeue_lost,
     slot_of,
     step_of,
     take_over,
     take_trial,
     trial_event,
     try_again,
+    try_silent_again,
 )
+from bertline.sweep.units import UnitTable
 from bertline.sweep.workers import Source, Work, Workers
 
 
@@ -55,23 +58,35 @@ class TrialWork:
     slot: int
 
 
-@dataclass(frozen=True, slots=True)
+_RECOVER_EVERY_S = 5.0
+
+
+@dataclass(slots=True)
 class Studies:
     """Studies of one sweep, one per arm; a `Source` of their waiting trials: those of the first arm, then the next."""
 
     plan: PlannedSweep
     store: StudyStore
     owner: str
-    """Id that marks the trials of this run folder, by which it recognises them after a kill."""
+    """Name of this process, which marks its trials."""
+    leads: bool = True
+    """Whether this process writes events.jsonl."""
     by_arm: dict[Arm, optuna.Study] = field(default_factory=dict)
+    _recover_at: float = 0.0
+    _num_ended: int = -1
 
     def trials(self) -> dict[Arm, list[FrozenTrial]]:
         """Return all trials that have ended, by arm."""
         return {arm: study.get_trials(states=ENDED) for arm, study in self.by_arm.items()}
 
     def sync_events(self) -> None:
-        """Append the trials that have ended to events.jsonl."""
-        add_missing_events(self.plan.job.run_folder, self._events())
+        """Append the trials that have ended, here or on other machines, to events.jsonl."""
+        if not self.leads:
+            return
+        events = list(self._events())
+        if len(events) != self._num_ended:
+            self.store.add_events(self.plan.job.run_folder, events)
+            self._num_ended = len(events)
 
     def _events(self) -> Iterator[dict[str, Any]]:
         for arm, study in self.by_arm.items():
@@ -88,12 +103,22 @@ class Studies:
 
     def is_finished(self) -> bool:
         """See `Source`."""
+        self.recover()
+        self.sync_events()
+        return not any(has_trials(study, TrialState.WAITING, TrialState.RUNNING) for study in self.by_arm.values())
+
+    def recover(self) -> None:
+        """Queue the trials again whose process or machine has died, if some time has passed since the last look."""
+        now = time.monotonic()
+        if now < self._recover_at:
+            return
+        self._recover_at = now + min(_RECOVER_EVERY_S, self.store.grace_s / 2)
+        max_retries = self.plan.job.sweep.max_retries
         for study in self.by_arm.values():
             if has_trials(study, TrialState.RUNNING):
-                self.store.fail_silent_trials(study)
-            if has_trials(study, TrialState.WAITING, TrialState.RUNNING):
-                return False
-        return True
+                take_over(self.store, study, has_died, max_retries=max_retries)
+                try_silent_again(self.store, study, max_retries=max_retries)
+            requeue_lost(self.store, study, max_retries=max_retries)
 
     def done(self, work: Work, result: str) -> None:
         """See `Source`."""
@@ -102,8 +127,8 @@ class Studies:
 
     def lost(self, work: Work) -> None:
         """See `Source`."""
-        trial, max_retries = self.store.storage.get_trial(work.argument.trial_id), self.plan.job.sweep.max_retries
-        try_again(self.store, self.by_arm[work.argument.arm], trial, max_retries=max_retries)
+        study, max_retries = self.by_arm[work.argument.arm], self.plan.job.sweep.max_retries
+        try_again(self.store, study, work.argument.trial_id, max_retries=max_retries)
         self.sync_events()
 
 
@@ -118,27 +143,32 @@ def workers_matter(sweep: SweepConfig) -> bool:
     return isinstance(sweep.sampler, TpeSamplerConfig) or not isinstance(sweep.pruner, NoPrunerConfig)
 
 
-def opened_studies(plan: PlannedSweep) -> Studies:
-    """Open the store and the studies, and queue the planned trials that have not been run.
+def opened_studies(plan: PlannedSweep, table: UnitTable, *, leads: bool = True) -> Studies:
+    """Open the studies, and queue the planned trials that have not been run.
 
-    Raises:
-        MachineError: The store cannot be reached.
+    Args:
+        plan: The planned sweep.
+        table: Units of the sweep, in the same store.
+        leads: Whether this process leads the sweep: else it only takes trials.
     """
-    job = plan.job
-    store = StudyStore(job.studies_url, on_stale=lambda study, trial: _requeue_silent(job, study, trial))
-    owner = job.run_folder / "owner"
-    if not owner.exists():
-        write_atomically(owner, uuid4().hex)
-    studies = Studies(plan, store, owner.read_text(encoding="utf-8"))
+    job, store = plan.job, table.store
+    studies = Studies(plan, store, table.member, leads)
     with store.reached():
         for arm in plan.arms:
-            study = open_study(store, study_name(job, arm), job.sweep)
-            study.set_user_attr("workers_matter", workers_matter(job.sweep))
-            take_over(store, study, studies.owner, max_retries=job.sweep.max_retries)
-            plan_trials(store, study, planned_points(job.sweep, job.task, arm))
-            studies.by_arm[arm] = study
+            study = studies.by_arm[arm] = open_study(store, study_name(job, arm), job.sweep)
+            # Of trials that this very process has, an earlier sweep in it was stopped.
+            gone = partial(_is_gone, table.member)
+            take_over(store, study, gone, max_retries=job.sweep.max_retries)
+            if leads:
+                study.set_user_attr("workers_matter", workers_matter(job.sweep))
+                begin_missing_heartbeats(store, study)
+                plan_trials(store, study, planned_points(job.sweep, job.task, arm))
         studies.sync_events()
     return studies
+
+
+def _is_gone(me: str, owner: str) -> bool:
+    return owner == me or has_died(owner)
 
 
 def run_trials(studies: Studies, workers: Workers, *, filler: Source) -> dict[Arm, list[Params]]:
@@ -191,7 +221,7 @@ def run_trial(bench: Bench, work: TrialWork) -> str:
         study = open_study(store, study_name(job, work.arm), job.sweep, draw=draw)
         study.get_trials(deepcopy=False)  # Optuna's cache must have seen a trial before it can be written to
         trial = optuna.Trial(study, work.trial_id)
-        with store.beating(work.trial_id):
+        with store.beating(lambda: store.storage.record_heartbeat(work.trial_id)):
             try:
                 return _run(bench, work.arm, study, trial)
             except UpdateFinishedTrialError:
@@ -255,8 +285,3 @@ def report_and_prune(
                 raise optuna.TrialPruned
 
     return on_check
-
-
-def _requeue_silent(job: SweepJob, study: optuna.Study, trial: FrozenTrial) -> None:
-    warn(f"{study.study_name}, trial {trial.number}: not heard of for a minute; it is tried again")
-    requeue(study, trial, max_retries=job.sweep.max_retries)

@@ -11,8 +11,7 @@ import multiprocessing
 import signal
 import time
 import traceback
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -20,9 +19,9 @@ from typing import Any, Protocol
 
 from bertline.foundation.errors import BertlineError, MachineError
 from bertline.foundation.parallel import end_with_parent
-from bertline.foundation.progress import say, warn
-from bertline.sweep.bench import Bench
-from bertline.sweep.job import PlannedSweep, SweepJob
+from bertline.foundation.progress import warn
+from bertline.sweep.bench import Bench, num_sweep_workers
+from bertline.sweep.job import PlannedSweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,50 +46,6 @@ class Source(Protocol):
 
     def lost(self, work: Work) -> None:
         """Called when the worker process died before the unit was finished."""
-
-
-class KnownWork:
-    """A fixed list of units; one whose worker died is retried after the others.
-
-    Args:
-        job: The sweep.
-        units: Units whose functions return the progress message.
-    """
-
-    def __init__(self, job: SweepJob, units: Sequence[Work]) -> None:
-        self._job = job
-        self._waiting = deque(units)
-        self._num_open = len(units)
-        self._losses: Counter[int] = Counter()
-
-    def take(self) -> Work | None:
-        """See `Source`."""
-        return self._waiting.popleft() if self._waiting else None
-
-    def is_finished(self) -> bool:
-        """See `Source`."""
-        return self._num_open == 0
-
-    def done(self, work: Work, result: str) -> None:
-        """See `Source`."""
-        self._num_open -= 1
-        say(f"{self._job.task_name}, {result}")
-
-    def lost(self, work: Work) -> None:
-        """See `Source`.
-
-        Raises:
-            MachineError: The unit has been lost more than `sweep.max_retries` times.
-        """
-        self._losses[id(work)] += 1
-        if self._losses[id(work)] > self._job.sweep.max_retries:
-            raise MachineError(
-                f"{self._job.task_name}: a run of one of the best configurations, or the baselines, lost its process "
-                f"{self._losses[id(work)]} times, most likely for lack of memory. Run the stage again with fewer "
-                "workers (runtime.sweep_workers) or on a larger machine: it is resumed."
-            )
-        # Retried last: if the unit itself kills its process, the other units are finished first.
-        self._waiting.append(work)
 
 
 MAX_DEATHS = 10
@@ -131,7 +86,7 @@ class ThisProcess:
 
 
 class WorkerProcesses:
-    """`runtime.sweep_workers` processes, started when there is work for the first time."""
+    """As many processes as `num_sweep_workers` says, started when there is work for the first time."""
 
     def __init__(self, plan: PlannedSweep) -> None:
         self._plan = plan
@@ -147,7 +102,8 @@ class WorkerProcesses:
             Exception: The exception that a unit of work raised.
         """
         if not self._members and not source.is_finished():
-            self._members += [_Member(self._plan, number) for number in range(self._plan.job.runtime.sweep_workers)]
+            num_workers = num_sweep_workers(self._plan.job.runtime)
+            self._members += [_Member(self._plan, number) for number in range(num_workers)]
         while True:
             self._hand_out(source)
             # No filler at a source's end: the next source has priority. None after a loss: it may need all the memory.

@@ -93,8 +93,9 @@ class RuntimeConfig:
     which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there, with a warning."""
     launcher: Literal["local"]
     """How a worker is started; `local`: as a process of this machine."""
-    sweep_workers: int
-    """Number of processes of a sweep, each with one trial at a time; more processes use more cores."""
+    sweep_workers: int | None
+    """Number of processes of a sweep, each with one trial at a time; more processes use more cores. None: one for each
+    GPU that this process sees, or two on a CPU."""
     runs_folder: str
     """Folder of work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
@@ -103,9 +104,11 @@ class RuntimeConfig:
     """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 
     def __post_init__(self) -> None:
-        for name in ("num_devices", "num_nodes", "sweep_workers"):
+        for name in ("num_devices", "num_nodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.sweep_workers is not None and self.sweep_workers < 1:
+            raise ValueError(f"sweep_workers must be at least 1, or null, found {self.sweep_workers}")
         if self.num_threads is not None and self.num_threads < 1:
             raise ValueError(f"num_threads must be at least 1, or null, found {self.num_threads}")
         if self.micro_batch_size is not None and self.micro_batch_size < 1:

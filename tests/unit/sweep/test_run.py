@@ -20,7 +20,7 @@ from bertline.foundation.errors import ConfigError, MachineError
 from bertline.foundation.manifests import read_manifest, write_manifest
 from bertline.kinds.regression.config import RegressionTaskConfig
 from bertline.modeling.huggingface import load_classifier, read_config, read_labels
-from bertline.sweep import repetitions, trials
+from bertline.sweep import crew, repetitions, trials
 from bertline.sweep.results import data_hash
 from bertline.sweep.run import run_sweep
 from bertline.tasks.config import ChoiceSpace
@@ -226,7 +226,7 @@ def test_a_finished_sweep_runs_nothing_again(finished, monkeypatch):
 
     for module in (trials, repetitions):
         monkeypatch.setattr(module, "fine_tune", fail)
-    monkeypatch.setattr(repetitions, "_read_test", fail)
+    monkeypatch.setattr(crew, "read_test", fail)
     before = (job.run_folder / "result" / "result.json").read_bytes()
     assert run_sweep(job, in_process=True) == figures
     assert (job.run_folder / "result" / "result.json").read_bytes() == before
@@ -236,8 +236,8 @@ def test_of_the_best_configurations_the_best_mean_on_dev_wins_and_test_is_read_w
     inputs, input_folder, tmp_path, monkeypatch
 ):
     read = []
-    reading = repetitions._read_test
-    monkeypatch.setattr(repetitions, "_read_test", lambda bench, work: read.append(work[0]) or reading(bench, work))
+    reading = crew.read_test
+    monkeypatch.setattr(crew, "read_test", lambda bench, one, kept: read.append(one) or reading(bench, one, kept=kept))
     job = inputs.sweep_job(
         input_folder,
         tmp_path / "run",

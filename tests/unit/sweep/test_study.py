@@ -73,7 +73,7 @@ def test_the_trial_with_most_epochs_is_taken_first_and_keeps_its_number(store, i
     taken = [take_trial(store, study, ME) for _ in range(3)]
     assert [trial.number for trial in taken] == [2, 1, 3]
     # Its process may have died by its fault: tried again, it comes last.
-    try_again(store, study, taken[0], max_retries=1)
+    try_again(store, study, taken[0]._trial_id, max_retries=1)
     assert [take_trial(store, study, ME).number for _ in range(2)] == [0, 4]
 
 
@@ -102,7 +102,7 @@ def test_a_trial_whose_process_died_is_queued_again_in_its_slot_until_it_was_too
     slots = []
     while (trial := take_trial(store, study, ME)) is not None:
         slots.append(slot_of(trial))
-        try_again(store, study, trial, max_retries=2)
+        try_again(store, study, trial._trial_id, max_retries=2)
     assert sorted(slots) == sorted([0, 1, 2, 3] * 3)
     assert states(study) == ["FAIL"] * 12
     plan_trials(store, study, POINTS)  # the next run of the stage
@@ -115,7 +115,7 @@ def test_five_kills_of_one_trial_still_end_with_every_trial_finished(study, stor
     while (taken := take_trial(store, study, ME)) is not None:
         if slot_of(taken) == 0 and left:
             left -= 1
-            try_again(store, study, taken, max_retries=OmegaConf.load(path)["max_retries"])
+            try_again(store, study, taken._trial_id, max_retries=OmegaConf.load(path)["max_retries"])
             continue
         study.get_trials(deepcopy=False)
         trial = optuna.Trial(study, taken._trial_id)
@@ -129,14 +129,14 @@ def test_a_trial_that_finished_before_its_process_died_is_not_repeated(study, st
     study.get_trials(deepcopy=False)
     trial = optuna.Trial(study, taken._trial_id)
     study.tell(trial, by_x(trial))
-    try_again(store, study, taken, max_retries=2)
+    try_again(store, study, taken._trial_id, max_retries=2)
     assert states(study) == ["COMPLETE", "WAITING", "WAITING", "WAITING"]
 
 
 def test_a_run_that_starts_again_takes_over_its_own_trials_and_leaves_those_of_others(study, store):
     take_trial(store, study, ME)
     take_trial(store, study, ANOTHER)
-    take_over(store, study, ME, max_retries=0)
+    take_over(store, study, lambda owner: owner == ME, max_retries=0)
     assert states(study) == ["FAIL", "RUNNING", "WAITING", "WAITING", "WAITING"]
     assert slot_of(study.trials[4]) == 0
 
@@ -148,7 +148,7 @@ def test_what_the_sampler_drew_stays_when_a_trial_is_tried_again(store, inputs):
     taken = take_trial(store, study, ME)
     study.get_trials(deepcopy=False)
     drawn = optuna.Trial(study, taken._trial_id).suggest_float("x", 0, 1)
-    try_again(store, study, taken, max_retries=1)
+    try_again(store, study, taken._trial_id, max_retries=1)
     run_all(store, study, lambda trial: trial.suggest_float("x", 0, 1))
     assert study.best_trial.params == {"x": drawn}
 

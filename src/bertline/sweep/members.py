@@ -1,0 +1,42 @@
+"""Names of the processes that take work of a sweep, by which those of this machine see that one has died."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+
+def member_name() -> str:
+    """Return a name for this process, `MACHINE:PID:START`, that no other process of any machine has had."""
+    return f"{_machine()}:{os.getpid()}:{psutil.Process().create_time():.2f}"
+
+
+def has_died(name: str) -> bool:
+    """Return whether a process of this machine has ended; False for those of other machines, whose state is unknown."""
+    machine, _, process = name.partition(":")
+    pid, _, start = process.partition(":")
+    if machine != _machine() or not pid.isdecimal():
+        return False
+    try:
+        found = psutil.Process(int(pid))
+        return f"{found.create_time():.2f}" != start or found.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+    except psutil.AccessDenied:
+        return False
+
+
+@cache
+def _machine() -> str:
+    """Return an identity of what the process ids belong to: this boot of this machine, or a container on it."""
+    parts = [platform.node()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
