@@ -112,13 +112,18 @@ def attend(
         case "varlen" if scope.boundaries is not None:
             return Attended(_attend_within_spans(query, key, value, scope.boundaries))
         case "sdpa" | "varlen":
-            bias = None if scope.bias is None else scope.bias.to(query.dtype)
-            avoided = bias is not None and _may_get_nan_from_cudnn(query.device.type, query.shape[2], key.shape[2])
-            with sdpa_kernel(_WITHOUT_CUDNN) if avoided else nullcontext():
-                context = F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout_prob)
-            return Attended(context)
+            return Attended(_attend_fused(query, key, value, scope.bias, dropout_prob))
         case _:
             assert_never(kind)
+
+
+def _attend_fused(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout_prob: float) -> Tensor:
+    """Run PyTorch's fused attention with the fastest kernel that is safe."""
+    if bias is None:
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout_prob)
+    avoids_cudnn = _may_get_nan_from_cudnn(query.device.type, query.shape[2], key.shape[2])
+    with sdpa_kernel(_WITHOUT_CUDNN) if avoids_cudnn else nullcontext():
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias.to(query.dtype), dropout_p=dropout_prob)
 
 
 def _may_get_nan_from_cudnn(device_type: str, *lengths: int) -> bool:

@@ -172,7 +172,7 @@ def _cuda_device(runtime: RuntimeConfig, ranks: Ranks) -> torch.device:
             return torch.device("cuda", 0)
         raise MachineError(
             f"runtime.num_devices is {runtime.num_devices}, but this process sees {available} CUDA devices. Ask for "
-            "no more than there are. Under srun, a task sees all GPUs of its node, or one of its own (--gpus-per-task=1)."
+            "no more than there are. Under srun, a task sees all GPUs of its node, or its own (--gpus-per-task=1)."
         )
     return torch.device("cuda", ranks.local_rank)
 
