@@ -13,7 +13,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
 
-.PHONY: help repro test test-browser test-slurm ui try docs tour lint format smoke install install-dev install-browser lock accept clean
+.PHONY: help repro test test-browser test-slurm ui doctor try docs tour lint format smoke install install-dev install-browser lock accept clean
 .DEFAULT_GOAL := help
 
 help:            ## Show what there is
@@ -43,6 +43,11 @@ SLURM := slurm-wlm munge iproute2
 
 ui: install      ## Review runs in MLflow (on this machine, port 5000)
 	$(BIN)/python pipelines/ui.py $(ARGS)
+
+# A step of many tasks must not install many times at once.
+doctor: $(if $(SLURM_STEP_NUM_TASKS),,install) ## Check this machine before the first run: also srun make doctor
+	@test -x $(BIN)/python || { echo "error: nothing is installed here yet: first run make install, once"; exit 1; }
+	@$(BIN)/python pipelines/doctor.py $(ARGS)
 
 try: install     ## Type a sentence with blanks, see the guesses (also of a run in progress)
 	@$(BIN)/python pipelines/try_blanks.py

@@ -91,7 +91,7 @@ class StudyStore:
     """
 
     def __init__(self, url: str, *, waits: bool = False, says: bool = True) -> None:
-        self._url = _parsed(os.environ.get(URL_VARIABLE) or url)
+        self._url = database_url(os.environ.get(URL_VARIABLE) or url)
         self._file = Path(str(self._url.database)) if self._url.get_backend_name() == "sqlite" else None
         engine: dict[str, Any] = {"pool_pre_ping": True}  # reopen connections that the server has closed
         engine["connect_args"] = {name: value for name, value in _KEEPALIVE.items() if name not in self._url.query}
@@ -227,7 +227,12 @@ class StudyStore:
         )
 
 
-def _parsed(url: str) -> URL:
+def database_url(url: str) -> URL:
+    """Parse an address of `tracking.studies_url`, and choose the driver.
+
+    Raises:
+        ConfigError: It is no address of a database, or of a kind of database that is not supported.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError:

@@ -1,0 +1,1 @@
+"""Checks of a machine before the first run on it: software, devices, ranks, folders and servers."""

@@ -1,0 +1,240 @@
+"""The examination: what each rank checks by itself, then what the ranks check together, gathered by rank 0.
+
+Each rank checks its device; the first rank of each host also checks software, processes, folders and the studies'
+database; rank 0 also checks MLflow, the DVC remote and Slurm. All report through the store of `meeting`, never through
+the process group: it may be what is broken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertline.doctor import devices, memory, processes, servers, slurm, software
+from bertline.doctor.finding import Finding
+from bertline.doctor.folders import Folder, existing, folder_findings
+from bertline.doctor.limits import Check, Deadline, run_checks
+from bertline.doctor.meeting import Place
+from bertline.orchestration.config import PipelineConfig
+from bertline.planning.forecast import Forecast
+from bertline.pretraining.row_layout import rows_at_once
+
+_GIB = 1 << 30
+_QUICK_S, _COMPILER_S, _FOLDER_S, _SERVER_S = 8.0, 20.0, 8.0, 15.0
+# Steps of batches that are ready at once: per data worker, and in the training process (pretraining.data).
+_AHEAD_OF_EACH_WORKER, _AHEAD_OF_TRAINING = 4, 3
+_BYTES_PER_TOKEN = 32
+"""Bytes of a batch per token, at most: ids, types, mask and targets as int64."""
+_HANGS = "It hangs: look at dmesg, the mounts and the load of this machine, and run the doctor again."
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What one rank reports."""
+
+    rank: int
+    host: str
+    cores: processes.Cores
+    memory_bytes: int
+    """Memory of the rank's GPU, or its share of what its host has available."""
+    device_type: str
+    findings: list[Finding] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return plain data, to be told to rank 0."""
+        findings = [{**asdict(one), "measured": dict(one.measured)} for one in self.findings]
+        return {**vars(self), "findings": findings}
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any]) -> Report:
+        """Return the report of plain data."""
+        return cls(**{**data, "findings": [Finding(**one) for one in data["findings"]]})
+
+
+class Examination:
+    """Checks of one rank.
+
+    Args:
+        config: The configuration of the run.
+        place: Place of this process.
+        repository: Folder of the repository.
+        deadline: When all must be over.
+    """
+
+    def __init__(self, config: PipelineConfig, place: Place, repository: Path, deadline: Deadline) -> None:
+        self.config = config
+        self.place = place
+        self.repository = repository
+        self.deadline = deadline
+        self.device = devices.device_of(config.runtime, place.ranks)
+        runtime = config.runtime
+        self.num_ranks = max(place.ranks.world_size, runtime.num_devices * runtime.num_nodes)
+        self.num_local_ranks = max(runtime.num_devices, int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        self.forecast: Forecast | None = None
+
+    @property
+    def several_machines(self) -> bool:
+        """Whether the configuration runs on more than one machine."""
+        return self.config.runtime.num_nodes > 1 or self.submits
+
+    @property
+    def submits(self) -> bool:
+        """Whether the configuration submits jobs to Slurm."""
+        launcher = self.config.runtime.launcher
+        return getattr(launcher, "kind", launcher) == "slurm"
+
+    def report(self) -> Report:
+        """Run this rank's own checks."""
+        report = Report(
+            rank=self.place.ranks.rank,
+            host=self.place.host,
+            cores=processes.usable_cores(),
+            memory_bytes=self._memory(),
+            device_type=self.device.type,
+        )
+        run = self._run
+        if self.place.ranks.local_rank == 0:
+            self.forecast = self.forecast_with(report.memory_bytes)
+            report.findings += run(self._software())
+        report.findings += run(self._devices())
+        if self.place.ranks.local_rank == 0:
+            report.findings += run(self._processes())
+            report.findings += run(self._servers(), together=True)
+            report.findings += run(self._folders())
+        return report
+
+    def forecast_with(self, memory_bytes: int) -> Forecast | None:
+        """Return the forecast for ranks with this much memory; None if nothing is pretrained or it cannot be made."""
+        found: list[Forecast] = []
+
+        def estimate() -> Iterable[Finding]:
+            found.append(memory.forecast_on(self.config, memory_bytes, self.device, num_ranks=self.num_ranks))
+            return ()
+
+        if self.config.pretrains:
+            self._run([_check("memory", estimate)])
+        return found[0] if found else None
+
+    def memory_findings(self, memory_bytes: int) -> list[Finding]:
+        """Compare the phases with the least memory of any rank, in bytes."""
+        runtime = self.config.runtime
+        by_hand = runtime.micro_batch_size is not None or runtime.micro_batch_tokens is not None
+
+        def compare() -> Iterator[Finding]:
+            found = memory.forecast_on(self.config, memory_bytes, self.device, num_ranks=self.num_ranks)
+            yield from memory.memory_findings(found, on_gpu=self.device.type == "cuda", chosen_by_hand=by_hand)
+
+        return self._run([_check("memory", compare)]) if self.config.pretrains else []
+
+    def folders(self) -> list[Folder]:
+        """Return the folders to check."""
+        saved = memory.checkpoint_bytes(self.forecast) if self.forecast else 0
+        keep = self.config.pretrain.keep_checkpoints + 2  # the best, and the next while the oldest is still there
+        cache = _cache_folder(self.repository)
+        runs = self.repository / self.config.runtime.runs_folder
+        found = [
+            Folder(
+                title="runs",
+                path=runs,
+                needed_bytes=_GIB + keep * saved,
+                checkpoint_bytes=saved,
+                setting="runtime.runs_folder",
+            ),
+            Folder(title="cache", path=cache, needed_bytes=_GIB + 4 * saved, setting="dvc cache dir"),
+        ]
+        data = self.repository / "data"
+        if data.exists():
+            found.append(Folder(title="data", path=data.resolve(), needed_bytes=0, may_be_read_only=True))
+        return found
+
+    def _run(self, checks: list[Check], *, together: bool = False) -> list[Finding]:
+        return run_checks(checks, self.deadline, together=together)
+
+    def _software(self) -> list[Check]:
+        runtime = self.config.runtime
+        return [
+            _check("Python", lambda: [software.python_finding()]),
+            _check("PyTorch", lambda: [software.torch_finding()]),
+            _check("compiler", lambda: software.compiler_findings(runtime, self.device), limit_s=_COMPILER_S),
+            _check("driver", lambda: [devices.driver_finding()]),
+        ]
+
+    def _devices(self) -> list[Check]:
+        runtime, ranks, precision = self.config.runtime, self.place.ranks, self.config.pretrain.precision
+        advice = "The GPU does not answer: look at nvidia-smi and dmesg (Xid), reset it or use another node."
+        return [_check("device", lambda: devices.device_findings(runtime, ranks, precision), advice, limit_s=20.0)]
+
+    def _processes(self) -> list[Check]:
+        traffic = self._traffic()
+        return [
+            _check("open files", lambda: [processes.descriptor_finding(traffic)]),
+            _check("shared memory", lambda: [processes.shared_memory_finding(traffic, self.num_local_ranks)]),
+        ]
+
+    def _traffic(self) -> processes.BatchTraffic:
+        runtime = self.config.runtime
+        tokens, micro_batches = 0, 1
+        for phase in self.config.pretrain.phases:
+            share = -(-phase.global_batch_size // self.num_ranks)
+            tokens = max(tokens, share * phase.max_length)
+            if runtime.micro_batch_tokens is None or runtime.micro_batch_tokens >= phase.max_length:
+                micro_batches = max(micro_batches, -(-share // (rows_at_once(runtime, phase.max_length) or share)))
+        return processes.BatchTraffic(
+            num_workers=runtime.num_workers,
+            num_steps=runtime.num_workers * _AHEAD_OF_EACH_WORKER + _AHEAD_OF_TRAINING,
+            micro_batches=micro_batches,
+            bytes_per_step=tokens * _BYTES_PER_TOKEN,
+        )
+
+    def _servers(self) -> list[Check]:
+        tracking, away = self.config.tracking, "Start it, or correct its address; a firewall may swallow requests."
+        several = self.several_machines
+        checks = [_check("studies", lambda: servers.studies_findings(tracking, several_machines=several), away)]
+        if self.place.ranks.is_first:
+            used = self.submits or "SLURM_JOB_ID" in os.environ
+            checks += [
+                _check("MLflow", lambda: servers.mlflow_findings(tracking), away),
+                _check("DVC remote", lambda: servers.remote_findings(self.repository), away),
+                _check("Slurm", lambda: slurm.slurm_findings(is_used=used), away),
+            ]
+        return [Check(name=one.name, run=one.run, advice=one.advice, limit_s=_SERVER_S) for one in checks]
+
+    def _folders(self) -> list[Check]:
+        measured: dict[int, str] = {}
+        checks = []
+        for folder in self.folders():
+            checks.append(_check(f"{folder.title}: folder", self._folder_check(folder, measured), limit_s=_FOLDER_S))
+        return checks
+
+    def _folder_check(self, folder: Folder, measured: dict[int, str]) -> Callable[[], Iterable[Finding]]:
+        def check() -> Iterable[Finding]:
+            device = existing(folder.path).stat().st_dev
+            found = list(folder_findings(folder, measured_as=measured.get(device)))
+            if any(one.check == f"{folder.title}: speed" for one in found):
+                measured.setdefault(device, folder.title)
+            return found
+
+        return check
+
+    def _memory(self) -> int:
+        if self.device.type == "cuda":
+            return int(torch.cuda.get_device_properties(self.device).total_memory)
+        return processes.memory_limit() // self.num_local_ranks
+
+
+def _cache_folder(repository: Path) -> Path:
+    from dvc.config import Config
+
+    folder = Config(str(repository / ".dvc"))["cache"].get("dir")
+    return Path(folder) if folder else repository / ".dvc" / "cache"
+
+
+def _check(
+    name: str, run: Callable[[], Iterable[Finding]], advice: str = _HANGS, *, limit_s: float = _QUICK_S
+) -> Check:
+    return Check(name=name, run=run, limit_s=limit_s, advice=advice)

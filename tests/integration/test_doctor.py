@@ -1,0 +1,165 @@
+"""`pipelines/doctor.py` as people start it: alone, with ranks of its own, under torchrun and as tasks of srun."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from terminal import on_terminal
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCTOR = ROOT / "pipelines/doctor.py"
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Overrides that keep the doctor away from the runs of this repository."""
+    runs = tmp_path / "runs"
+    return [
+        f"runtime.runs_folder={runs}",
+        f"tracking.uri=sqlite:///{runs}/mlflow.db",
+        f"tracking.studies_url=sqlite:///{runs}/studies.db",
+    ]
+
+
+def environment(**more):
+    launched = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "BERTLINE_STUDIES_URL")
+    kept = {name: value for name, value in os.environ.items() if name not in launched and not name.startswith("SLURM")}
+    return {**kept, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", **more}
+
+
+def run(*command, **more):
+    return subprocess.run(command, capture_output=True, text=True, env=environment(**more), timeout=100)
+
+
+def lines_of(done):
+    report = json.loads(done.stdout)
+    return report, {one["check"]: one for one in report["findings"]}
+
+
+def test_alone_the_machine_is_examined_in_time_and_nothing_is_left(places, tmp_path):
+    started = time.monotonic()
+    done = run(sys.executable, DOCTOR, *places, "--json")
+    assert time.monotonic() - started < 60
+    report, lines = lines_of(done)
+    red = {name: one["found"] for name, one in lines.items() if one["status"] == "red"}
+    assert (done.returncode, red, report["ok"], report["num_ranks"]) == (0, {}, True, 1), done.stderr
+    assert lines["all-reduce"]["status"] == "unused"
+    for name in ("Python", "PyTorch", "compiler", "device", "open files", "shared memory", "memory: phase 1", "cores"):
+        assert name in lines
+    for folder in ("runs", "cache"):
+        for part in ("space", "lock", "rename", "speed"):
+            assert lines[f"{folder}: {part}"]["status"] in ("green", "note")
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_as_many_ranks_as_the_configuration_has_are_started_and_sum_correctly(places):
+    done = run(sys.executable, DOCTOR, *places, "runtime.num_devices=2", "--json")
+    report, lines = lines_of(done)
+    assert (done.returncode, report["num_ranks"]) == (0, 2), done.stdout + done.stderr
+    assert lines["ranks"]["status"] == "green"
+    assert lines["all-reduce"]["measured"]["bytes_per_s"] > 1e6
+    assert "correct over 2 ranks with gloo" in lines["all-reduce"]["found"]
+    assert abs(lines["clocks"]["measured"]["offset_s"]) < 0.5  # the same clock
+    assert lines["device"]["ranks"] == [0, 1]
+
+
+def test_ranks_of_torchrun_print_one_table_that_fits_its_width(places):
+    done = run(
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", DOCTOR, *places,
+        "runtime.num_devices=2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("doctor on ") == 1
+    assert "correct over 2 ranks" in done.stdout
+    assert "\033" not in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 100
+
+
+def test_tasks_of_srun_on_two_nodes_compare_their_folders_and_one_red_line_is_the_exit_status(places):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = str(listener.getsockname()[1])
+    step = {"SLURM_JOB_ID": "7", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "2", "MASTER_PORT": port}
+    step |= {"SLURM_STEP_NODELIST": "localhost", "SLURM_LOCALID": "0", "PATH": f"{Path(sys.executable).parent}:/bin"}
+    arguments = [sys.executable, DOCTOR, *places, "runtime.num_nodes=2", "tracking.uri=http://127.0.0.1:9", "--json"]
+    tasks = [
+        subprocess.Popen(
+            arguments,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(**step, SLURM_PROCID=str(task), SLURMD_NODENAME=f"node{task + 1}"),
+        )
+        for task in range(2)
+    ]
+    outputs = [task.communicate(timeout=100)[0] for task in tasks]
+    assert [task.returncode for task in tasks] == [1, 0]
+    assert outputs[1] == ""
+    report = json.loads(outputs[0])
+    lines = {one["check"]: one for one in report["findings"]}
+    assert report["hosts"] == ["node1", "node2"]
+    assert lines["Python"]["ranks"] == [0, 1]
+    assert lines["ranks"]["found"] == "2 on 2 host(s): node1 (1), node2 (1)"
+    for folder in ("runs", "cache"):
+        assert lines[f"{folder}: other nodes"]["status"] == "green"
+        assert lines[f"{folder}: lock of other nodes"]["status"] == "green"
+    assert lines["MLflow"]["status"] == "red"
+    assert lines["Slurm"]["status"] == "red"  # a job, and its commands are not on this path
+
+
+def test_a_rank_that_never_comes_is_red_and_nothing_waits_for_it(places):
+    done = run(
+        sys.executable, "-c", IMPATIENT, *places, "--json",
+        RANK="0", WORLD_SIZE="2", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    _, lines = lines_of(done)
+    assert lines["ranks"]["status"] == "red"
+    assert "1 of 2 reported; missing: 1" in lines["ranks"]["found"]
+
+
+def test_a_rank_that_cannot_reach_the_first_says_so(places):
+    done = run(
+        sys.executable, "-c", IMPATIENT, *places,
+        RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "rank 1 on" in done.stderr
+    assert "cannot reach rank 0 at 127.0.0.1" in done.stderr
+
+
+def test_on_a_terminal_the_table_has_its_width_and_colours_unless_they_are_not_wanted(places):
+    status, text = on_terminal(80, [sys.executable, str(DOCTOR), *places], environment=environment())
+    assert status == 0
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "   ok Python" in text
+
+
+def test_a_mistyped_key_is_explained(places):
+    done = run(sys.executable, DOCTOR, "runtime.num_device=2")
+    assert done.returncode == 1
+    assert "runtime.num_devices" in done.stderr
+
+
+# The doctor with 3 s instead of 40 for the ranks to meet.
+IMPATIENT = f"""
+import runpy, sys
+sys.argv[0] = {str(DOCTOR)!r}
+sys.path.insert(0, {str(DOCTOR.parent)!r})
+import bertline.doctor.together as together
+together._MEET_S = 3.0
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]

@@ -1,0 +1,144 @@
+"""Folders: each way in which a file system can fail a run is red, and a trial leaves nothing behind."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+
+import pytest
+
+from bertline.doctor import folders
+from bertline.doctor.folders import Folder, Speed, folder_findings, measure, speed_finding
+
+
+def found(folder):
+    return {one.check.partition(": ")[2]: one for one in folder_findings(folder)}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder that is measured quickly."""
+    for name, seconds in (("_WRITE_S", 0.05), ("_READ_S", 0.05), ("_REPLACE_S", 0.2)):
+        monkeypatch.setattr(folders, name, seconds)
+    path = tmp_path / "runs"
+    path.mkdir()
+    return Folder(title="runs", path=path, needed_bytes=1000, setting="runtime.runs_folder")
+
+
+def test_a_good_folder_is_green_and_stays_empty(folder):
+    lines = found(folder)
+    assert {name: one.status for name, one in lines.items()} == dict.fromkeys(
+        ("space", "lock", "rename", "speed"), "green"
+    )
+    assert lines["speed"].measured["written_bytes_per_s"] > 0
+    assert list(folder.path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_above_it(folder):
+    missing = Folder(title="cache", path=folder.path / "a/b", needed_bytes=0)
+    assert found(missing)["lock"].status == "green"
+    assert list(folder.path.iterdir()) == []
+
+
+def test_too_little_space_is_red_and_names_the_setting(folder):
+    line = found(Folder(title="runs", path=folder.path, needed_bytes=10**18, setting="runtime.runs_folder"))["space"]
+    assert (line.status, "runtime.runs_folder" in line.fix) == ("red", True)
+
+
+def test_a_file_system_without_flock_is_red(folder, monkeypatch):
+    def refused(handle, flags):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    line = found(folder)["lock"]
+    assert (line.status, "flock is refused" in line.found, "-o flock" in line.fix) == ("red", True, True)
+
+
+def test_locks_that_lock_nothing_are_red(folder, monkeypatch):
+    monkeypatch.setattr(fcntl, "flock", lambda handle, flags: None)
+    assert "locked again" in found(folder)["lock"].found
+
+
+def test_a_file_system_without_the_locks_of_sqlite_is_red(folder, monkeypatch):
+    def refused(handle, flags):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refused)
+    assert "SQLite" in found(folder)["lock"].found
+
+
+@pytest.mark.parametrize("way", ["copied", "removed first"])
+def test_a_rename_that_is_not_atomic_is_red(folder, monkeypatch, way):
+    def copied(source, target):
+        content = source.read_text()
+        with target.open("w") as new:
+            new.write(content[:100])
+            new.flush()
+            time.sleep(0.02)
+            new.write(content[100:])
+
+    def removed(source, target):
+        target.unlink()
+        time.sleep(0.02)
+        shutil.copyfile(source, target)
+
+    monkeypatch.setattr(os, "replace", copied if way == "copied" else removed)
+    line = found(folder)["rename"]
+    assert line.status == "red"
+    assert ("half of a file" if way == "copied" else "No such file") in line.found
+
+
+def test_a_folder_that_may_not_be_written_is_red_and_data_may_be_read_only(folder, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(folders.tempfile, "TemporaryDirectory", read_only)
+    line = found(folder)["write"]
+    assert (line.status, "Read-only file system" in line.found) == ("red", True)
+    data = Folder(title="data", path=folder.path, needed_bytes=0, may_be_read_only=True)
+    assert found(data)["write"].status == "unused"
+
+
+def test_a_full_disk_is_red(folder, small_disk):
+    (small_disk / "large").write_bytes(bytes(200 * 1024))
+    line = found(Folder(title="runs", path=small_disk, needed_bytes=0))["write"]
+    assert (line.status, "No space left on device" in line.found) == ("red", True)
+
+
+def test_a_file_server_with_a_wrong_clock_is_red(folder, monkeypatch):
+    monkeypatch.setattr(folders.time, "time", lambda: 0.0)
+    assert found(folder)["clock"].status == "red"
+
+
+def test_measuring_takes_as_long_on_a_slow_disk(folder, monkeypatch):
+    sync = os.fsync
+
+    def slow(descriptor):
+        time.sleep(0.2)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    started = time.monotonic()
+    speed = measure(folder.path)
+    assert time.monotonic() - started < 1
+    assert speed.written_bytes_per_s < 10e6
+
+
+@pytest.mark.parametrize(
+    ("speed", "status"),
+    [((1e9, 1e5), "green"), ((1e6, 1e5), "red"), ((1e9, 100.0), "note")],
+)
+def test_speed_is_judged_by_the_checkpoint_that_training_waits_for_and_by_random_reads(folder, speed, status):
+    large = Folder(title="runs", path=folder.path, needed_bytes=0, checkpoint_bytes=10**8)
+    measured = Speed(written_bytes_per_s=speed[0], read_bytes_per_s=1e9, pages_per_s=speed[1])
+    line = speed_finding(large, measured)
+    assert line.status == status
+    assert status != "red" or "a checkpoint takes 100 s" in line.found
+
+
+def test_the_speed_of_one_file_system_is_measured_once(folder):
+    lines = {one.check: one.found for one in folder_findings(folder, measured_as="cache")}
+    assert lines["runs: speed"] == "the file system of cache, see there"
