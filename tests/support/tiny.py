@@ -19,6 +19,7 @@ from bertline.pretraining.objectives.mlm_nsp import MlmNsp
 from bertline.tasks.source_config import ConllSourceConfig
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import Machine, Ranks
+from bertline.training.launchers import LocalLauncherConfig
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 WORDS = tuple(f"word{number}" for number in range(40))
@@ -54,7 +55,8 @@ def model_config(**changes: Any) -> ModelConfig:
 
 def runtime(**changes: Any) -> RuntimeConfig:
     """One CPU thread, nothing compiled."""
-    return RuntimeConfig(**runtime_section(**changes))
+    fields = {**runtime_section(), "launcher": LocalLauncherConfig(kind="local"), **changes}
+    return RuntimeConfig(**fields)
 
 
 def runtime_section(**changes: Any) -> dict[str, Any]:
@@ -70,7 +72,7 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
         "packing": "auto",
         "compile": "off",
         "attention": "auto",
-        "launcher": "local",
+        "launcher": {"kind": "local"},
         "sweep_workers": 1,
         "runs_folder": "runs",
         "progress_every_s": 10.0,

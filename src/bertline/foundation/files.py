@@ -22,7 +22,8 @@ _CHUNK_BYTES = 1 << 20
 _RANDOM_CHARACTERS = 8  # added to the name of a temporary file, as tempfile does for a folder
 _PARTIAL = ".partial"
 _LOCK, _TARGET, _NEW, _OLD = "lock", "target", "new", "old"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Numbers of the errors with which a file system says that it has no locks."""
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
@@ -215,7 +216,7 @@ def _take(lock: TextIO) -> None:
         raise
     except OSError as error:
         # On a file system without locks nothing is cleaned up, because no process gets the lock.
-        if error.errno not in _NO_LOCKS:
+        if error.errno not in NO_LOCKS:
             raise
 
 

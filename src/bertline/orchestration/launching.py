@@ -1,4 +1,4 @@
-"""Start, or attach to, the worker of a run folder.
+"""Start, or attach to, the worker of a run folder: a process of this machine, or a job (`orchestration.slurm`).
 
 The worker is a process of its own: it outlives its recipe, so a lost terminal or a killed `dvc` loses nothing, and a
 second `dvc repro` attaches instead of starting a second worker.
@@ -10,7 +10,6 @@ the other nodes start their ranks, and then report that status.
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -21,13 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from bertline.foundation.errors import BertlineError
-from bertline.foundation.files import complete_lines
-from bertline.foundation.progress import LiveLine, ProgressLine, can_draw, say, warn
+from bertline.foundation.progress import say, warn
 from bertline.foundation.signals import STOP_SIGNALS
-from bertline.orchestration.status import Status, is_locked, problem_with_result, read_status, time_of_status
+from bertline.orchestration.log_view import LogView
+from bertline.orchestration.ownership import is_locked
+from bertline.orchestration.slurm.client import run_job
+from bertline.orchestration.status import Status, problem_with_result, read_status, time_of_status
 from bertline.orchestration.stopping import COULD_NOT_WRITE, WORK_STOPPED, Detached, Stopped, listening, named
 from bertline.training.config import RuntimeConfig
 from bertline.training.environment import environment_for_training
+from bertline.training.launchers import SlurmLauncherConfig
 from bertline.training.nodes import Node, outside_step, this_node
 
 _POLL_S = 0.2
@@ -49,7 +51,6 @@ def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, severa
         Stopped: A signal to this process stopped the worker, or the watching of a worker that continues.
         MachineError: Several nodes are configured, and this one does not know its rank among them.
     """
-    node = this_node(runtime.num_nodes if several_devices else 1, os.environ)
     status = read_status(folder)
     if status.state == "finished":
         problem = problem_with_result(folder, status)
@@ -59,21 +60,12 @@ def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, severa
         warn(
             f"{folder} says it is finished, but {problem}: the work is done again, from its checkpoints where they are"
         )
-    command = _command(folder, function, runtime, several_devices, node)
     passed_on: list[int] = []
-    if not node.is_first:
-        status = _join(folder, command, node, passed_on)
-    else:
-        # torchrun has one exit status for all failures, so the lock is what tells whether another worker is running.
-        exit_status = None if is_locked(folder) else _start(folder, command, passed_on)
-        if exit_status == COULD_NOT_WRITE:
-            raise BertlineError(
-                f"the worker at {folder} ended and could not write how; its last words are above. Free space there, "
-                "then run the same command again to resume"
-            )
-        if exit_status != 0 and is_locked(folder):
-            _attach(folder)
+    if isinstance(runtime.launcher, SlurmLauncherConfig):
+        run_job(folder, function, runtime, runtime.launcher, ranks=several_devices)
         status = read_status(folder)
+    else:
+        status = _run_here(folder, function, runtime, several_devices, passed_on)
     match status.state:
         case "finished":
             return status.metrics
@@ -87,6 +79,26 @@ def run_in_worker(folder: Path, function: str, runtime: RuntimeConfig, *, severa
         case _:
             why = status.message or "the worker ended before it wrote a status"
             raise BertlineError(f"{why}\n(log: {folder / 'log'})")
+
+
+def _run_here(
+    folder: Path, function: str, runtime: RuntimeConfig, several_devices: bool, passed_on: list[int]
+) -> Status:
+    """Start, or attach to, the worker on this machine; returns the status that it left."""
+    node = this_node(runtime.num_nodes if several_devices else 1, os.environ)
+    command = _command(folder, function, runtime, several_devices, node)
+    if not node.is_first:
+        return _join(folder, command, node, passed_on)
+    # torchrun has one exit status for all failures, so the lock is what tells whether another worker is running.
+    exit_status = None if is_locked(folder) else _start(folder, command, passed_on)
+    if exit_status == COULD_NOT_WRITE:
+        raise BertlineError(
+            f"the worker at {folder} ended and could not write how; its last words are above. Free space there, "
+            "then run the same command again to resume"
+        )
+    if exit_status != 0 and is_locked(folder):
+        _attach(folder)
+    return read_status(folder)
 
 
 def _command(folder: Path, function: str, runtime: RuntimeConfig, several_devices: bool, node: Node) -> list[str]:
@@ -192,57 +204,3 @@ def _signals_passed_on(process: subprocess.Popen[Any], passed_on: list[int]) -> 
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-# A progress line of training: "pretraining: step 1,001 of 7,000, loss 5.383, ..., 7 min 20 s left".
-_NUMBER = r"\d+(?:,\d{3})*"
-_STEPS = re.compile(rf"(?P<what>[^:]+): (?P<count>step (?P<done>{_NUMBER}) of (?P<total>{_NUMBER}))(, (?P<rest>.*))?")
-_LEFT = " left"
-
-
-class LogView:
-    """Shows the lines that are appended to a log from now on.
-
-    The worker always writes to its log, never to the terminal: it may outlive the terminal, and a recipe that attaches
-    later shows the same lines.
-    """
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._seen = log.stat().st_size if log.exists() else 0
-        self._line: ProgressLine | None = None
-        self._drawn = LiveLine(lambda: self._line) if can_draw() else None
-
-    def close(self) -> None:
-        """Show the last lines."""
-        self.show()
-        if self._drawn is not None:
-            self._drawn.stop()
-
-    def show(self) -> None:
-        """Show the new lines."""
-        for line, position in complete_lines(self._log, self._seen):
-            self._seen = position
-            for part in line.decode("utf-8", errors="replace").splitlines():
-                self._show_line(part)
-
-    def _show_line(self, line: str) -> None:
-        progress = progress_in(line)
-        if self._drawn is None:
-            say(line)
-        elif progress is None:
-            self._drawn.print_above(line)
-        else:
-            self._line = progress
-            self._drawn.start()
-
-
-def progress_in(line: str) -> ProgressLine | None:
-    """Return the progress that a line of a log tells, such as `pretraining: step 5 of 9, loss 5.4, 7 s left`."""
-    steps = _STEPS.fullmatch(line)
-    if steps is None:
-        return None
-    notes = [note for note in (steps["rest"] or "").split(", ") if note]
-    left = notes.pop() if notes and notes[-1].endswith(_LEFT) else ""
-    done, total = (int(steps[key].replace(",", "")) for key in ("done", "total"))
-    return ProgressLine(what=steps["what"], done=done, total=total, count=steps["count"], left=left, notes=tuple(notes))

@@ -57,7 +57,7 @@ from bertline.orchestration.unfinished import CONFIG_NAME, check_unfinished
 from bertline.orchestration.unused import is_unused, uses_pretrained
 from bertline.orchestration.user_data import holds_nothing
 from bertline.tracking.tracker import TrackedRun, Tracker
-from bertline.training.nodes import this_node
+from bertline.training.nodes import Node, this_node
 
 # These two affect speed and locations, never results, so no fingerprint covers them.
 UNTRACKED_SECTIONS = ("runtime", "tracking")
@@ -222,7 +222,7 @@ def _docstrings_kept(folder: Path) -> Iterator[None]:
 def _records(run: StageRun) -> Iterator[tuple[Tracker, TrackedRun]]:
     """Open the records in MLflow; every node opens the stage, but only the first one records it."""
     stage, config = run.stage, run.config
-    node = this_node(config.runtime.num_nodes if stage.on_several_devices else 1, os.environ)
+    node = _node(stage, config)
     tracking = dataclasses.replace(config.tracking, enabled=config.tracking.enabled and node.is_first)
     mapping, source = without_untracked(to_mapping(config)), source_tags(f"pipelines/{stage.name}.py")
     tags = {"git.commit": git_commit()}
@@ -245,6 +245,12 @@ def _records(run: StageRun) -> Iterator[tuple[Tracker, TrackedRun]]:
         leave_opening(run.folder, opening)
     with opened(opening, tracking) as (tracker, record):
         yield tracker, record
+
+
+def _node(stage: Stage, config: PipelineConfig) -> Node:
+    """Return the place of this machine: where a job does the work, the recipe is the only one."""
+    starts_on_each = stage.on_several_devices and config.runtime.launcher.kind == "local"
+    return this_node(config.runtime.num_nodes if starts_on_each else 1, os.environ)
 
 
 def _task_of(stage: Stage, task: str | None, config: PipelineConfig) -> str | None:

@@ -1,4 +1,4 @@
-"""State of a run folder: `status.json` for people and recipes, and a lock that is released when its process ends."""
+"""State of a run folder: `status.json` for people and recipes, and which recipes have it open."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ import dataclasses
 import fcntl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bertline.foundation.files import read_json, sha256_of_path, try_lock, write_json
+from bertline.foundation.files import read_json, sha256_of_path, write_json
+from bertline.orchestration.ownership import age_s, has_lock, is_locked
 
 _OPEN = "open"
+_WATCHED = "watched"
+_WATCH_GRACE_S = 60.0
 RESULT_NAME = "result"
 """Name of the result's folder inside a run folder."""
 ALREADY_RUNNING = 75  # EX_TEMPFAIL of sysexits.h: another process holds the lock
 
 
+TO_BE_REQUEUED = 85
+"""Exit status of work that was asked to stop by a scheduler, saved, and can be resumed."""
 EXIT_STATUS = {"finished": 0, "failed": 1, "stopped": 130}
 """Exit status of a worker by the state in which it ends."""
 
@@ -65,38 +70,37 @@ def write_status(folder: Path, status: Status) -> None:
 
 
 @contextmanager
-def hold_lock(folder: Path) -> Iterator[bool]:
-    """Take the run folder's lock without waiting; yield whether it was free. It is released when the process ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as handle:
-        yield try_lock(handle)
-
-
-def is_locked(folder: Path) -> bool:
-    """Return whether a worker is running in this run folder."""
-    with hold_lock(folder) as free:
-        return not free
-
-
-@contextmanager
 def mark_open(folder: Path) -> Iterator[None]:
     """Mark a run folder as opened by a recipe; several may open it. The mark is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _OPEN).open("a") as handle:
-        fcntl.flock(handle, fcntl.LOCK_SH)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_SH)
         yield
+
+
+def mark_watched(folder: Path) -> None:
+    """Say to the other machines that a recipe waits for this run's end: their locks may not show that it is open."""
+    with suppress(OSError):
+        (folder / _WATCHED).touch()
+
+
+def is_watched(folder: Path) -> bool:
+    """Return whether a recipe of any machine has marked the run within a minute."""
+    age = age_s(folder / _WATCHED)
+    return age is not None and age < _WATCH_GRACE_S
 
 
 @contextmanager
 def hold_unopened(folder: Path) -> Iterator[bool]:
     """Yield whether no recipe has a run folder open; if none has, one that comes waits until the block ends."""
     with (folder / _OPEN).open("a") as handle:
-        free = try_lock(handle)
+        free = not has_lock(handle)
         for _ in range(2):  # `_is_open` holds the mark for a moment, too
             if not free:
                 time.sleep(0.1)
-                free = try_lock(handle)
-        yield free
+                free = not has_lock(handle)
+        yield free and not is_watched(folder)
 
 
 def open_folders(runs: Path) -> list[Path]:
@@ -107,7 +111,7 @@ def open_folders(runs: Path) -> list[Path]:
 def _is_open(folder: Path) -> bool:
     if (folder / _OPEN).exists():
         with (folder / _OPEN).open("a") as handle:
-            if not try_lock(handle):
+            if has_lock(handle):
                 return True
     # Trying the lock would block a worker that starts at that moment, so it is tried only if the status is `running`.
     return (folder / "status.json").exists() and read_status(folder).state == "running" and is_locked(folder)

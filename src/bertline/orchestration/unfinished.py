@@ -17,7 +17,8 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.mappings import ABSENT, differences
 from bertline.foundation.progress import say
 from bertline.orchestration.changed import shown
-from bertline.orchestration.status import is_locked, read_status
+from bertline.orchestration.ownership import is_locked
+from bertline.orchestration.status import read_status
 
 CONFIG_NAME = "config.yaml"
 """File name of the frozen configuration in a run folder."""

@@ -33,18 +33,11 @@ from bertline.foundation.system_load import load_sampled, node_name
 from bertline.foundation.work import Work
 from bertline.orchestration.changed import changed_inputs, missing_inputs, shown
 from bertline.orchestration.config import PipelineConfig, pipeline_config
+from bertline.orchestration.ownership import hold_lock, is_locked
 from bertline.orchestration.provenance import write_provenance
 from bertline.orchestration.recording import end_without_recipe
 from bertline.orchestration.stages import Stage, stage_named
-from bertline.orchestration.status import (
-    ALREADY_RUNNING,
-    EXIT_STATUS,
-    RESULT_NAME,
-    Status,
-    hold_lock,
-    read_status,
-    write_status,
-)
+from bertline.orchestration.status import ALREADY_RUNNING, EXIT_STATUS, RESULT_NAME, Status, read_status, write_status
 from bertline.orchestration.stopping import (
     COULD_NOT_WRITE,
     WORK_STOPPED,
@@ -54,6 +47,9 @@ from bertline.orchestration.stopping import (
 )
 from bertline.training.environment import start_compiler
 from bertline.training.nodes import adopt_srun_ranks
+
+_JOINS = "BERTLINE_JOIN" in os.environ
+"""Whether this process takes a share of work that another machine leads, instead of ending."""
 
 
 def main(folder: Path, function: str) -> int:
@@ -72,26 +68,41 @@ def main(folder: Path, function: str) -> int:
         with suppress(TrainingInterrupted):
             _work(function, *_frozen(folder), folder)
         return EXIT_STATUS["finished"]
-    with hold_lock(folder) as held:
-        if not held:
+    while True:
+        with hold_lock(folder) as held:
+            if held:
+                return _lead(folder, function)
+        if not _JOINS:
             return ALREADY_RUNNING
-        # Under the lock: until then another run may still take this folder over, checkpoints and all.
+        # Another machine leads this work: take a share of it, and the lead if nobody has it any more.
         frozen, config = _frozen(folder)
-        before = read_status(folder)
-        if before.inputs_changed:
-            return _end(folder, before)
-        try:
-            write_status(folder, Status(state="running", pid=os.getpid()))
-            if changed := changed_inputs(frozen) + missing_inputs(frozen):
-                raise ArtifactError(
-                    f"what this run reads changed after it was opened: {shown(changed)}. Run the same command again: "
-                    "it opens the run for what is there now."
-                )
-        except BertlineError as error:
-            return _end(folder, Status(state="failed", message=str(error)))
-        exit_status = _end_of_work(function, frozen, config, folder)
-        _end_records(folder, frozen, config)
-        return exit_status
+        if _joined(function, frozen, config, folder):
+            return EXIT_STATUS["finished"]
+
+
+def _lead(folder: Path, function: str) -> int:
+    """Do the work of a run folder, holding its lock; returns the exit status of the process."""
+    # Under the lock: until then another run may still take this folder over, checkpoints and all.
+    frozen, config = _frozen(folder)
+    before = read_status(folder)
+    if _JOINS and before.state in ("finished", "failed"):
+        return EXIT_STATUS[before.state]  # the leader has just ended
+    if _JOINS:
+        _write_to(folder / "log")
+    if before.inputs_changed:
+        return _end(folder, before)
+    try:
+        write_status(folder, Status(state="running", pid=os.getpid()))
+        if changed := changed_inputs(frozen) + missing_inputs(frozen):
+            raise ArtifactError(
+                f"what this run reads changed after it was opened: {shown(changed)}. Run the same command again: "
+                "it opens the run for what is there now."
+            )
+    except BertlineError as error:
+        return _end(folder, Status(state="failed", message=str(error)))
+    exit_status = _end_of_work(function, frozen, config, folder)
+    _end_records(folder, frozen, config)
+    return exit_status
 
 
 def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> int:
@@ -165,9 +176,13 @@ def _work(function: str, frozen: dict[str, Any], config: PipelineConfig, folder:
         receive_signals(_stop)
     if stage_named(frozen["stage"]).compiles:
         start_compiler(config.runtime, os.environ)  # before PyTorch is imported, which takes seconds
-    inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
     with _load_sampled(stage_named(frozen["stage"]), config, folder):
-        return _imported(function)(Work(config=config, inputs=inputs, folder=folder, task_name=frozen["task_name"]))
+        return _imported(function)(_as_work(frozen, config, folder))
+
+
+def _as_work(frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> Work:
+    inputs = {key: Path(path) for key, path in frozen["inputs"].items()}
+    return Work(config=config, inputs=inputs, folder=folder, task_name=frozen["task_name"])
 
 
 def _load_sampled(stage: Stage, config: PipelineConfig, folder: Path) -> AbstractContextManager[None]:
@@ -179,7 +194,23 @@ def _load_sampled(stage: Stage, config: PipelineConfig, folder: Path) -> Abstrac
     return load_sampled(folder, tracking.system_metrics_every_s, node=node_name(num_nodes, os.environ))
 
 
-def _imported(function: str) -> Callable[[Work], dict[str, float]]:
+def _joined(function: str, frozen: dict[str, Any], config: PipelineConfig, folder: Path) -> bool:
+    """Take a share of the work until it is finished (True), or until nobody leads it any more (False)."""
+    module, _, _ = function.partition(":")
+    join = _imported(f"{module}:join")
+    return bool(join(_as_work(frozen, config, folder), is_led=lambda: is_locked(folder)))
+
+
+def _write_to(log: Path) -> None:
+    """Print to the run's log from now on: each task of a job array has a log of its own until it leads."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    with log.open("a") as handle:
+        for descriptor in (1, 2):
+            os.dup2(handle.fileno(), descriptor)
+
+
+def _imported(function: str) -> Callable[..., Any]:
     if not function.startswith("bertline.") or ":" not in function:
         raise BertlineError(f"{function!r} does not name the work; expected bertline.MODULE:FUNCTION")
     return pkgutil.resolve_name(function)

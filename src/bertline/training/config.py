@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bertline.training.launchers import LauncherConfig
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _CommonScheduleConfig:
@@ -91,8 +93,8 @@ class RuntimeConfig:
     attention: Literal["auto", "eager", "plain", "sdpa", "varlen"]
     """Attention kernel; auto: the fastest (`modeling.attention_choice`). varlen is for the packed rows of pretraining,
     which fails if varlen is not available. Fine-tuning does not pack rows: varlen means auto there, with a warning."""
-    launcher: Literal["local"]
-    """How a worker is started; `local`: as a process of this machine."""
+    launcher: LauncherConfig
+    """How the long work of `pretrain` and `sweep` is started."""
     sweep_workers: int | None
     """Number of processes of a sweep, each with one trial at a time; more processes use more cores. None: one for each
     GPU that this process sees, or two on a CPU."""

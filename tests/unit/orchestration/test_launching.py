@@ -19,7 +19,8 @@ from bertline.foundation.errors import BertlineError
 from bertline.foundation.files import folder_written_atomically
 from bertline.orchestration import launching, worker
 from bertline.orchestration.launching import run_in_worker
-from bertline.orchestration.status import is_locked, read_status
+from bertline.orchestration.ownership import is_locked
+from bertline.orchestration.status import read_status
 from bertline.training.nodes import Node
 
 RUNTIME = tiny.runtime()
@@ -27,7 +28,8 @@ WORK = "bertline.sweep.run:run"  # the scripts in the worker's place do other wo
 PREAMBLE = """
 import os, sys, time
 from pathlib import Path
-from bertline.orchestration.status import Status, hold_lock, write_status
+from bertline.orchestration.ownership import hold_lock
+from bertline.orchestration.status import Status, write_status
 folder = Path(sys.argv[1])
 """
 FINISHES = (
@@ -67,13 +69,15 @@ RECIPE = """
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as a terminal starts it; under nohup it would be ignored
 from pathlib import Path
+from types import SimpleNamespace
 from bertline.foundation.errors import BertlineError, WorkContinues
 from bertline.orchestration import launching
 launching._command = lambda folder, *_: [sys.executable, "-c", sys.argv[2], str(folder)]
 from bertline.orchestration.stopping import end_as_stopped, stop_on_signals
 stop_on_signals()
 try:
-    launching.run_in_worker(Path(sys.argv[1]), "bertline.none:none", None, several_devices=False)
+    local = SimpleNamespace(launcher=None)
+    launching.run_in_worker(Path(sys.argv[1]), "bertline.none:none", local, several_devices=False)
 except BertlineError as error:
     print(error)
 except KeyboardInterrupt as error:

@@ -28,8 +28,9 @@ from bertline.modeling.huggingface import load_pretraining_model
 from bertline.orchestration import launching, recording, stage_run
 from bertline.orchestration.config import pipeline_config
 from bertline.orchestration.launching import run_in_worker
+from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.stages import stage_named
-from bertline.orchestration.status import Status, hold_lock, read_status, write_status
+from bertline.orchestration.status import Status, read_status, write_status
 from bertline.pretraining.job import PretrainJob
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import Tracker

@@ -22,6 +22,7 @@ from bertline.foundation.files import folder_written_atomically, write_json
 from bertline.foundation.metrics_log import MetricsLog
 from bertline.orchestration import launching, worker
 from bertline.orchestration.config import pipeline_config
+from bertline.orchestration.ownership import is_locked
 from bertline.orchestration.recording import (
     OPENING_NAME,
     Opening,
@@ -31,7 +32,7 @@ from bertline.orchestration.recording import (
     opened,
 )
 from bertline.orchestration.stages import STAGES, stage_named
-from bertline.orchestration.status import Status, hold_unopened, is_locked, mark_open, read_status, write_status
+from bertline.orchestration.status import Status, hold_unopened, mark_open, read_status, write_status
 from bertline.orchestration.stopping import Detached, Stopped, end_as_stopped, stop_on_signals
 from bertline.tracking.config import TrackingConfig
 from bertline.tracking.tracker import open_tracker

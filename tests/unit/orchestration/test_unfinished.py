@@ -18,8 +18,9 @@ from bertline.foundation.errors import ConfigError
 from bertline.foundation.files import write_json
 from bertline.modeling.huggingface import load_pretraining_model
 from bertline.orchestration import stage_run, worker
+from bertline.orchestration.ownership import hold_lock
 from bertline.orchestration.stage_run import open_stage
-from bertline.orchestration.status import Status, hold_lock, read_status, write_status
+from bertline.orchestration.status import Status, read_status, write_status
 from bertline.pretraining.job import FREE_KEYS
 from bertline.pretraining.probes import ValidationProbe, read_mask_predictions
 from bertline.training.checkpoints import CheckpointFolder

@@ -1,0 +1,217 @@
+"""Who works in a run folder: a lock of the file system, and a file with a heartbeat where that lock does not reach.
+
+`flock` is released when its process ends, and says at once whether somebody works. But it is unknown to some mounts of
+Lustre, and known to one machine only on others (BeeGFS). So the owner also writes `owner.json`, and renews it every
+`BEAT_S` seconds. An owner of another machine whose file is older than `GRACE_S` is gone. Ages are differences of times
+that the file server wrote, so the clocks of the machines do not matter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from bertline.foundation.files import NO_LOCKS, try_lock
+from bertline.foundation.progress import warn
+
+BEAT_S = 5.0
+"""Seconds between two heartbeats."""
+GRACE_S = 60.0
+"""Seconds without a heartbeat after which an owner of another machine is gone. A file system of a network may show
+other machines a file's change only after half a minute."""
+_LOCK, _OWNER = "lock", "owner.json"
+_PIDS = Path("/proc/self/ns/pid")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """The process that works in a run folder."""
+
+    token: str
+    """Random; tells two owners apart."""
+    host: str
+    machine: str
+    """Identifies the machine and its start: a lock of this machine can be trusted for owners of the same one."""
+    pid: int
+    pids: str
+    """Namespace in which the number of the process is meant; a container has its own."""
+    job: str | None
+    """Job of Slurm, for people who look for the owner."""
+    locks: bool
+    """Whether the owner holds the lock of the file system too."""
+
+
+@contextmanager
+def hold_lock(folder: Path) -> Iterator[bool]:
+    """Take the ownership of a run folder without waiting; yield whether it was free. It ends with the process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("w") as handle:
+        locked = _locked(handle)
+        if locked is False or _is_owned_elsewhere(folder, lock_is_free=locked is True):
+            yield False
+            return
+        owner = _this_process(locks=locked is True)
+        if not _take(folder, owner, lock_is_free=locked is True):
+            yield False
+            return
+        stop = threading.Event()
+        beats = threading.Thread(target=_beat, args=(folder, owner, stop), name="owner", daemon=True)
+        beats.start()
+        try:
+            yield True
+        finally:
+            stop.set()
+            beats.join()
+            if _read(folder) == owner:
+                with suppress(OSError):
+                    (folder / _OWNER).unlink()
+
+
+def is_locked(folder: Path) -> bool:
+    """Return whether a process works in this run folder, on this machine or another one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _LOCK).open("a") as handle:
+        locked = _locked(handle)
+        return locked is False or _is_owned_elsewhere(folder, lock_is_free=locked is True)
+
+
+def has_lock(handle: IO[str]) -> bool:
+    """Return whether another process holds the lock of an open file; False where the file system has no locks.
+
+    If nobody does, this process holds it now.
+    """
+    return _locked(handle) is False
+
+
+def age_s(path: Path) -> float | None:
+    """Return the seconds since a file was written, by the clock of its file server; None if it is missing.
+
+    A file that cannot be written next to it (a full disk) is replaced by the clock of this machine.
+    """
+    probe = path.with_name(f".{path.name}.now.{secrets.token_hex(4)}")
+    try:
+        with path.open("rb") as handle:  # opened, so that a network file system asks its server
+            written = os.fstat(handle.fileno()).st_mtime
+    except OSError:
+        return None
+    try:
+        with probe.open("xb") as handle:
+            now = os.fstat(handle.fileno()).st_mtime
+    except OSError:
+        now = time.time()
+    finally:
+        with suppress(OSError):
+            probe.unlink()
+    return now - written
+
+
+def _locked(handle: IO[str]) -> bool | None:
+    """Return whether this process got the lock; None where the file system knows no locks."""
+    try:
+        return try_lock(handle)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return None
+        raise
+
+
+def _is_owned_elsewhere(folder: Path, *, lock_is_free: bool) -> bool:
+    """Return whether an owner that this machine's lock says nothing about has a heartbeat."""
+    owner = _read(folder)
+    if owner is None:
+        return False
+    here = _this_process(locks=False)
+    if owner.machine == here.machine and ((owner.locks and lock_is_free) or _has_ended(owner, here)):
+        return False  # it was killed
+    age = age_s(folder / _OWNER)
+    return age is not None and age < GRACE_S
+
+
+def _has_ended(owner: Owner, here: Owner) -> bool:
+    """Return whether the process of an owner on this machine is gone."""
+    if owner.pids != here.pids:
+        return False
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
+
+
+def _take(folder: Path, owner: Owner, *, lock_is_free: bool) -> bool:
+    """Write the owner's file in place of one that is gone; False if another process was faster."""
+    path, turn = folder / _OWNER, folder / f".{_OWNER}.turn"
+    temporary = path.with_name(f".{_OWNER}.{owner.token}")
+    try:
+        temporary.write_text(json.dumps(asdict(owner)), encoding="utf-8")
+        os.link(temporary, turn)  # one after the other: fails if there is one
+    except FileExistsError:
+        age = age_s(turn)
+        if age is not None and age > GRACE_S:
+            turn.unlink(missing_ok=True)  # of a process that was killed here; the next attempt succeeds
+        return False
+    except OSError:
+        if not owner.locks:
+            raise
+        # A full disk: the lock of the file system is held, and the work reports the disk in its own words.
+        return True
+    else:
+        try:
+            if _is_owned_elsewhere(folder, lock_is_free=lock_is_free):
+                return False  # since it was looked at
+            temporary.replace(path)
+        finally:
+            turn.unlink(missing_ok=True)
+        return True
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _beat(folder: Path, owner: Owner, stop: threading.Event) -> None:
+    """Renew the owner's file until the end of the work; ask this process to stop if it lost the ownership."""
+    path = folder / _OWNER
+    while not stop.wait(BEAT_S):
+        found = _read(folder)
+        if found is not None and found.token != owner.token:
+            warn(f"{found.host} works in {folder} since this process was silent for too long; this one stops")
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        with suppress(OSError):
+            if found is None:
+                path.write_text(json.dumps(asdict(owner)), encoding="utf-8")
+            else:
+                os.utime(path)
+
+
+def _this_process(*, locks: bool) -> Owner:
+    machine = _BOOT.read_text(encoding="utf-8").strip() if _BOOT.exists() else ""
+    return Owner(
+        token=secrets.token_hex(8),
+        host=socket.gethostname(),
+        machine=machine or socket.gethostname(),
+        pid=os.getpid(),
+        pids=str(_PIDS.readlink()) if _PIDS.is_symlink() else "",
+        job=os.environ.get("SLURM_JOB_ID"),
+        locks=locks,
+    )
+
+
+def _read(folder: Path) -> Owner | None:
+    try:
+        return Owner(**json.loads((folder / _OWNER).read_text(encoding="utf-8", errors="replace")))
+    except (OSError, ValueError, TypeError):
+        return None  # missing, or torn by a full disk: then nobody renews it

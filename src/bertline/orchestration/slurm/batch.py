@@ -1,0 +1,144 @@
+"""What a job does: `python -m bertline.orchestration.slurm.batch RUN_FOLDER MODULE:FUNCTION`.
+
+It starts the ranks with srun and waits for them. Signals of Slurm (the time limit, a pre-emption) go to the ranks,
+which save and stop after a step; this process then puts the job back into the queue. The next start resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bertline.foundation.files import append_lines, read_json_lines
+from bertline.foundation.progress import say, warn
+from bertline.orchestration.config import PipelineConfig, pipeline_config
+from bertline.orchestration.ownership import is_locked
+from bertline.orchestration.slurm import commands
+from bertline.orchestration.slurm.script import srun_command
+from bertline.orchestration.stages import stage_named
+from bertline.orchestration.status import TO_BE_REQUEUED, Status, read_status, write_status
+from bertline.training.environment import environment_for_training
+from bertline.training.launchers import SlurmLauncherConfig
+from bertline.training.nodes import outside_step
+
+_STARTS = "starts.jsonl"
+_REQUEUED_IN_S = 120.0
+_LOOK_S = 5.0
+
+
+def main(folder: Path, function: str) -> int:
+    """Do the work of a run folder in this job; returns the exit status of the job."""
+    frozen = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    config = pipeline_config(frozen["config"])
+    launcher = config.runtime.launcher
+    assert isinstance(launcher, SlurmLauncherConfig)  # the client froze it so
+    job_id = os.environ["SLURM_JOB_ID"]
+    ranks = stage_named(frozen["stage"]).on_several_devices
+    shares_work = not ranks and launcher.sweep_tasks > 1
+    if not shares_work:
+        _wait_for_earlier(folder)
+    if read_status(folder).state == "finished":
+        say("the work is finished already")
+        return 0
+    if not _may_start(folder, job_id, launcher.max_requeues):
+        write_status(folder, Status(state="failed", message=_no_progress(job_id, launcher.max_requeues)))
+        return 1
+    _run_ranks(folder, function, config, launcher, ranks=ranks, shares_work=shares_work)
+    match read_status(folder).state:
+        case "finished":
+            return 0
+        case "failed":
+            return 1
+        case _:  # stopped and saved, or killed
+            return _requeued(job_id)
+
+
+def _run_ranks(
+    folder: Path,
+    function: str,
+    config: PipelineConfig,
+    launcher: SlurmLauncherConfig,
+    *,
+    ranks: bool,
+    shares_work: bool,
+) -> int:
+    environment = environment_for_training(outside_step(os.environ))
+    if shares_work:
+        environment["BERTLINE_JOIN"] = "1"
+    if ranks:
+        # The first rank is on this node. Names of nodes need not be names of hosts.
+        environment["MASTER_ADDR"] = commands.address_of(os.environ["SLURMD_NODENAME"])
+    command = srun_command(folder, function, config.runtime, launcher, ranks=ranks)
+    process = subprocess.Popen(command, env=environment)
+    # A signal to this process alone (`scancel --batch`) is meant for the work; srun passes it on.
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT):
+        signal.signal(number, lambda got, frame: process.send_signal(got))
+    return process.wait()
+
+
+def _wait_for_earlier(folder: Path) -> None:
+    """Wait while another process works here: an earlier start may be alive on a node that Slurm has lost."""
+    told = False
+    while is_locked(folder):
+        if not told:
+            warn(f"another process works in {folder} still; waiting until it ends or its heartbeat stops")
+            told = True
+        time.sleep(_LOOK_S)
+
+
+def _may_start(folder: Path, job_id: str, max_requeues: int) -> bool:
+    """Note this start; False if the job has made no progress in its last starts."""
+    task = os.environ.get("SLURM_ARRAY_TASK_ID")
+    this: dict[str, Any] = {"job": job_id, "task": task, "progress": progress_of(folder)}
+    path = folder / (_STARTS if task is None else f"{task}.{_STARTS}")
+    of_job = [start for start in read_json_lines(path) if start["job"] == job_id]
+    append_lines(path, [json.dumps({**this, "at": time.time(), "host": os.environ.get("SLURMD_NODENAME")})])
+    without_progress = 0
+    for start in reversed(of_job):
+        if start["progress"] != this["progress"]:
+            break
+        without_progress += 1
+    return without_progress <= max_requeues
+
+
+def progress_of(folder: Path) -> str:
+    """Return a mark that changes when work is kept: a checkpoint, or an event of a sweep."""
+    checkpoints = sorted(path.stem for path in (folder / "checkpoints").glob("step-*.pt"))
+    events = folder / "events.jsonl"
+    repetitions = sum(1 for _ in (folder / "seeds").glob("*/outcome.json"))
+    size = events.stat().st_size if events.exists() else 0
+    return f"{checkpoints[-1] if checkpoints else ''}/{size}/{repetitions}"
+
+
+def _no_progress(job_id: str, max_requeues: int) -> str:
+    return (
+        f"job {job_id} was started {max_requeues + 1} times without progress (runtime.launcher.max_requeues="
+        f"{max_requeues}): no checkpoint and no result was kept in between. Give it more time (runtime.launcher.time), "
+        "save more often (runtime.checkpoint_every_s), or see in the log why it ended"
+    )
+
+
+def _requeued(job_id: str) -> int:
+    """Put the job back into the queue, which ends this process; returns the exit status where it is not put back."""
+    state = commands.state_of(job_id)
+    if state not in ("RUNNING", "SUSPENDED"):  # cancelled by a person, or requeued by Slurm itself
+        say(f"job {job_id} stops here ({state or 'unknown state'})")
+        return TO_BE_REQUEUED
+    say(f"job {job_id} is put back into the queue; its next start resumes")
+    if refused := commands.requeue(job_id):
+        warn(f"Slurm did not put job {job_id} back into the queue ({refused}); submit it again to resume")
+        return TO_BE_REQUEUED
+    time.sleep(_REQUEUED_IN_S)  # Slurm ends the job meanwhile
+    return TO_BE_REQUEUED
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

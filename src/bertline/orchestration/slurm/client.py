@@ -1,0 +1,248 @@
+"""Submit the job of a run folder, or attach to the one that is there already, and follow it to its end.
+
+The truth is the run's status file, then Slurm's queue: a cluster without accounting forgets a job minutes after its
+end. The note of the job, `job.json`, is written in two steps, before and after sbatch. A client that was killed in
+between has left the name of the job, by which the next one finds it; sbatch itself holds the lock of the submission
+until it has answered. Should two jobs of a name be there in spite of that, Slurm runs one after the other
+(`--dependency=singleton`), and the second finds the work done.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertline.foundation.errors import BertlineError
+from bertline.foundation.files import read_json, write_atomically, write_json
+from bertline.foundation.progress import say, warn
+from bertline.orchestration.log_view import LogView
+from bertline.orchestration.ownership import is_locked
+from bertline.orchestration.slurm import commands
+from bertline.orchestration.slurm.script import SCRIPT_NAME, job_script
+from bertline.orchestration.status import Status, mark_watched, read_status, write_status
+from bertline.orchestration.stopping import Detached, Stopped, named
+from bertline.training.config import RuntimeConfig
+from bertline.training.launchers import SlurmLauncherConfig
+
+_NOTE = "job.json"
+_LOOK_S = 0.5
+_ASK_QUEUE_S = 3.0
+# A job that has just left the queue may have written its status a moment ago, on another machine.
+_FILE_SYSTEM_LAG_S = 15.0
+_LAST_LINES = 20
+# A job that waits for these does not start by itself.
+_WAITS_FOR_EVER = (
+    "BadConstraints",
+    "JobHeld",
+    "PartitionNodeLimit",
+    "PartitionTimeLimit",
+    "PartitionDown",
+    "PartitionInactive",
+    "InvalidAccount",
+    "InvalidQOS",
+    "DependencyNeverSatisfied",
+    "AccountNotAllowed",
+    "QOSNotAllowed",
+    "ReqNodeNotAvail",
+    "AssocMax",
+    "QOSMax",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """What a client knows about the job of a run folder."""
+
+    name: str
+    """Name of the job: stage, fingerprint and a random part, so that no other folder's job has it."""
+    job_id: str | None = None
+    """None: sbatch has not answered yet."""
+    reported: bool = True
+    """Whether a client has shown how the job ended, if it failed."""
+
+
+def run_job(folder: Path, function: str, runtime: RuntimeConfig, launcher: SlurmLauncherConfig, *, ranks: bool) -> None:
+    """Submit or attach to the job of a run folder, and return when its status says how it ended.
+
+    Args:
+        folder: A run folder with a frozen `config.yaml`, on a file system that the nodes share.
+        function: Import path of the work.
+        runtime: Devices and nodes.
+        launcher: What to ask sbatch for.
+        ranks: Whether the work has a rank for each device.
+
+    Raises:
+        BertlineError: The job ended before its work, or an earlier one failed that no client has reported.
+        Detached: A signal ended the watching; the job goes on.
+        MachineError: There is no Slurm, or it refused the job.
+    """
+    commands.require_commands()
+    job = _Job(folder, _submitted(folder, function, runtime, launcher, ranks=ranks))
+    try:
+        job.follow()
+    except KeyboardInterrupt as error:
+        number = error.number if isinstance(error, Stopped) else signal.SIGINT
+        raise Detached(
+            f"by {named(number)}; job {job.note.job_id} continues without this command. Run the same command again to "
+            f"see it, or `scancel {job.note.job_id}` to end it",
+            number,
+        ) from None
+
+
+def _submitted(
+    folder: Path, function: str, runtime: RuntimeConfig, launcher: SlurmLauncherConfig, *, ranks: bool
+) -> Note:
+    """Return the note of the job in the queue, which is submitted if there is none."""
+    with _submitting(folder) as held:
+        note = _read(folder) or Note(name=f"bertline-{folder.parent.name}-{folder.name}-{secrets.token_hex(3)}")
+        job = _known_to_slurm(note)
+        if job is not None:
+            note = dataclasses.replace(note, job_id=job.job_id, reported=False)
+            _write(folder, note)
+            say(f"attached to job {job.job_id} ({job.state.lower()}); Ctrl-C leaves it running (log: {folder / 'log'})")
+            return note
+        status = read_status(folder)
+        if status.state == "finished" and not note.reported:
+            return note  # it ended while nobody watched
+        if status.inputs_changed or (status.state == "failed" and not note.reported):
+            _write(folder, dataclasses.replace(note, reported=True))
+            raise BertlineError(_failed(folder, note, status.message))
+        if note.job_id is not None and status.state != "failed" and (end := commands.end_of(note.job_id)):
+            say(f"job {note.job_id} ended before its work was done ({end}); the work is submitted again and resumes")
+        script = folder / SCRIPT_NAME
+        write_atomically(script, job_script(folder, function, runtime, launcher, name=note.name, ranks=ranks))
+        # What a worker wrote before says nothing about this job; `inputs_changed` was looked at above.
+        write_status(folder, Status(state="new"))
+        _write(folder, dataclasses.replace(note, job_id=None, reported=False))
+        note = dataclasses.replace(note, job_id=commands.submit(script, note.name, held=held), reported=False)
+        _write(folder, note)
+        say(f"submitted job {note.job_id}; Ctrl-C leaves it running (log: {folder / 'log'})")
+        return note
+
+
+def _known_to_slurm(note: Note) -> commands.Job | None:
+    """Return the job in the queue; while the controller does not answer, nothing may be submitted, so it is awaited."""
+    told = False
+    while True:
+        try:
+            return commands.job_named(note.name)
+        except commands.UnansweredError as error:
+            if not told:
+                warn(f"Slurm's controller does not answer ({error}); waiting for it")
+                told = True
+            time.sleep(_ASK_QUEUE_S)
+
+
+class _Job:
+    """A job that is watched."""
+
+    def __init__(self, folder: Path, note: Note) -> None:
+        self.note = note
+        self._folder = folder
+        self._next_look = 0.0
+        self._gone_since: float | None = None
+        self._told = ""
+        self._is_silent = False
+
+    def follow(self) -> None:
+        """Show the job's log until its status is final.
+
+        Raises:
+            BertlineError: The job failed, or left the queue without a final status.
+        """
+        with closing(LogView(self._folder / "log")) as view:
+            while not self._has_ended():
+                view.show()
+                time.sleep(_LOOK_S)
+        status = read_status(self._folder)
+        _write(self._folder, dataclasses.replace(self.note, reported=True))
+        if status.state == "failed":
+            raise BertlineError(f"{status.message}\n(job {self.note.job_id}, log: {self._folder / 'log'})")
+        if status.state not in ("finished", "stopped"):
+            raise BertlineError(self._without_an_end())
+
+    def _has_ended(self) -> bool:
+        state = read_status(self._folder).state
+        if state in ("finished", "failed"):
+            return True
+        now = time.monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + _ASK_QUEUE_S
+        mark_watched(self._folder)
+        try:
+            job = commands.job_named(self.note.name)
+        except commands.UnansweredError as error:
+            if not self._is_silent:
+                warn(f"Slurm's controller does not answer ({error}); the job is watched through its files")
+            self._is_silent = True
+            return False
+        self._is_silent = False
+        if job is not None:
+            self._gone_since = None
+            self._tell(job)
+            return False
+        self._gone_since = self._gone_since or now
+        waits_s = 2 * _ASK_QUEUE_S if state == "stopped" else _FILE_SYSTEM_LAG_S
+        return now - self._gone_since >= waits_s and not is_locked(self._folder)
+
+    def _tell(self, job: commands.Job) -> None:
+        """Say why the job waits, whenever that changes."""
+        text = f"job {job.job_id} waits in the queue: {job.reason}" if job.state == "PENDING" else ""
+        if text and text != self._told:
+            say(text)
+            if job.reason.startswith(_WAITS_FOR_EVER):
+                warn(
+                    f"{job.reason} may never pass by itself: `scontrol show job {job.job_id}` says more. To change "
+                    f"what is asked for: `scancel {job.job_id}`, another runtime.launcher, and the same command again"
+                )
+        self._told = text
+
+    def _without_an_end(self) -> str:
+        end = commands.end_of(str(self.note.job_id)) or "Slurm has forgotten how"
+        lines = _last_lines(self._folder / "log")
+        return (
+            f"job {self.note.job_id} ended before its work was done ({end}).\n{lines}Run the same command again: the "
+            "work is submitted again and resumes"
+        )
+
+
+def _failed(folder: Path, note: Note, message: str) -> str:
+    return (
+        f"job {note.job_id} failed while nobody watched: {message}\nThe last lines of {folder / 'log'}:\n"
+        f"{_last_lines(folder / 'log')}Run the same command again to submit it again: it resumes from its checkpoints"
+    )
+
+
+def _last_lines(log: Path) -> str:
+    if not log.exists():
+        return ""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:]
+    return "".join(f"  | {line}\n" for line in lines)
+
+
+@contextmanager
+def _submitting(folder: Path) -> Iterator[int]:
+    """Hold the lock of the submission, waiting for another client; yields the descriptor that sbatch holds, too."""
+    with (folder / "submit.lock").open("w") as handle:
+        with suppress(OSError):  # a file system without locks: Slurm runs jobs of one name one after the other
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        os.set_inheritable(handle.fileno(), True)
+        yield handle.fileno()
+
+
+def _read(folder: Path) -> Note | None:
+    path = folder / _NOTE
+    return Note(**read_json(path)) if path.exists() else None
+
+
+def _write(folder: Path, note: Note) -> None:
+    write_json(folder / _NOTE, dataclasses.asdict(note))

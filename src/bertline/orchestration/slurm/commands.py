@@ -1,0 +1,134 @@
+"""Slurm's commands: sbatch, squeue, scontrol and, where there is accounting, sacct."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertline.foundation.errors import MachineError
+
+_COMMANDS = ("sbatch", "squeue", "scontrol")
+_ANSWERS_IN_S = 60
+# A submission whose answer was lost may have been accepted.
+_LOST_ANSWER_S = 5.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A job in the queue."""
+
+    job_id: str
+    """Number of the job; of an array, its own, not that of a task."""
+    state: str
+    """Such as PENDING or RUNNING; of an array, that of the task that is furthest."""
+    reason: str
+    """Why it waits, in Slurm's word; `None` while it runs."""
+
+
+def require_commands() -> None:
+    """Check that this machine has Slurm's commands.
+
+    Raises:
+        MachineError: It lacks some.
+    """
+    missing = [name for name in _COMMANDS if shutil.which(name) is None]
+    if missing:
+        raise MachineError(
+            f"runtime.launcher is slurm, but this machine has no {', '.join(missing)}. Run the command on a login node "
+            "of the cluster, or start the work here with runtime/launcher=local."
+        )
+
+
+def submit(script: Path, name: str, *, held: int) -> str:
+    """Submit a job script and return the number of the job.
+
+    Args:
+        script: Job script.
+        name: Name of the job that the script gives, by which it is found if the answer is lost.
+        held: Descriptor of the lock that sbatch holds, too: a killed caller leaves the lock to it.
+
+    Raises:
+        MachineError: Slurm refused the job; the message has its words.
+    """
+    answer = subprocess.run(
+        ["sbatch", "--parsable", str(script)], capture_output=True, text=True, check=False, pass_fds=(held,)
+    )
+    found = re.match(r"(\d+)", answer.stdout)
+    if answer.returncode == 0 and found:
+        return found[1]
+    until = time.monotonic() + _LOST_ANSWER_S
+    while "imed out" in answer.stderr and time.monotonic() < until:
+        if job := job_named(name):
+            return job.job_id
+        time.sleep(1)
+    raise MachineError(
+        f"Slurm did not take the job: {_said(answer) or 'sbatch said nothing'}. The job script is {script}; its flags "
+        "come from runtime.launcher (account, partition, time, memory, flags) and the numbers of devices and nodes."
+    )
+
+
+def job_named(name: str) -> Job | None:
+    """Return the job in the queue that has a name; None if there is none.
+
+    Raises:
+        UnansweredError: The controller does not answer.
+    """
+    answer = _run("squeue", "--noheader", f"--name={name}", "--format=%F|%T|%r")
+    if answer.returncode != 0:
+        raise UnansweredError(_said(answer))
+    rows = [line.strip().split("|") for line in answer.stdout.splitlines() if line.count("|") == 2]
+    if not rows:
+        return None
+    # Those that run stand first.
+    job_id, state, reason = min(rows, key=lambda row: (row[1] == "PENDING", -int(row[0])))
+    return Job(job_id=job_id, state=state, reason=reason)
+
+
+def end_of(job_id: str) -> str:
+    """Return how a job ended, in Slurm's words, such as `CANCELLED`; empty if Slurm has forgotten it."""
+    answer = _run("scontrol", "--oneliner", "show", "job", job_id)
+    state = re.search(r"JobState=(\S+)(?: Reason=(\S+))?", answer.stdout)
+    if answer.returncode == 0 and state:
+        return state[1] if state[2] in (None, "None") else f"{state[1]}, {state[2]}"
+    if shutil.which("sacct") is None:
+        return ""
+    answer = _run("sacct", "--jobs", job_id, "--allocations", "--noheader", "--parsable2", "--format=State")
+    return answer.stdout.strip().partition("\n")[0] if answer.returncode == 0 else ""
+
+
+def state_of(job_id: str) -> str:
+    """Return the state of a job that Slurm still knows, such as `RUNNING`; empty otherwise."""
+    return end_of(job_id).partition(",")[0]
+
+
+def requeue(job_id: str) -> str:
+    """Put this running job back into the queue; returns why Slurm refused, or nothing."""
+    answer = _run("scontrol", "requeue", job_id)
+    return "" if answer.returncode == 0 else _said(answer) or "scontrol failed"
+
+
+def address_of(node: str) -> str:
+    """Return the address by which the other nodes reach a node; its name if Slurm does not say."""
+    answer = _run("scontrol", "--oneliner", "show", "node", node)
+    found = re.search(r"NodeAddr=(\S+)", answer.stdout)
+    return found[1] if answer.returncode == 0 and found else node
+
+
+class UnansweredError(Exception):
+    """The controller of Slurm does not answer; jobs run on without it."""
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWERS_IN_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(command, 1, stdout="", stderr=f"{command[0]}: {error}")
+
+
+def _said(answer: subprocess.CompletedProcess[str]) -> str:
+    lines = (answer.stderr or answer.stdout).strip().splitlines()
+    return "; ".join(line.removeprefix("sbatch: ").removeprefix("error: ") for line in lines)

@@ -1,0 +1,191 @@
+"""Ownership of a run folder: by a lock of the file system, and by a heartbeat where that lock does not reach."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertline.orchestration import ownership
+from bertline.orchestration.ownership import Owner, age_s, hold_lock, is_locked
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from bertline.orchestration.ownership import hold_lock
+with hold_lock(Path(sys.argv[1])) as held:
+    print(held, flush=True)
+    time.sleep(60)
+"""
+
+
+def owner(**changes: Any) -> Owner:
+    fields: dict[str, Any] = {
+        "token": "other",
+        "host": "node7",
+        "machine": "another start of another machine",
+        "pid": 1,
+        "pids": "pid:[1]",
+        "job": None,
+        "locks": True,
+    }
+    return Owner(**{**fields, **changes})
+
+
+def left_by(folder: Path, other: Owner, *, silent_s: float = 0.0) -> Path:
+    """Writes the file of an owner that renewed it that many seconds ago."""
+    path = folder / "owner.json"
+    path.write_text(json.dumps(asdict(other)))
+    then = time.time() - silent_s
+    os.utime(path, (then, then))
+    return path
+
+
+def without_locks(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSYS) -> None:
+    """As on a mount of Lustre without flock."""
+
+    def refuse(handle: Any, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLDS, str(folder)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "True\n"
+    return process
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_only_one_holds_the_folder_and_leaves_it_free(tmp_path: Path) -> None:
+    with hold_lock(tmp_path) as held, hold_lock(tmp_path) as second:
+        assert (held, second) == (True, False)
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
+    assert not (tmp_path / "owner.json").exists()
+
+
+def test_a_killed_owner_of_this_machine_is_gone_at_once(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    assert is_locked(tmp_path)
+    killed(process)
+    assert (tmp_path / "owner.json").exists()
+    with hold_lock(tmp_path) as held:
+        assert held
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_without_locks_the_heartbeat_keeps_others_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    without_locks(monkeypatch, number)
+    with hold_lock(tmp_path) as held:
+        assert held
+        assert is_locked(tmp_path)
+        with hold_lock(tmp_path) as second:
+            assert not second
+    assert not is_locked(tmp_path)
+
+
+def test_without_locks_a_killed_owner_of_this_machine_is_gone_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = started(tmp_path)
+    without_locks(monkeypatch)
+    assert is_locked(tmp_path)
+    killed(process)
+    assert not is_locked(tmp_path)
+
+
+def test_an_owner_of_another_machine_is_gone_when_its_heartbeat_stops(tmp_path: Path) -> None:
+    left_by(tmp_path, owner(), silent_s=ownership.GRACE_S / 2)
+    with hold_lock(tmp_path) as held:
+        assert not held
+    assert is_locked(tmp_path)
+    left_by(tmp_path, owner(), silent_s=ownership.GRACE_S + 1)
+    assert not is_locked(tmp_path)
+    with hold_lock(tmp_path) as held:
+        assert held
+
+
+def test_the_owner_renews_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "BEAT_S", 0.05)
+    with hold_lock(tmp_path):
+        path = tmp_path / "owner.json"
+        os.utime(path, (0, 0))
+        wait_for(lambda: path.stat().st_mtime > 0)
+        path.unlink()
+        wait_for(path.exists)
+
+
+def test_one_of_many_takes_over_from_a_silent_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_locks(monkeypatch)
+    for _ in range(10):
+        left_by(tmp_path, owner(), silent_s=ownership.GRACE_S + 1)
+        together, done = threading.Barrier(8), threading.Barrier(8)
+        held: list[bool] = []
+
+        def take(together: threading.Barrier, done: threading.Barrier, held: list[bool]) -> None:
+            together.wait()
+            with hold_lock(tmp_path) as is_held:
+                held.append(is_held)
+                done.wait()
+
+        threads = [threading.Thread(target=take, args=(together, done, held)) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert held.count(True) == 1
+
+
+def test_an_owner_that_was_taken_for_gone_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "BEAT_S", 0.05)
+    stops: list[tuple[int, int]] = []
+    monkeypatch.setattr(ownership.os, "kill", lambda pid, number: stops.append((pid, number)))
+    with hold_lock(tmp_path):
+        left_by(tmp_path, owner())
+        wait_for(lambda: bool(stops))
+    assert stops == [(os.getpid(), signal.SIGTERM)]
+    assert json.loads((tmp_path / "owner.json").read_text())["token"] == "other"
+
+
+def test_ages_are_measured_by_the_file_servers_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    monkeypatch.setattr(ownership.time, "time", lambda: 1e12)  # a clock that is wrong
+    age = age_s(path)
+    assert age is not None
+    assert 0 <= age < 5
+    assert list(tmp_path.iterdir()) == [path]
+    assert age_s(tmp_path / "missing") is None
+
+
+def test_a_torn_file_of_an_owner_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "owner.json").write_text('{"token": "ab')
+    assert not is_locked(tmp_path)
+    with hold_lock(tmp_path) as held:
+        assert held
+
+
+def wait_for(what: Callable[[], bool]) -> None:
+    until = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.02)
