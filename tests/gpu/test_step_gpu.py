@@ -84,7 +84,7 @@ class DoneWork:
 
 
 def test_a_count_over_several_processes_is_not_copied_to_the_device(monkeypatch):
-    monkeypatch.setattr(devices, "_several", lambda: True)
+    monkeypatch.setattr(devices, "several_ranks", lambda: True)
     monkeypatch.setattr(devices.dist, "all_reduce", lambda total, async_op: DoneWork(total.mul_(2)))
     device = torch.device("cuda", 0)
     devices.start_sum(1, device)()

@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import socket
 import time
 
 import pytest
@@ -182,15 +183,47 @@ def test_other_processes_workers_and_micro_batches_go_on_to_the_same_end_to_roun
         assert left == pytest.approx(right, rel=1e-3, abs=1e-6)
 
 
-def test_processes_that_do_not_see_the_same_checkpoints_stop_with_advice(inputs, tmp_path):
-    job = pretrain_job(inputs, tmp_path / "shared")
+def killed_after_a_checkpoint(inputs, run_folder):
+    job = pretrain_job(inputs, run_folder)
     process = processes.start(inputs, job.run_folder, {})
     processes.wait_for(lambda: newest_checkpoint(job) >= 8, process)
     processes.kill(process)
-    ranks = processes.start_ranks(inputs, [job.run_folder, tmp_path / "own"], {})
+    return job
+
+
+def test_a_rank_that_does_not_see_the_checkpoint_of_the_first_says_which_and_ends_all(inputs, tmp_path):
+    job = killed_after_a_checkpoint(inputs, tmp_path / "shared")
+    ranks = processes.start_ranks(
+        inputs, [job.run_folder, tmp_path / "own"], {}, before=processes.checkpoints_visible_within(0.2)
+    )
     for rank in ranks:
         rank.join(timeout=60)
     assert [rank.exitcode for rank in ranks] == [1, 1]
-    for rank, folder in enumerate((job.run_folder, tmp_path / "own")):
-        printed = processes.output_of(folder).read_text()
-        assert f"the 2 processes resume from different steps, this one (rank {rank})" in printed
+    name = f"step-{newest_checkpoint(job):08d}.pt"
+    printed = processes.output_of(tmp_path / "own").read_text()
+    assert f"rank 1 on {socket.gethostname()} does not see {tmp_path / 'own' / 'checkpoints' / name}" in printed
+    assert "another rank does not see the checkpoint" in processes.output_of(job.run_folder).read_text()
+
+
+def test_a_checkpoint_that_becomes_visible_late_is_waited_for(inputs, tmp_path):
+    job = killed_after_a_checkpoint(inputs, tmp_path / "shared")
+    other = tmp_path / "other" / "checkpoints"  # the same files, as another machine sees them
+    ranks = processes.start_ranks(inputs, [job.run_folder, other.parent], {})
+    processes.wait_for(lambda: "resumes after step" in processes.output_of(job.run_folder).read_text(), ranks[0])
+    other.parent.mkdir()
+    shutil.copytree(job.checkpoints_folder, other)
+    processes.finish(*ranks)
+
+
+def test_a_damaged_checkpoint_that_the_first_rank_skips_is_skipped_by_all(inputs, tmp_path):
+    job = killed_after_a_checkpoint(inputs, tmp_path / "shared")
+    other = tmp_path / "other" / "checkpoints"
+    other.parent.mkdir()
+    shutil.copytree(job.checkpoints_folder, other)
+    processes.finish(processes.start(inputs, job.run_folder, {"runtime__profile": False}))
+    shutil.copytree(job.checkpoints_folder, other, dirs_exist_ok=True)
+    damaged = job.checkpoints_folder / f"step-{max(CheckpointFolder(other, keep=9).steps):08d}.pt"
+    damaged.write_bytes(damaged.read_bytes()[:-1000])
+    processes.finish(*processes.start_ranks(inputs, [job.run_folder, other.parent], {}))
+    assert f"{damaged}: its content does not match" in processes.output_of(job.run_folder).read_text()
+    assert "does not match" not in processes.output_of(other.parent).read_text()

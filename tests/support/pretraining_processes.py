@@ -22,9 +22,11 @@ import torch
 
 import pretraining_inputs
 from bertline.pretraining import callbacks
+from bertline.pretraining.data import StepBatch, StepDataset
 from bertline.pretraining.module import PretrainingModule
 from bertline.pretraining.probes import MaskPredictionProbe, ValidationProbe
 from bertline.pretraining.run import run_pretraining
+from bertline.training import checkpoints
 from fork_server import forking
 
 
@@ -117,6 +119,52 @@ def record_first_gradients(path: Path) -> Callable[[], None]:
 def slow_steps(seconds: float) -> Callable[[], None]:
     """For `before`: every step takes so much longer."""
     return functools.partial(_slow_down, seconds)
+
+
+def hang_at_step(step: int, *, rank: int, seconds: float) -> Callable[[], None]:
+    """For `before`: this rank waits so long for the batch of a step."""
+    return functools.partial(_at_batch, step, rank, functools.partial(time.sleep, seconds))
+
+
+def fail_at_step(step: int, *, rank: int) -> Callable[[], None]:
+    """For `before`: this rank fails as it makes the batch of a step."""
+    return functools.partial(_at_batch, step, rank, functools.partial(divmod, 1, 0))
+
+
+def slow_validation(seconds: float, *, rank: int) -> Callable[[], None]:
+    """For `before`: this rank takes so much longer to validate."""
+    return functools.partial(_slow_validation, seconds, rank)
+
+
+def checkpoints_visible_within(seconds: float) -> Callable[[], None]:
+    """For `before`: a rank waits no longer for the file that the first one chose."""
+    return functools.partial(_look_for_checkpoints, seconds)
+
+
+def _look_for_checkpoints(seconds: float) -> None:
+    checkpoints._VISIBLE_WITHIN_S = seconds
+
+
+def _at_batch(step: int, rank: int, act: Callable[[], Any]) -> None:
+    make = StepDataset.__getitem__
+
+    def acting(dataset: StepDataset, index: int) -> StepBatch:
+        if index == step and dataset.ranks.rank == rank:
+            act()
+        return make(dataset, index)
+
+    StepDataset.__getitem__ = acting
+
+
+def _slow_validation(seconds: float, rank: int) -> None:
+    probe = ValidationProbe.probe
+
+    def slow(validation: ValidationProbe, step: int) -> dict[str, float]:
+        if validation.machine.ranks.rank == rank:
+            time.sleep(seconds)
+        return probe(validation, step)
+
+    ValidationProbe.probe = slow
 
 
 def _slow_down(seconds: float) -> None:

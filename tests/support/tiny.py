@@ -76,6 +76,7 @@ def runtime_section(**changes: Any) -> dict[str, Any]:
         "sweep_workers": 1,
         "runs_folder": "runs",
         "progress_every_s": 10.0,
+        "peer_timeout_s": 120.0,
         "profile": False,
     }
     return {**fields, **changes}

@@ -12,7 +12,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from bertline.foundation.errors import MachineError
 from bertline.modeling.attention_choice import AttentionChoice
 from bertline.modeling.bert import set_attention
 from bertline.pretraining.data import StepBatch
@@ -24,6 +23,7 @@ from bertline.pretraining.time_left import TimeLeft, flops_of
 from bertline.training.devices import sum_over_ranks
 from bertline.training.interruption import StopAgreement, StopRequest
 from bertline.training.matmul_rate import peak_rate
+from bertline.training.peers import COMPUTE, DATA, EXCHANGE, Peers
 from bertline.training.probe import is_due
 from bertline.training.progress import TrainingProgress
 
@@ -50,40 +50,32 @@ class BetweenSteps(pl.Callback):
     time_left: TimeLeft
     request: StopRequest
     """Whether a stop was requested."""
+    peers: Peers
+    """Told where this rank is."""
     stopped: bool = False
     """Whether training was stopped on request, and saved."""
     _learning_rate: float = 0.0
     _matmul_rate: float | None = None  # FLOP/s of all ranks together; first rank only
     _listening: ExitStack = field(default_factory=ExitStack)
+    _shapes: set[torch.Size] = field(default_factory=set)
+    _compiles: bool = False
+    _micro_batches_left: int = 0
 
     def setup(self, trainer: pl.Trainer, module: PretrainingModule, stage: str) -> None:
-        """Check that all ranks resume from the same step, before any of them computes.
-
-        Raises:
-            MachineError: The ranks resume from different steps, because they do not see the same files.
-        """
-        step, ranks = module.finished_steps, module.machine.ranks
+        """Prepare the agreement of all ranks on when to stop."""
         self._agreement = StopAgreement(
             self.request,
-            ranks=ranks,
+            ranks=module.machine.ranks,
             device=module.machine.device,
             most_steps=LOG_EVERY_STEPS,
             now=lambda: self.state.clock.trained_s,
         )
-        # If both sums are as expected, sum((x - step)**2) over the ranks' steps x is 0, so all of them are equal.
-        expected = [ranks.world_size * step, ranks.world_size * step**2]
-        if sum_over_ranks([step, step**2], module.machine.device) != expected:
-            raise MachineError(
-                f"the {ranks.world_size} processes resume from different steps, this one (rank {ranks.rank}) from "
-                f"{step:,}. All need the same run folder: put runtime.runs_folder on a file system that every machine "
-                "shares."
-            )
 
     def on_train_start(self, trainer: pl.Trainer, module: PretrainingModule) -> None:
         """Find the peak for `perf/mfu`, start timing the first row, run the probes of a new run, listen to signals."""
         machine = module.machine
         if machine.ranks.is_first:
-            with self.state.clock.paused():
+            with self.state.clock.paused(), self.peers.busy():
                 rate = peak_rate(machine.device, machine.precision)
             self._matmul_rate = machine.ranks.world_size * rate
         self.state.totals.row.resume()
@@ -104,11 +96,23 @@ class BetweenSteps(pl.Callback):
         if batch_idx == 0:
             self.state.totals.begin_steps()
         self._learning_rate = module.learning_rate
+        # Where a shape is new, this rank may compile; another one may have the code in its cache.
+        shapes = {tensor.shape for micro_batch in batch["micro_batches"] for tensor in micro_batch.values()}
+        self._compiles, self._shapes = not shapes <= self._shapes, self._shapes | shapes
+        self._micro_batches_left = len(batch["micro_batches"])
+        self.peers.at(module.finished_steps, COMPUTE, is_busy=self._compiles)
+
+    def on_before_backward(self, trainer: pl.Trainer, module: PretrainingModule, loss: torch.Tensor) -> None:
+        """Tell the other ranks when only the exchange of gradients is left of this step."""
+        self._micro_batches_left -= 1
+        if self._micro_batches_left == 0:
+            self.peers.at(module.finished_steps, EXCHANGE, is_busy=self._compiles)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: PretrainingModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Write the row of metrics, run the probes, save a checkpoint and stop training: each if it is due."""
+        self.peers.at(module.finished_steps, DATA)
         if not self._record(module, batch):
             trainer.should_stop = True
             return
@@ -117,7 +121,7 @@ class BetweenSteps(pl.Callback):
         self.stopped = step < num_steps and self._agreement.reached(step)
         is_due = step % job.pretrain.checkpoint_every_steps == 0 or step in (self.state.best.step, num_steps)
         if self.stopped or is_due:
-            with self.state.clock.paused():
+            with self.state.clock.paused(), self.peers.busy():
                 if self.guard.accepts_state(module):
                     self.state.save()
                 else:
@@ -133,6 +137,7 @@ class BetweenSteps(pl.Callback):
         module.interval.add_pairs(batch["micro_batches"])
         is_due = step % LOG_EVERY_STEPS == 0 or step == self.state.plan.num_steps
         total = module.interval.total() if is_due else None  # waits for the device, so that the clock is accurate
+        self.peers.check()
         self.time_left.take(step, self.state.clock.trained_s)
         left_s = self.time_left.after(step, paused_s=self.state.totals.paused_s)
         is_accepted = total is None or self._write_row(module, step, total, left_s)
@@ -177,7 +182,7 @@ class BetweenSteps(pl.Callback):
         step, num_steps = module.finished_steps, self.state.plan.num_steps
         due = [probe for probe in self.state.probes if is_due(probe, step, num_steps)]
         if due:
-            with self.state.clock.paused():
+            with self.state.clock.paused(), self.peers.busy():
                 metrics = {key: value for probe in due for key, value in probe.probe(step).items()}
             if metrics and module.machine.ranks.is_first:
                 self.state.log.log(step, metrics)

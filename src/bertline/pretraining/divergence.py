@@ -26,6 +26,7 @@ from bertline.pretraining.plan import Plan, SkippedSequences
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.groupwise import all_finite
+from bertline.training.process_group import decide_on_first_rank
 
 
 class TrainingDivergedError(BertlineError):
@@ -131,8 +132,7 @@ class DivergenceGuard:
             )
         if is_first:
             checkpoints.give_up_after(self._first_bad_step)
-        sum_over_ranks([0.0], self._machine.device)  # no rank lists the checkpoints before the first has deleted some
-        target = checkpoints.steps[-1] if checkpoints.steps else None
+        target = decide_on_first_rank(lambda: next(reversed(checkpoints.steps), None), self._machine.device)
         # Skip to the end of the row, wherever in it the failure was detected: bad examples seldom come alone.
         end = min(self._plan.num_steps, math.ceil(alarm.step / LOG_EVERY_STEPS) * LOG_EVERY_STEPS)
         skipped = self._plan.skipping(max(self._first_bad_step, target or 0), end)

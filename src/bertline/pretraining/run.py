@@ -34,9 +34,11 @@ from bertline.pretraining.time_left import TimeLeft, work_of_sequences
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import CheckpointFolder
 from bertline.training.clock import Seconds, TrainingClock
-from bertline.training.devices import Machine, compile_in_place, leave_process_group, resolve_machine, sum_over_ranks
+from bertline.training.devices import Machine, compile_in_place, resolve_machine, sum_over_ranks
 from bertline.training.interruption import StopRequest, TrainingInterrupted
+from bertline.training.peers import Peers, watching
 from bertline.training.probe import MakeProbe
+from bertline.training.process_group import process_group
 from bertline.training.progress import TrainingProgress
 from bertline.training.trainer import build_trainer, fit
 
@@ -64,16 +66,17 @@ def run_pretraining(
 
     Raises:
         ConfigError: The job does not fit its inputs, or the run folder holds a different training.
-        MachineError: The machine lacks what the runtime section requests.
+        MachineError: The machine lacks what the runtime section requests, or another rank is lost.
         TrainingInterrupted: A signal stopped training; the next call resumes it.
         TrainingDivergedError: Training failed again after the allowed number of rollbacks.
     """
     machine = resolve_machine(job.runtime, job.pretrain.precision)
-    state = _built(job, machine, make_probes, rewinds=None)
-    while state.module.finished_steps < state.plan.num_steps:
-        rewinds = _train(state, callbacks)
-        if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
-            state = _built(job, machine, make_probes, rewinds=rewinds)
+    with process_group(machine), watching(machine.ranks, job.runtime.peer_timeout_s) as peers:
+        state = _built(job, machine, make_probes, rewinds=None)
+        while state.module.finished_steps < state.plan.num_steps:
+            rewinds = _train(state, peers, callbacks)
+            if rewinds is not None:  # diverged: start again from an earlier checkpoint, and skip the examples after it
+                state = _built(job, machine, make_probes, rewinds=rewinds)
     if not machine.ranks.is_first:
         return {}
     _write_best(state)
@@ -98,7 +101,7 @@ def _built(
     """
     plan = Plan.of(job.pretrain)
     identity = identity_of(job, machine.precision)
-    checkpoint = find_checkpoint(job, identity)
+    checkpoint = find_checkpoint(job, identity, machine)
     plan.require_shares(machine.ranks, first_step=checkpoint.step if checkpoint else 0)
     saved = checkpoint.state if checkpoint else {}
 
@@ -139,7 +142,7 @@ def _built(
     return state
 
 
-def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
+def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Callback]) -> list[dict[str, Any]] | None:
     """Take the remaining steps and return None; on divergence, return the rewinds to restart with."""
     job, plan, module = state.job, state.plan, state.module
     machine, first_step, num_steps = module.machine, module.finished_steps, plan.num_steps
@@ -159,7 +162,7 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     )
     left = TimeLeft(plan, work_of_sequences(module.model, dataset.examples, dataset.layouts))
     guard, request = DivergenceGuard(job, plan, machine, state.rewinds), StopRequest()
-    between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request)
+    between = BetweenSteps(state=state, guard=guard, progress=progress, time_left=left, request=request, peers=peers)
     profiles = [ProfileSteps(job.profile_folder, state.clock, num_steps)] if job.runtime.profile else []
     callbacks = [*profiles, AttentionByLength(attention), between, *extra_callbacks]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
@@ -170,7 +173,6 @@ def _train(state: TrainingState, extra_callbacks: Sequence[pl.Callback]) -> list
     state.log.close()
     if guard.failure is not None and not sum_over_ranks([request.made], machine.device)[0]:
         return guard.roll_back(guard.failure, state.checkpoints)
-    leave_process_group()
     if guard.failure is not None:
         raise TrainingInterrupted(f"pretraining was stopped in {job.run_folder}")
     if between.stopped:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from bertline.examples.store import num_segments
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.files import drop_leftovers, sync_to_disk
 from bertline.foundation.manifests import MANIFEST_NAME
 from bertline.foundation.metrics_log import MetricsLog
@@ -32,8 +32,9 @@ from bertline.pretraining.row_layout import pretraining_attention
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.checkpoints import Checkpoint, CheckpointFolder
 from bertline.training.clock import Lap, Seconds, TrainingClock
-from bertline.training.devices import Machine
+from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.probe import Probe
+from bertline.training.process_group import decide_on_first_rank
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
@@ -77,12 +78,45 @@ def build_model(job: PretrainJob, tokenizer: Tokenizer, machine: Machine) -> Mas
     return model
 
 
-def find_checkpoint(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
+def find_checkpoint(job: PretrainJob, identity: dict[str, Any], machine: Machine) -> Checkpoint | None:
     """Return the checkpoint to resume from: this run's newest, else the last one of the run it extends, else None.
+
+    The first rank chooses; the others load the same file, whatever they see in the folder. (A broadcast of the state
+    would need it twice in the memory of each device; the file is read once per machine.)
 
     Raises:
         ConfigError: The checkpoint belongs to a different training, or the run cannot be extended by this job.
+        MachineError: This rank does not see the checkpoint that the first one chose.
     """
+    found: Checkpoint | None = None
+
+    def choose() -> dict[str, Any] | None:
+        nonlocal found
+        found = _newest(job, identity)
+        if found is None:
+            return None
+        extends = found.path.parent != job.checkpoints_folder
+        return {
+            "step": found.step,
+            "digest": CheckpointFolder(found.path.parent, keep=1).digest(found.step),
+            "extends": extends,
+        }
+
+    chosen = decide_on_first_rank(choose, machine.device)
+    problem: MachineError | None = None
+    if chosen is not None and found is None:
+        extended = job.extend_from / "checkpoints" if chosen["extends"] and job.extend_from else job.checkpoints_folder
+        try:
+            folder = CheckpointFolder(extended, keep=1)
+            found = folder.load_as_first_rank(chosen["step"], chosen["digest"], machine.ranks)
+        except MachineError as error:
+            problem = error
+    if sum_over_ranks([problem is not None], machine.device)[0]:
+        raise problem or MachineError("another rank does not see the checkpoint to resume from; its message says more.")
+    return found
+
+
+def _newest(job: PretrainJob, identity: dict[str, Any]) -> Checkpoint | None:
     checkpoint = CheckpointFolder(job.checkpoints_folder, keep=job.pretrain.keep_checkpoints).load_newest()
     if checkpoint is not None:
         _require_same_precision(checkpoint, identity, job)
@@ -229,7 +263,8 @@ class TrainingState:
             # that is now damaged; training will beat it again.
             compares = state["identity"]["pretrain"]["validation_sequences"] == self.job.pretrain.validation_sequences
             best = state.get("best")
-            self.best.restore(best if best and compares and best["step"] in self.checkpoints.steps else None)
+            kept = decide_on_first_rank(lambda: self.checkpoints.steps, self.module.machine.device)
+            self.best.restore(best if best and compares and best["step"] in kept else None)
         # A new run drops even the rows of step 0: they are written again.
         step = checkpoint.step if checkpoint else -1
         if is_first_rank:

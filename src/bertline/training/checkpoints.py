@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import socket
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,11 +23,15 @@ from bertline.foundation.errors import ArtifactError, MachineError
 from bertline.foundation.files import cannot_write, sha256_of_file, write_atomically
 from bertline.foundation.progress import warn
 from bertline.modeling.weight_files import is_finite
+from bertline.training.devices import Ranks
 
 _NAME = re.compile(r"step-(\d{8,})\.pt")
 _TRAINED = ("model", "optimizer")
 """Parts of a state that all further training is computed from."""
 _SKIPPED = "It is skipped; an earlier checkpoint is used, where there is one."
+# File systems that machines share may show a new file some seconds later (NFS caches a folder for up to 60 s).
+_VISIBLE_WITHIN_S = 90.0
+_LOOK_EVERY_S = 0.5
 _PLAIN = (str, int, float, bool, type(None))
 # All files that saving can leave: both files of a checkpoint, and half-written ones after a kill.
 _OURS = re.compile(r"\.?step-\d{8,}\.pt(\.part|\.sha256(\.\w{8})?)?")
@@ -72,7 +78,7 @@ class CheckpointFolder:
             # Exact types, not isinstance: numpy's float64 is a float, but loading it would run numpy's code.
             if not (isinstance(value, torch.Tensor) or type(value) in _PLAIN):
                 raise TypeError(f"{where} is a {type(value).__name__}; a checkpoint holds tensors and plain data only")
-        path = self.folder / f"step-{step:08d}.pt"
+        path = self._path(step)
         temporary = path.with_name(f".{path.name}.part")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -123,6 +129,36 @@ class CheckpointFolder:
         path = dict(self._found()).get(step)
         return None if path is None else _load_whole(step, path)
 
+    def digest(self, step: int) -> str:
+        """Return the SHA-256 of a checkpoint, from the file next to it."""
+        return _digest_path(self._path(step)).read_text(encoding="utf-8").strip()
+
+    def load_as_first_rank(self, step: int, digest: str, ranks: Ranks) -> Checkpoint:
+        """Load the checkpoint that the first rank loaded, which may become visible on this machine only later.
+
+        Raises:
+            MachineError: It did not become visible in time, or has another content here.
+        """
+        path, end = self._path(step), time.monotonic() + _VISIBLE_WITHIN_S
+        while True:
+            with suppress(OSError):
+                if self.digest(step) == digest and path.exists():
+                    break
+            if time.monotonic() > end:
+                raise MachineError(
+                    f"rank {ranks.rank} on {socket.gethostname()} does not see {path} as the first rank does, which "
+                    f"resumes from it (waited {_VISIBLE_WITHIN_S:.0f} s). All ranks need the same run folder: put "
+                    "runtime.runs_folder on a file system that every machine shares."
+                )
+            time.sleep(_LOOK_EVERY_S)
+        checkpoint = _load_whole(step, path)
+        if checkpoint is None:
+            raise MachineError(
+                f"rank {ranks.rank} on {socket.gethostname()} cannot use {path}, which the first rank could (see the "
+                "warning above). Check the file system of that machine, then start the run again."
+            )
+        return checkpoint
+
     def give_up_after(self, step: int) -> None:
         """Delete the checkpoints after `step`, to roll back. If there are no others, the oldest is kept."""
         found = self._found()
@@ -130,6 +166,9 @@ class CheckpointFolder:
             if each > step:
                 path.unlink(missing_ok=True)
                 _digest_path(path).unlink(missing_ok=True)
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.pt"
 
     def _found(self) -> list[tuple[int, Path]]:
         """Return steps and paths, oldest first."""

@@ -102,6 +102,9 @@ class RuntimeConfig:
     """Folder of work in progress: frozen configurations, logs, checkpoints, metrics."""
     progress_every_s: float
     """Seconds between progress lines when there is no terminal."""
+    peer_timeout_s: float
+    """Seconds after which a rank that is lost, or that all others wait for, ends the training of all. Compiling,
+    validating and saving do not count."""
     profile: bool
     """Whether to write a trace of a few pretraining steps and their ten costliest operations to the run folder."""
 
@@ -120,5 +123,7 @@ class RuntimeConfig:
                 f"give micro_batch_size or micro_batch_tokens, not both, found {self.micro_batch_size} and "
                 f"{self.micro_batch_tokens}"
             )
+        if self.peer_timeout_s <= 0:
+            raise ValueError(f"peer_timeout_s must be positive, found {self.peer_timeout_s}")
         if self.num_workers < 0:
             raise ValueError(f"num_workers must not be negative, found {self.num_workers}")

@@ -232,7 +232,7 @@ def sum_over_ranks(values: Sequence[float], device: torch.device) -> list[float]
     >>> sum_over_ranks([1.5, 2.0], torch.device("cpu"))
     [1.5, 2.0]
     """
-    if not _several():
+    if not several_ranks():
         return list(values)
     # NCCL only communicates tensors on its device; both device types that support several ranks have fp64.
     total = torch.tensor(values, dtype=torch.float64, device=device)
@@ -246,7 +246,7 @@ def start_sum(value: float, device: torch.device) -> Callable[[], torch.Tensor |
     Neither waits for the device. With NCCL, the device itself waits for the other ranks only where the sum is used, so
     what is queued between the two calls runs in the meantime; with Gloo, the process waits there.
     """
-    if not _several():
+    if not several_ranks():
         return lambda: value
     # `full` runs on the device: copying a number to a GPU would wait for all the work before it.
     total = torch.full((), value, dtype=torch.float32, device=device)
@@ -259,11 +259,6 @@ def start_sum(value: float, device: torch.device) -> Callable[[], torch.Tensor |
     return finish
 
 
-def leave_process_group() -> None:
-    """Destroy the process group, if there is one, so that the process can exit cleanly."""
-    if dist.is_available() and dist.is_initialized():
-        dist.destroy_process_group()
-
-
-def _several() -> bool:
+def several_ranks() -> bool:
+    """Return whether this process has joined others."""
     return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

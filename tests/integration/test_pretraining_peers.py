@@ -1,0 +1,90 @@
+"""Ranks that are killed, stopped or hang: the others end within `runtime.peer_timeout_s`, and say which one it was."""
+
+import os
+import re
+import signal
+import socket
+import time
+
+import pytest
+
+import pretraining_processes as processes
+from bertline.training.checkpoints import CheckpointFolder
+from pretraining_inputs import pretrain_job, write_inputs
+
+TIMEOUT_S = 5.0
+CHANGES = {
+    "pretrain__phases": [{"steps": 4000, "max_length": 16, "global_batch_size": 8}],
+    "pretrain__checkpoint_every_steps": 10,
+    "pretrain__validate_every_steps": 4000,
+    "pretrain__mask_predictions": {"every_steps": 4000, "num_guesses": 1, "sentences": []},
+    "runtime__peer_timeout_s": TIMEOUT_S,
+}
+
+
+def started(tmp_path, before=None):
+    write_inputs(tmp_path)
+    job = pretrain_job(tmp_path, tmp_path / "run", **CHANGES)
+    folder = CheckpointFolder(job.checkpoints_folder, keep=1)
+    ranks = processes.start_ranks(tmp_path, [job.run_folder] * 2, CHANGES, before=before)
+    processes.wait_for(lambda: len(folder.steps) > 1, ranks[0])
+    return job, ranks
+
+
+def ended(job, rank):
+    """What the rank that is left says; it ends within the timeout, and leaves a whole checkpoint."""
+    begun = time.monotonic()
+    rank.join(timeout=60)
+    took_s = time.monotonic() - begun
+    printed = processes.output_of(job.run_folder).read_text()
+    assert rank.exitcode == 1, printed
+    assert took_s < TIMEOUT_S + 2, printed  # 2 s: the process ends
+    assert CheckpointFolder(job.checkpoints_folder, keep=1).load_newest() is not None
+    return " ".join(re.findall(r"bertline.foundation.errors.MachineError: (.*)", printed))
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_killed_or_stopped_ends_the_training(tmp_path, lost, number):
+    job, ranks = started(tmp_path)
+    try:
+        os.kill(ranks[lost].pid, number)
+        said = ended(job, ranks[1 - lost])
+        assert f"rank {lost}" in said
+        assert lost == 0 or f"rank 1 on {socket.gethostname()} (process {ranks[1].pid})" in said
+        assert "start the run again, and it resumes" in said
+    finally:
+        processes.kill(*ranks)
+
+
+def test_a_rank_that_hangs_ends_the_training_and_the_message_says_where(tmp_path):
+    job, ranks = started(tmp_path, before=processes.hang_at_step(30, rank=1, seconds=3600))
+    try:
+        said = ended(job, ranks[0])
+        assert f"rank 1 on {socket.gethostname()}" in said
+        assert "has kept the others waiting" in said
+        assert "waits for its next batch" in said
+    finally:
+        processes.kill(*ranks)
+
+
+def test_a_rank_that_fails_is_named_with_its_error(tmp_path):
+    job, ranks = started(tmp_path, before=processes.fail_at_step(30, rank=1))
+    try:
+        said = ended(job, ranks[0])
+        assert f"rank 1 on {socket.gethostname()} (process {ranks[1].pid}) failed: ZeroDivisionError" in said
+    finally:
+        processes.kill(*ranks)
+
+
+def test_a_first_rank_that_validates_for_longer_is_waited_for(tmp_path):
+    write_inputs(tmp_path)
+    changes = {
+        **CHANGES,
+        "pretrain__phases": [{"steps": 8, "max_length": 16, "global_batch_size": 8}],
+        "pretrain__validate_every_steps": 5,
+        "runtime__peer_timeout_s": 2.0,
+    }
+    job = pretrain_job(tmp_path, tmp_path / "run", **changes)
+    before = processes.slow_validation(3.0, rank=0)
+    processes.finish(*processes.start_ranks(tmp_path, [job.run_folder] * 2, changes, before=before))
