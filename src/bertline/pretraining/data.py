@@ -12,7 +12,6 @@ from typing import Any, Literal, TypedDict, TypeVar, cast
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
@@ -22,6 +21,7 @@ from bertline.examples.store import ExampleStore
 from bertline.foundation.errors import ArtifactError
 from bertline.foundation.labels import IGNORED_LABEL
 from bertline.foundation.manifests import read_manifest
+from bertline.pretraining.compact import compacted
 from bertline.pretraining.plan import Plan, share_of, shuffled
 from bertline.pretraining.row_layout import RowLayout, fill_of
 from bertline.training.clock import TrainingClock
@@ -39,6 +39,7 @@ class StepBatch(TypedDict):
     """One rank's share of one optimizer step."""
 
     micro_batches: list[dict[str, Tensor]]
+    """See `pretraining.compact`."""
     num_targets: int
     num_sequences: int
     num_tokens: int
@@ -118,10 +119,7 @@ class StepDataset(Dataset[StepBatch]):
         examples, layout = self.examples[place.max_length], self.layouts[place.max_length]
         batch = self._masked(examples, positions)
         return StepBatch(
-            micro_batches=[
-                {name: torch.from_numpy(values) for name, values in micro_batch.items()}
-                for micro_batch in examples.micro_batches(batch, layout)
-            ],
+            micro_batches=[compacted(arrays) for arrays in examples.micro_batches(batch, layout)],
             num_targets=int((batch["masked_labels"] != IGNORED_LABEL).sum()),
             num_sequences=len(positions),
             num_tokens=int(batch["attention_mask"].sum()),

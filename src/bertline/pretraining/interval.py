@@ -99,20 +99,17 @@ def num_pairs(micro_batch: Mapping[str, Tensor]) -> Tensor:
     """Return the number of query-key token pairs of a micro-batch: the sum of the squared sequence lengths.
 
     Args:
-        micro_batch: Arrays of `examples.masking` or `examples.packing`, as tensors.
+        micro_batch: Tensors of `pretraining.compact`.
 
     Returns:
         [] int64, on the device of the micro-batch.
 
     Example:
-        >>> int(num_pairs({"attention_mask": torch.tensor([[1, 1, 1, 0], [1, 1, 0, 0]])}))
+        >>> int(num_pairs({"lengths": torch.tensor([3, 2])}))
         13
     """
-    if "position_ids" in micro_batch:
-        # n^2 = 1 + 3 + ... + (2 n - 1): the sum of 2 * position + 1 over the tokens; padding has position 0.
-        return 2 * micro_batch["position_ids"].sum() + (micro_batch["sequence_ids"] > 0).sum()
-    if "attention_mask" in micro_batch:
-        return micro_batch["attention_mask"].sum(dim=1).square().sum()
+    if "lengths" in micro_batch:
+        return micro_batch["lengths"].long().square().sum()
     rows, length = micro_batch["input_ids"].shape  # all rows are full
     # `full` runs on the device: copying a number from the host would wait for the device.
     return torch.full((), rows * length**2, device=micro_batch["input_ids"].device)

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from bertline.foundation.seeds import seed_for
 from bertline.modeling.bert import LanguageModelOutput, MaskedLanguageModel, PackedRows
+from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import StepBatch
 from bertline.pretraining.interval import IntervalSums
 from bertline.pretraining.objectives.base import Count, Objective, sum_names
@@ -110,7 +111,7 @@ class PretrainingModule(pl.LightningModule):
         last = len(batch["micro_batches"]) - 1
         for index, micro_batch in enumerate(batch["micro_batches"]):
             with nullcontext() if index == last else self._without_synchronisation():
-                sums = self.losses(micro_batch)
+                sums = self.losses(expanded(micro_batch))
                 factors = factors or self._factors(num_targets(), batch["global_batch_size"])
                 # Without a zero at the start, which the backward pass would have to follow.
                 self.manual_backward(reduce(add, (sums[name] * factor for name, factor in factors.items())))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bertline.foundation.errors import ArtifactError
+from bertline.pretraining.compact import expanded
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset, prefetched
 from bertline.pretraining.plan import Plan
@@ -23,7 +24,7 @@ def dataset(inputs, *, batch=8, steps=40, ranks=None, rows=None, packed=False, s
 
 
 def joined(batches) -> dict[str, torch.Tensor]:
-    micro_batches = [micro for batch in batches for micro in batch["micro_batches"]]
+    micro_batches = [expanded(micro) for batch in batches for micro in batch["micro_batches"]]
     return {key: torch.cat([micro[key] for micro in micro_batches]) for key in micro_batches[0]}
 
 
@@ -50,7 +51,7 @@ def test_packed_rows_hold_the_same_sequences(inputs):
     lengths = arrays["attention_mask"].sum(dim=1).tolist()
     expected = sorted(row[:length].tolist() for row, length in zip(arrays["input_ids"], lengths, strict=True))
     found = []
-    for micro in packed["micro_batches"]:
+    for micro in map(expanded, packed["micro_batches"]):
         assert micro["input_ids"].shape == (2, 16)
         for number in range(1, int(micro["sequence_ids"].max()) + 1):
             found.append(micro["input_ids"][micro["sequence_ids"] == number].tolist())

@@ -6,6 +6,7 @@ import torch
 
 import tiny
 from bertline.examples.packing import packed_batches
+from bertline.pretraining.compact import compacted
 from bertline.pretraining.interval import IntervalSums, num_pairs, training_metrics
 from bertline.pretraining.objectives.base import sum_names
 
@@ -20,7 +21,7 @@ def sums(*values: float) -> dict[str, torch.Tensor]:
 def take_step(interval: IntervalSums, *values: float, grad_norm: float = 1.5) -> None:
     interval.add_micro_batch(sums(*values))
     interval.add_step(grad_norm=torch.tensor(grad_norm), targets=4, sequences=2, tokens=30)
-    interval.add_pairs([{"attention_mask": torch.ones(2, 15, dtype=torch.int64)}])
+    interval.add_pairs([{"lengths": torch.full((2,), 15, dtype=torch.int32)}])
 
 
 def filled() -> IntervalSums:
@@ -116,8 +117,7 @@ def test_pairs_are_the_squares_of_the_lengths_however_rows_are_laid_out():
     }
     packed = list(packed_batches(batch, pad_id=0, max_targets=2, rows_per_batch=2))
     assert len(packed) == 2
-    found = sum(int(num_pairs({name: torch.from_numpy(part[name]) for name in part})) for part in packed)
-    padded = int(num_pairs({"attention_mask": torch.from_numpy(mask)}))
+    found = sum(int(num_pairs(compacted(part))) for part in packed)
+    padded = int(num_pairs(compacted(batch)))
     assert found == padded == (lengths**2).sum()
-    full = {"input_ids": torch.ones(3, 16), "attention_mask": torch.ones(3, 16)}
-    assert num_pairs({"input_ids": full["input_ids"]}) == num_pairs(full) == 3 * 16**2
+    assert num_pairs({"input_ids": torch.ones(3, 16)}) == 3 * 16**2  # rows that are all full

@@ -8,6 +8,7 @@ from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
 from bertline.pretraining import module as module_file
+from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.module import PreTrainingLosses, PretrainingModule
 from bertline.pretraining.plan import Plan
@@ -27,7 +28,8 @@ def mean_loss_gradients(job) -> dict[str, torch.Tensor]:
     examples = {16: MaskedExamples(job.examples_folder, "train", 16)}
     layouts = {16: RowLayout(packed=False, rows=None)}
     dataset = StepDataset(Plan.of(job.pretrain), examples, layouts, ranks=Ranks(), seed=job.pretrain.seed)
-    (batch,) = dataset[0]["micro_batches"]
+    (sent,) = dataset[0]["micro_batches"]
+    batch = expanded(sent)
     labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
     output = model(**batch)
     mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)

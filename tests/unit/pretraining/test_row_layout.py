@@ -13,6 +13,7 @@ from bertline.modeling.attention_choice import AttentionChoice, AttentionDevice
 from bertline.modeling.bert import BertForPreTraining, set_attention
 from bertline.modeling.initialization import initialize
 from bertline.pretraining.callbacks import AttentionByLength
+from bertline.pretraining.compact import expanded
 from bertline.pretraining.config import PhaseConfig
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.interval import num_pairs
@@ -145,7 +146,7 @@ def steps(folder, length, rows=None) -> StepDataset:
 def test_full_rows_carry_no_mask_and_others_do_in_every_batch(full):
     for length in (16, 32):
         micro_batches = [one for step in range(9) for one in steps(full, length, rows=3)[step]["micro_batches"]]
-        assert {"attention_mask" in one for one in micro_batches} == {length == 32}
+        assert {"attention_mask" in expanded(one) for one in micro_batches} == {length == 32}
     assert steps(full, 16)[0]["num_tokens"] == 8 * 16
     (micro_batch,) = steps(full, 16)[0]["micro_batches"]
     assert int(num_pairs(micro_batch)) == 8 * 16**2
@@ -157,7 +158,8 @@ def test_full_rows_have_the_losses_and_gradients_that_they_have_with_a_mask(full
     model = BertForPreTraining(config, vocab_size=VOCAB_SIZE, pad_token_id=0, attention=kind)
     initialize(model, config, seed=0)
     losses = PreTrainingLosses(model, tiny.mlm_nsp())
-    (micro_batch,) = steps(full, 16)[2]["micro_batches"]
+    (sent,) = steps(full, 16)[2]["micro_batches"]
+    micro_batch = expanded(sent)
     found = {}
     for name, batch in {
         "without": micro_batch,

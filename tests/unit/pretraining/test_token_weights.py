@@ -9,6 +9,7 @@ import pretraining_processes as processes
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.bert import BertForPreTraining
 from bertline.modeling.initialization import initialize
+from bertline.pretraining.compact import expanded
 from bertline.pretraining.data import MaskedExamples, StepDataset
 from bertline.pretraining.plan import Plan
 from bertline.pretraining.row_layout import RowLayout
@@ -36,7 +37,8 @@ def means_over_the_whole_batch(job):
     tokenizer = Tokenizer.load(job.tokenizer_folder)
     model = BertForPreTraining(job.model, vocab_size=tokenizer.vocab_size, pad_token_id=tokenizer.pad_id)
     initialize(model, job.model, seed=job.pretrain.seed)
-    (batch,) = first_step(job, rows=None, packed=False, ranks=Ranks())["micro_batches"]
+    (sent,) = first_step(job, rows=None, packed=False, ranks=Ranks())["micro_batches"]
+    batch = expanded(sent)
     labels, next_sentence_labels = batch.pop("masked_labels"), batch.pop("next_sentence_labels")
     output = model(**batch)
     mlm = F.cross_entropy(output.mlm_logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
