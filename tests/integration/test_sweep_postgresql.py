@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import signal
-import socket
 import subprocess
 import sys
-import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -18,6 +13,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+import bertline
 import finetuning_inputs as inputs
 from bertline.foundation.errors import ConfigError, MachineError
 from bertline.sweep import store as store_module
@@ -26,63 +22,21 @@ from bertline.sweep.space import planned_points
 from bertline.sweep.store import URL_VARIABLE, StudyStore
 from bertline.sweep.study import open_study, plan_trials, take_trial
 from bertline.tracking.config import TrackingConfig
+from servers import PostgreSQL
 
 PASSWORD = "not%2Dfor%2Dlogs"  # as it stands in an address; the password itself is `not-for-logs`
-_NOBODY = 65534
-
-
-def binary(name):
-    debian = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))  # not on the path of most
-    found = shutil.which(name) or (debian[-1] if debian else None)
-    if found is None:
-        pytest.skip(f"PostgreSQL's {name} is not installed")
-    return found
 
 
 @pytest.fixture(scope="module")
 def server():
-    """`HOST:PORT` of a PostgreSQL server of our own, on loopback, in a temporary folder."""
-    pytest.importorskip("psycopg", reason="the extra `postgresql` is not installed")
-    initdb, postgres = binary("initdb"), binary("postgres")
-    folder = Path(tempfile.mkdtemp(prefix="bertline-postgresql-"))
-    # PostgreSQL refuses to run as root.
-    someone = {"user": _NOBODY, "group": _NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
-    if someone:
-        shutil.chown(folder, _NOBODY, _NOBODY)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    password_file = folder / "password"
-    password_file.write_text("not-for-logs\n")
-    quiet = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **someone}
-    command = [initdb, "-D", folder / "data", "-U", "ada", "--auth=scram-sha-256", f"--pwfile={password_file}"]
-    subprocess.run(command, check=True, **quiet)
-    settings = ["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off"]
-    process = subprocess.Popen([postgres, "-D", folder / "data", "-p", str(port), *settings], **quiet)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.1)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.send_signal(signal.SIGINT)  # TERM would wait for the connections that pools keep open
-        process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    with PostgreSQL("not-for-logs") as running:
+        yield running
 
 
 @pytest.fixture
 def url(server, request):
     """The address of a database of the test's own."""
-    import psycopg
-
-    name = "".join(c if c.isalnum() else "_" for c in request.node.name)[:60]
-    with psycopg.connect(f"postgresql://ada:{PASSWORD}@{server}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"postgresql://ada:{PASSWORD}@{server}/{name}"
+    return server.database(request.node.name)
 
 
 def sweep():
@@ -117,7 +71,7 @@ def test_machines_share_a_study_and_each_point_is_run_once(tmp_path, url):
                 **os.environ,
                 URL_VARIABLE: url,
                 "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": support,
+                "PYTHONPATH": os.pathsep.join([str(Path(bertline.__file__).parents[1]), support]),
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -168,7 +122,7 @@ def test_a_trial_is_taken_once_and_a_lock_is_let_go(url):
     assert take_trial(stores[0], studies[0], "me") is None
 
 
-def test_a_server_that_refuses_or_is_away_is_a_clear_error_without_the_password(server, url):
+def test_a_server_that_refuses_or_is_away_is_a_clear_error_without_the_password(url):
     refused = url.replace(PASSWORD, "another-secret")
     with pytest.raises(MachineError, match="password authentication failed") as caught:
         StudyStore(refused)

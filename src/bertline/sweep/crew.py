@@ -113,7 +113,17 @@ def join(work: StageWork, *, is_led: Callable[[], bool]) -> bool:
     Raises:
         MachineError: The store cannot be reached, or worker processes keep dying.
     """
-    job = SweepJob.of(work)
+    return join_sweep(SweepJob.of(work), is_led=is_led)
+
+
+def join_sweep(job: SweepJob, *, is_led: Callable[[], bool], in_process: bool = False) -> bool:
+    """Help with a sweep; see `join`.
+
+    Args:
+        job: The sweep.
+        is_led: See `join`.
+        in_process: Do the work in this process instead of in worker processes.
+    """
     file = _identity_file(job.run_folder)
     if not wait_for_file(file, is_led):
         return False
@@ -123,7 +133,7 @@ def join(work: StageWork, *, is_led: Callable[[], bool]) -> bool:
         table = UnitTable(store, file.read_text(encoding="utf-8"))
         table.give_back_own()
         member = _Member(job, opened_studies(plan, table, leads=False), table, is_led)
-        with store.beating(table.beat), started_workers(plan, in_process=False) as workers:
+        with store.beating(table.beat), started_workers(plan, in_process=in_process) as workers:
             workers.work_through(member)
         return member.has_ended()
 
@@ -138,7 +148,7 @@ class _Member:
 
     def take(self) -> Work | None:
         """See `Source`."""
-        if self._leaves:
+        if self._leaves or not self._is_led():
             return None
         if (trial := self._studies.take()) is not None:
             return trial

@@ -81,10 +81,10 @@ class Patience:
                 if not is_outage(error):
                     raise
                 self._contact = None
-                if getattr(self._local, "off", False) or time.monotonic() + pause > deadline:
+                if getattr(self._local, "off", False) or (left_s := deadline - time.monotonic()) <= 0:
                     raise
                 self._say_that_it_waits()
-                time.sleep(pause * random.uniform(0.5, 1.0))  # not all processes at the same moment
+                time.sleep(min(left_s, pause * random.uniform(0.5, 1.0)))  # not all processes at the same moment
                 pause = min(2 * pause, _LONGEST_PAUSE_S)
                 continue
             self._succeeded()

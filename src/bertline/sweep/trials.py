@@ -95,6 +95,7 @@ class Studies:
 
     def take(self) -> Work | None:
         """See `Source`."""
+        self.recover()
         for arm, study in self.by_arm.items():
             trial = take_trial(self.store, study, self.owner)
             if trial is not None:

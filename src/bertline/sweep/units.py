@@ -222,6 +222,7 @@ class SharedUnits:
 
     def take(self) -> Work | None:
         """See `Source`."""
+        self._look_at_the_others()
         if not self._open - self._claims.keys():
             return None
         claimed = self._table.claim(self._open - self._claims.keys(), max_losses=self._max_losses)
@@ -236,10 +237,7 @@ class SharedUnits:
         Raises:
             MachineError: A unit has lost too many processes.
         """
-        if self._open - self._claims.keys():
-            for row in self._table.rows():
-                if row.name in self._open and row.name not in self._claims:
-                    self._look_at(row)
+        self._look_at_the_others()
         return not self._open
 
     def done(self, work: Work, result: str) -> None:
@@ -254,6 +252,12 @@ class SharedUnits:
         """See `Source`."""
         name = work.argument.result
         self._table.give_back(name, self._claims.pop(name))
+
+    def _look_at_the_others(self) -> None:
+        others = self._open - self._claims.keys()
+        for row in self._table.rows() if others else ():
+            if row.name in others:
+                self._look_at(row)
 
     def _look_at(self, row: UnitRow) -> None:
         if row.state == "done":
