@@ -135,14 +135,18 @@ class PostgreSQL(Server):
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def database(self, name: str) -> str:
-        """Create a database, and return its address with the password."""
+    def database(self, name: str, *, with_password: bool = True) -> str:
+        """Create a database, and return its address."""
         import psycopg
 
         name = "".join(c if c.isalnum() else "_" for c in name).lower()[:60]
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
-        return self._url(name)
+        return self._url(name) if with_password else f"postgresql://ada@{self.address}/{name}"
+
+    def environment(self) -> dict[str, str]:
+        """The variable from which its clients read the password, if their address lacks it."""
+        return {"PGPASSWORD": self.password}
 
     def _url(self, database: str) -> str:
         password = "".join(f"%{ord(c):02X}" if not c.isalnum() else c for c in self.password)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -169,23 +170,12 @@ class MlflowTracker(_MlflowRun, Tracker):
         return allowed
 
     def _send_kept(self) -> None:
-        """Send the sessions that earlier stages could not send. Failed sessions are kept.
-
-        A session that is refused or invalid does not block the others.
+        """Send the sessions that earlier stages could not send.
 
         Raises:
-            LeftError: The server could not take a session. The remaining sessions are not tried: they would wait too.
+            LeftError: The server could not take a session.
         """
-        for path in kept_sessions(place_of(self._config.uri, self._config.experiment_name)):
-            try:
-                with claimed(path) as kept:
-                    if kept is not None:
-                        tell_again(self._config, kept, running_pipeline=self.pipeline_key)
-                        say(f"{masked(self._config.uri)} has now the records that were kept in {path}")
-            except Exception as error:
-                warn(f"the records in {path} could not be sent ({masked(str(error))[:200]}); they are kept.")
-                if not isinstance(error, _OF_THE_SESSION):
-                    raise LeftError from error
+        send_kept(self._config, running_pipeline=self.pipeline_key)
 
     def _open_pipeline_run(self, name: str, tags: Mapping[str, str]) -> None:
         run_id = self.store.find_or_create_run({PIPELINE_KEY_TAG: self.pipeline_key}, name, {})
@@ -277,18 +267,54 @@ _OF_THE_SESSION = (RefusedError, AttributeError, KeyError, TypeError, ValueError
 """Errors that concern a single session (invalid content, refused by the server); other sessions may succeed."""
 
 
-def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipeline: str) -> None:
+def send_kept(config: TrackingConfig, *, running_pipeline: str | None = None) -> tuple[int, int]:
+    """Send the sessions that earlier stages could not send; those that fail are kept.
+
+    A session that is refused or invalid does not block the others.
+
+    Args:
+        config: Tracking configuration; only sessions of its server and experiment are sent.
+        running_pipeline: Key of the pipeline run that is still in progress, if any.
+
+    Returns:
+        The number of sessions that were sent, and of those that are left.
+
+    Raises:
+        LeftError: For a pipeline run in progress only: the server could not take a session. The remaining sessions are
+            not tried, because each would wait too.
+    """
+    paths = kept_sessions(place_of(config.uri, config.experiment_name))
+    sent = 0
+    for path in paths:
+        try:
+            with claimed(path) as kept:
+                if kept is not None:
+                    tell_again(config, kept, running_pipeline=running_pipeline)
+                    sent += 1
+                    say(f"{masked(config.uri)} has now the records that were kept in {path}")
+        except Exception as error:
+            warn(f"the records in {path} could not be sent ({masked(str(error))[:200]}); they are kept.")
+            if not isinstance(error, _OF_THE_SESSION):
+                if running_pipeline is None:
+                    break
+                raise LeftError from error
+    return sent, len([path for path in paths if path.exists()])
+
+
+def tell_again(config: TrackingConfig, kept: Mapping[str, Any], *, running_pipeline: str | None) -> None:
     """Repeat the calls of a kept session. Artifacts that are missing or have changed are skipped.
 
     Args:
         config: Tracking configuration.
         kept: Content of the session's file.
-        running_pipeline: Key of the pipeline run that is still in progress; its status is left unchanged.
+        running_pipeline: Key of the pipeline run that is still in progress, whose status is left unchanged; None if
+            none is.
 
     Raises:
         RefusedError: The server refused an essential call; the calls after it were not sent.
     """
-    tracker = MlflowTracker(config, AtOnce(), **kept["opening"])
+    # Whether load was to be recorded is a fact of the session: a call to follow it is among the calls.
+    tracker = MlflowTracker(dataclasses.replace(config, system_metrics=True), AtOnce(), **kept["opening"])
     runs: list[MlflowTrackedRun] = []
     for call in kept["calls"]:
         if tracker.outbox.dead:

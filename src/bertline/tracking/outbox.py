@@ -105,8 +105,8 @@ class Outbox:
         done = self.flush() or self.dead
         if not done:
             warn(
-                f"{self._target} did not take all records. They are kept under runs/, and the next stage that reaches "
-                "it sends them."
+                f"{self._target} did not take all records. They are kept under runs/. The next stage that reaches it "
+                "sends them, and so does: python pipelines/send.py"
             )
         with self._changed:
             self._closed = True

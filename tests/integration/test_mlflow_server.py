@@ -1,0 +1,233 @@
+"""MLflow on PostgreSQL and S3, behind its host check: it starts late, restarts, is slow and away, and nothing is lost.
+
+Every value of a training's files is compared with what the server has.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from mlflow import MlflowClient
+
+import servers
+import smoke
+from bertline.foundation.metrics_log import read_metrics
+from bertline.orchestration.status import read_status
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+pytestmark = pytest.mark.slow
+GUARD = Path(servers.__file__).parent / "socket_guard"
+
+
+class Servers(NamedTuple):
+    """MLflow as the client sees it: through a proxy, by whose port alone it may be called."""
+
+    proxy: servers.Proxy
+    mlflow: servers.MLflowServer
+    bucket: Any
+
+    @property
+    def uri(self) -> str:
+        return f"http://127.0.0.1:{self.proxy.port}"
+
+    @property
+    def client(self) -> MlflowClient:
+        return MlflowClient(self.uri)
+
+
+@pytest.fixture(scope="module")
+def tracked() -> Iterator[Servers]:
+    """All servers but MLflow, which a test starts when it wants to; it stays for the next one."""
+    with servers.PostgreSQL() as postgresql, servers.S3() as s3, servers.Proxy(0) as proxy:
+        mlflow = servers.MLflowServer(
+            postgresql.database("mlflow", with_password=False),
+            "s3://models/bertline",
+            hosts=f"127.0.0.1:{proxy.port}",
+            environment={**s3.environment(), **postgresql.environment()},
+        )
+        proxy.target = mlflow.port
+        try:
+            yield Servers(proxy, mlflow, s3.bucket("models"))
+        finally:
+            mlflow.stop()
+
+
+class Training:
+    """`python pipelines/pretrain.py` in a process of its own, whose worker may connect to nothing."""
+
+    def __init__(self, pipeline: Path, uri: str, tmp_path: Path, *, num_steps: int) -> None:
+        self.pipeline = pipeline
+        self.guard = tmp_path / "connections.txt"
+        self._log = tmp_path / "output.txt"
+        self._before = set((pipeline / "runs/pretrain").iterdir())
+        phases = f"pretrain.phases=[{{steps: {num_steps}, max_length: 32, global_batch_size: 16}}]"
+        rare = [f"pretrain.{key}.every_steps={num_steps // 4}" for key in ("mask_predictions", "linear_probe")]
+        rare += [f"pretrain.{key}={num_steps // 4}" for key in ("validate_every_steps", "checkpoint_every_steps")]
+        load = ["tracking.system_metrics=true", "tracking.system_metrics_every_s=0.5"]
+        words = ["pipelines/pretrain.py", phases, *rare, *load, f"tracking.uri={uri}", "tracking.experiment_name=chaos"]
+        environment = smoke.environment(pipeline, SOCKET_GUARD=str(self.guard))
+        environment["PYTHONPATH"] = os.pathsep.join([str(GUARD), environment["PYTHONPATH"]])
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, *words], cwd=pipeline, env=environment, stdout=log, stderr=log
+            )
+
+    @property
+    def folder(self) -> Path:
+        """Its run folder."""
+        (found,) = set((self.pipeline / "runs/pretrain").iterdir()) - self._before
+        return found
+
+    def wait_for_rows(self, more: int) -> None:
+        """Wait until so many more rows of its curve are there; fail if it ends before."""
+        begun = self._num_rows()
+        servers.wait_until(lambda: self._num_rows() >= begun + more or self._process.poll() is not None)
+        assert self._process.poll() is None, f"the training ended before all that it was to go through\n{self.said()}"
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop its worker meanwhile, so that it does not end before all that it is to go through."""
+        worker = read_status(self.folder).pid
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(worker, signal.SIGCONT)
+
+    def end(self) -> None:
+        """Wait for its end, which must be a good one."""
+        assert self._process.wait(120) == 0, self.said()
+
+    def said(self) -> str:
+        """What it printed."""
+        return self._log.read_text()
+
+    def _num_rows(self) -> int:
+        new = set((self.pipeline / "runs/pretrain").iterdir()) - self._before
+        paths = [folder / "metrics.jsonl" for folder in new]
+        return sum(len(path.read_bytes().splitlines()) for path in paths if path.exists())
+
+
+def written(folder: Path) -> Counter[tuple[str, int, float]]:
+    """(key, step, value) of every value in the files that MLflow is fed from."""
+    files = [folder / "metrics.jsonl", *folder.glob("system*.jsonl")]
+    rows = [row for path in files for row in read_metrics(path)]
+    return Counter((key, row.step, value) for row in rows for key, value in row.metrics.items())
+
+
+def recorded(client: MlflowClient, run_id: str) -> Counter[tuple[str, int, float]]:
+    """(key, step, value) of every value that MLflow has; the steps of each curve must be in the order of time."""
+    found: Counter[tuple[str, int, float]] = Counter()
+    for key in client.get_run(run_id).data.metrics:
+        history = client.get_metric_history(run_id, key)
+        in_time = sorted(history, key=lambda point: (point.timestamp, point.step))
+        assert [point.step for point in in_time] == sorted(point.step for point in history), key
+        found.update((key, point.step, point.value) for point in history)
+    return found
+
+
+def assert_complete(servers_: Servers, training: Training, tmp_path: Path) -> None:
+    """The run has every value once, its figures once, its files as they are on disk, and it is finished."""
+    client, folder = servers_.client, training.folder
+    experiment = client.get_experiment_by_name("chaos")
+    assert experiment is not None
+    runs = client.search_runs([experiment.experiment_id], f"tags.`bertline.fingerprint` = '{folder.name}'")
+    (run,) = [run for run in runs if run.data.tags.get("bertline.stage") == "pretrain"]
+    assert run.info.status == "FINISHED"
+    expected, found = written(folder), recorded(client, run.info.run_id)
+    assert len([key for key in expected if key[0].startswith("system/")]) > 10
+    lost = expected - found
+    assert not lost
+    of_curves = {key for key, _, _ in expected}
+    doubled_or_never_written = {key: count for key, count in (found - expected).items() if key[0] in of_curves}
+    assert not doubled_or_never_written
+    # What is beyond the curves are the headline figures, one value each.
+    assert set((found - expected).values()) == {1}
+    paths = {file.path for file in client.list_artifacts(run.info.run_id)}
+    assert {"metrics.json", "manifest.json", "mask_predictions.txt"} <= paths
+    for name in ("metrics.json", "mask_predictions.txt"):
+        back = client.download_artifacts(run.info.run_id, name, str(tmp_path))
+        assert Path(back).read_bytes() == (folder / name).read_bytes()
+    assert any(run.info.run_id in item.key for item in servers_.bucket.objects.all())
+
+
+def assert_no_connection(training: Training) -> None:
+    """The guard was there, and saw nothing."""
+    assert training.guard.exists()
+    assert training.guard.read_text() == ""
+
+
+def test_a_server_that_starts_late_restarts_is_slow_and_away_has_every_value_once(
+    tracked: Servers, pipeline: Path, tmp_path: Path
+) -> None:
+    training = Training(pipeline, tracked.uri, tmp_path, num_steps=1200)
+    for _ in ("late", "restarted"):
+        tracked.mlflow.stop()
+        training.wait_for_rows(5)
+        tracked.mlflow.launch()
+        with training.paused():
+            tracked.mlflow.wait_until_up()
+        training.wait_for_rows(5)
+    tracked.proxy.delay_s = 0.4  # slow
+    training.wait_for_rows(10)
+    tracked.proxy.delay_s = 0.0
+    tracked.proxy.go_away()
+    training.wait_for_rows(10)
+    tracked.proxy.come_back()
+    training.end()
+    assert "cannot be reached" in training.said() and "can be reached again" in training.said()
+    assert_complete(tracked, training, tmp_path)
+    assert_no_connection(training)
+    assert not list(pipeline.glob("runs/unsent/*/*.json"))
+
+
+def test_what_is_unsent_at_the_end_is_sent_by_one_command(
+    tracked: Servers, pipeline: Path, tmp_path: Path, run: Run
+) -> None:
+    if not tracked.mlflow.is_up():
+        tracked.mlflow.start()
+    send = ["pipelines/send.py", f"tracking.uri={tracked.uri}", "tracking.experiment_name=chaos"]
+    training = Training(pipeline, tracked.uri, tmp_path, num_steps=400)
+    training.wait_for_rows(3)
+    tracked.proxy.go_away()
+    training.end()
+    assert "did not take all records" in training.said() and "pipelines/send.py" in training.said()
+    (kept,) = pipeline.glob("runs/unsent/*/*.json")
+    failed = run(pipeline, sys.executable, *send)
+    assert failed.returncode == 1 and "kept in runs/unsent" in failed.stderr
+    assert kept.exists()
+    tracked.proxy.come_back()
+    for said in ("has the records of 1 command(s) now", "nothing is unsent"):
+        done = run(pipeline, sys.executable, *send)
+        assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr
+        assert_complete(tracked, training, tmp_path)
+    assert_no_connection(training)
+
+
+def test_the_guard_refuses_a_connection_of_a_worker(tmp_path: Path) -> None:
+    code = "import socket; socket.create_connection(('127.0.0.1', 1))"
+    environment = {**os.environ, "PYTHONPATH": str(GUARD), "SOCKET_GUARD": str(tmp_path / "connections.txt")}
+    command = [sys.executable, "-c", code, "bertline.orchestration.worker"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert "the training process tried to reach 127.0.0.1" in done.stderr
+    assert "127.0.0.1" in (tmp_path / "connections.txt").read_text()
+
+
+def test_the_server_answers_only_those_that_call_it_by_an_allowed_name(tracked: Servers) -> None:
+    if not tracked.mlflow.is_up():
+        tracked.mlflow.start()
+    path = "/api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
+    assert urllib.request.urlopen(f"{tracked.uri}{path}").status == 200
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(f"http://127.0.0.1:{tracked.mlflow.port}{path}")
