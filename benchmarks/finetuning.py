@@ -48,6 +48,7 @@ from bertline.tasks.stored_rows import TextRows
 from bertline.tokenization.tokenizer import Tokenizer
 from bertline.training.config import RuntimeConfig
 from bertline.training.devices import resolve_machine, resolve_precision
+from bertline.training.launchers import LocalLauncherConfig
 
 LEARNING_RATE, DROPOUT_PROB, SEED = 1e-4, 0.1, 0
 # SST-2's sentences have a median of about 13 tokens and a maximum of 60, MRPC's pairs 53 and 110.
@@ -310,11 +311,12 @@ def fine_tuning_config(batch_size: int) -> FineTuningConfig:
 
 def runtime_config(num_threads: int) -> RuntimeConfig:
     """Return the settings of a CPU, as a sweep's worker uses it."""
+    local = LocalLauncherConfig(kind="local")
     return RuntimeConfig(
         device="cpu", num_devices=1, num_nodes=1, num_workers=0, num_threads=num_threads, micro_batch_size=None,
  micro_batch_tokens=None,
  packing="auto",
-        compile="off", attention="auto", launcher="local", sweep_workers=1, runs_folder="runs", progress_every_s=1e9,
+        compile="off", attention="auto", launcher=local, sweep_workers=1, runs_folder="runs", progress_every_s=1e9,
         profile=False,
     )  # fmt: skip
 

@@ -196,7 +196,8 @@ class _Job:
 
     def _tell(self, job: commands.Job) -> None:
         """Say why the job waits, whenever that changes."""
-        text = f"job {job.job_id} waits in the queue: {job.reason}" if job.state == "PENDING" else ""
+        waits = job.state == "PENDING" and job.reason != "None"
+        text = f"job {job.job_id} waits in the queue: {job.reason}" if waits else ""
         if text and text != self._told:
             say(text)
             if job.reason.startswith(_WAITS_FOR_EVER):

@@ -1,0 +1,264 @@
+"""`runtime.launcher: slurm` on a cluster with real daemons: jobs that are submitted once, followed, resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import slurm_cluster
+import slurm_workspace
+from slurm_cluster import CONTROLLER, Settings, SlurmCluster
+from slurm_workspace import Workspace
+
+STEPS = 400
+TRAINING = (
+    f"pretrain.phases=[{{steps: {STEPS}, max_length: 32, global_batch_size: 16}}]",
+    "pretrain.validate_every_steps=200",
+    "pretrain.checkpoint_every_steps=50",
+)
+SHORT = ("pretrain.max_steps=20", "pretrain.checkpoint_every_steps=10")
+DVC = ("dvc", "repro", "pretrain")
+NewWorkspace = Callable[..., Workspace]
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if reason := slurm_cluster.why_not():
+        pytest.skip(reason)
+    return slurm_workspace.made_once(tmp_path_factory.mktemp("template") / "clone")
+
+
+@pytest.fixture
+def new_workspace(template: Path, tmp_path: Path, new_cluster: Callable[..., SlurmCluster]) -> NewWorkspace:
+    """`new_workspace(*overrides, **settings_of_the_cluster)`."""
+
+    def new(*overrides: str, **settings: object) -> Workspace:
+        return Workspace.copied(template, tmp_path / "workspace", new_cluster(**settings), *overrides)
+
+    return new
+
+
+@pytest.fixture(scope="session")
+def undisturbed(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Weights of the training without any disturbance."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    with SlurmCluster(folder / "slurm", Settings()) as cluster:
+        workspace = Workspace.copied(template, folder / "workspace", cluster, *TRAINING)
+        workspace.finish()
+        yield workspace.weights
+
+
+def killed(process: subprocess.Popen[bytes], *, group: bool = False) -> None:
+    (os.killpg if group else os.kill)(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_dvc_repro_submits_once_and_takes_the_finished_result(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT)
+    said = workspace.finish(*DVC)
+    assert "submitted job 1" in said
+    assert "step 20 of 20" in said
+    assert (workspace.folder / "artifacts/pretrain/model.safetensors").exists()
+    assert "Stage 'pretrain' didn't change" in workspace.finish(*DVC)
+    (workspace.folder / "artifacts/metrics/pretrain.json").unlink()  # DVC runs the stage again
+    assert "is finished already; taking its result" in workspace.finish(*DVC, "--force", "--single-item")
+    assert workspace.accepted == ["1"]
+    workspace.cluster.wait_until_idle()
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "before, with sbatch", "after"])
+def test_a_client_killed_around_sbatch_never_starts_two_jobs(new_workspace: NewWorkspace, moment: str) -> None:
+    workspace = new_workspace(*SHORT)
+    folder = workspace.folder
+    if moment != "after":
+        (folder / ("wait.after" if moment == "during" else "wait.before")).touch()
+    first = workspace.start()
+    match moment:
+        case "during":
+            workspace.until((folder / "sbatch.accepted").exists)
+        case "after":
+            workspace.until(lambda: workspace.said("submitted job"))
+        case _:
+            workspace.until((folder / "sbatch.begun").exists)
+    killed(first, group="with sbatch" in moment)
+    for name in ("wait.before", "wait.after"):
+        (folder / name).unlink(missing_ok=True)
+    said = workspace.finish()
+    assert "step 20 of 20" in said or "finished already" in said
+    assert workspace.accepted == ["1"]
+    assert ("submitted job 1" if "with sbatch" in moment else "attached to job 1") in said or "finished" in said
+
+
+def test_another_shell_attaches_and_completes_the_stage(new_workspace: NewWorkspace, undisturbed: str) -> None:
+    workspace = new_workspace(*TRAINING)
+    first = workspace.start(*DVC)
+    workspace.until_step(50)
+    os.killpg(first.pid, signal.SIGHUP)  # the connection dies
+    first.wait()
+    second = workspace.start(output="second.log")  # by hand, while DVC attaches too
+    assert "attached to job 1" in workspace.finish(*DVC)
+    assert second.wait(30) == 0
+    assert workspace.accepted == ["1"]
+    assert workspace.weights == undisturbed
+    assert (workspace.folder / "artifacts/pretrain/model.safetensors").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_client_leaves_the_job_running(new_workspace: NewWorkspace, number: int) -> None:
+    workspace = new_workspace(*TRAINING)
+    client = workspace.start()
+    workspace.until_step(50)
+    os.kill(client.pid, number)
+    assert client.wait(20) == 128 + number
+    assert workspace.said("job 1 continues without this command")
+    assert workspace.cluster.state(1) == "RUNNING"
+
+
+def test_two_clients_at_once_follow_one_job(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT)
+    clients = [workspace.start(output=f"{number}.log") for number in range(2)]
+    assert [client.wait(slurm_workspace.WITHIN_S) for client in clients] == [0, 0]
+    assert workspace.accepted == ["1"]
+    said = "".join((workspace.folder / f"{number}.log").read_text() for number in range(2))
+    assert said.count("submitted job 1") == 1
+    assert said.count("attached to job 1") == 1
+
+
+def test_a_pre_empted_job_resumes_at_the_very_step(new_workspace: NewWorkspace, undisturbed: str) -> None:
+    workspace = new_workspace(*TRAINING, grace_s=30, requeue_delay_s=2)
+    client = workspace.start()
+    workspace.until_step(50)
+    urgent = workspace.cluster.submit("sleep 1", "--nodes=2", "--exclusive", "--partition=urgent")
+    workspace.cluster.wait_for(urgent, "COMPLETED", within_s=120)
+    assert client.wait(slurm_workspace.WITHIN_S) == 0
+    assert "was stopped and saved after step" in workspace.log or "training stops after a step" in workspace.log
+    assert len(workspace.starts) == 2
+    assert workspace.weights == undisturbed
+    assert workspace.accepted == ["1"]
+
+
+def test_a_job_at_its_time_limit_is_requeued_and_resumes(new_workspace: NewWorkspace, undisturbed: str) -> None:
+    limits = ("runtime.launcher.time='1'", "runtime.launcher.stop_before_s=45")
+    workspace = new_workspace(*TRAINING, *limits, requeue_delay_s=2)
+    # Slow, so that the signal comes in time: each log row waits for the others.
+    client = workspace.start()
+    workspace.until_step(50)
+    assert client.wait(slurm_workspace.WITHIN_S) == 0
+    assert workspace.weights == undisturbed
+
+
+@pytest.mark.parametrize("name", [CONTROLLER, "node1", "node2"])
+def test_daemons_that_are_killed_and_started_again_lose_nothing(
+    new_workspace: NewWorkspace, undisturbed: str, name: str
+) -> None:
+    workspace = new_workspace(*TRAINING)
+    client = workspace.start()
+    workspace.until_step(50)
+    workspace.cluster.kill(name)
+    time.sleep(4)  # the client asks meanwhile
+    workspace.cluster.start(name)
+    assert client.wait(slurm_workspace.WITHIN_S) == 0
+    assert workspace.weights == undisturbed
+    assert workspace.accepted == ["1"]
+
+
+def test_a_killed_rank_is_noticed_and_the_job_resumes(new_workspace: NewWorkspace, undisturbed: str) -> None:
+    workspace = new_workspace(*TRAINING, requeue_delay_s=2)
+    client = workspace.start()
+    workspace.until_step(50)
+    os.kill(ranks(workspace)[-1], signal.SIGKILL)
+    assert client.wait(slurm_workspace.WITHIN_S) == 0
+    assert len(workspace.starts) == 2
+    assert workspace.weights == undisturbed
+
+
+def test_a_job_that_waits_says_why_and_can_be_left(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT, "runtime.launcher.flags=[--hold]")
+    client = workspace.start()
+    workspace.until(lambda: workspace.said("job 1 waits in the queue: JobHeldUser"))
+    assert workspace.said("may never pass by itself")
+    os.kill(client.pid, signal.SIGINT)
+    assert client.wait(20) == 130
+    workspace.cluster.ask("scontrol", "release", "1")
+    assert "attached to job 1" in workspace.finish()
+
+
+def test_a_refused_job_is_told_in_slurms_words(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT, "runtime.launcher.partition=nowhere")
+    said = workspace.finish(expected=1)
+    assert "invalid partition" in said.lower()
+    assert "runtime.launcher" in said
+    assert "Traceback" not in said
+
+
+def test_a_job_whose_setup_fails_shows_its_last_lines(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT, "runtime.launcher.setup=['module load cuda || exit 7']")
+    said = workspace.finish(expected=1)
+    assert "job 1 ended before its work was done (FAILED" in said
+    assert "module: command not found" in said
+
+
+def test_a_full_disk_on_one_node_fails_the_job_and_loses_nothing(new_workspace: NewWorkspace, undisturbed: str) -> None:
+    workspace = new_workspace(*TRAINING)
+    client = workspace.start()
+    checkpoints = workspace.until(lambda: next(workspace.run.glob("checkpoints"), None))
+    workspace.until_step(50)
+    cluster = workspace.cluster
+    cluster.own_disk("node1", checkpoints, "100k")
+    for pid in ranks(workspace):
+        subprocess.run(["nsenter", "--target", str(pid), "--mount", "true"], check=True)
+    assert client.wait(slurm_workspace.WITHIN_S) == 1
+    assert workspace.said("No space left on device")
+    cluster.inside("node1", "umount", str(checkpoints))
+    workspace.finish()
+    assert workspace.weights == undisturbed
+
+
+def test_a_failure_that_nobody_watched_is_shown_once_and_then_tried_again(new_workspace: NewWorkspace) -> None:
+    workspace = new_workspace(*SHORT, "runtime.device=cuda")
+    client = workspace.start()
+    workspace.until(lambda: workspace.said("submitted job 1"))
+    killed(client)
+    workspace.cluster.wait_for(1, "FAILED", within_s=60)
+    said = workspace.finish(expected=1)
+    assert "job 1 failed while nobody watched" in said
+    assert "there is no CUDA device" in said
+    workspace.configure("runtime.device=cpu")
+    assert "submitted job 2" in workspace.finish()
+
+
+def test_a_cancelled_job_stays_cancelled_and_is_submitted_again_on_request(
+    new_workspace: NewWorkspace, undisturbed: str
+) -> None:
+    workspace = new_workspace(*TRAINING)
+    client = workspace.start()
+    workspace.until_step(50)
+    workspace.cluster.ask("scancel", "1")
+    assert client.wait(60) == 1
+    assert workspace.cluster.wait_for(1, "CANCELLED") == "CANCELLED"
+    workspace.finish()
+    assert workspace.weights == undisturbed
+
+
+def ranks(workspace: Workspace) -> list[int]:
+    """Processes of the ranks, the first rank first."""
+    found: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes().split(b"\0")
+            variables = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"bertline.orchestration.worker" not in command or os.fsencode(sys.executable) != command[0]:
+            continue
+        values = dict(variable.split(b"=", 1) for variable in variables if b"=" in variable)
+        if values.get(b"WORKSPACE") == os.fsencode(workspace.folder) and b"SLURM_PROCID" in values:
+            found.setdefault(int(values[b"SLURM_PROCID"]), int(folder.name))
+    return [found[rank] for rank in sorted(found)]

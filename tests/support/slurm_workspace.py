@@ -1,0 +1,165 @@
+"""A small pipeline whose pretraining is a job on the test cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import smoke
+from bertline.foundation.files import sha256_of_file
+from slurm_cluster import SlurmCluster
+
+WITHIN_S = 150.0
+# Real Slurm's sbatch, told where to wait; what it accepts is counted.
+_SBATCH = """#!/bin/bash
+touch "$WORKSPACE/sbatch.begun"
+if [ -e "$WORKSPACE/wait.before" ]; then sleep 4; fi
+answer=$({sbatch} "$@"); status=$?
+[ $status = 0 ] && echo "$answer" >> "$WORKSPACE/accepted"
+touch "$WORKSPACE/sbatch.accepted"
+if [ -e "$WORKSPACE/wait.after" ]; then sleep 4; fi
+echo "$answer"; exit $status
+"""
+
+
+def made_once(folder: Path) -> Path:
+    """Make the clone that workspaces are copies of: the smoke pipeline up to the examples, on one machine."""
+    clone = smoke.clone(folder)
+    smoke.run(["dvc", "repro", "--quiet", "examples"], clone)
+    return clone
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A clone whose `pretrain` and `sweep` are jobs of two nodes."""
+
+    folder: Path
+    cluster: SlurmCluster
+
+    @classmethod
+    def copied(cls, template: Path, folder: Path, cluster: SlurmCluster, *overrides: str) -> Workspace:
+        """Copy the template and save what makes its pretraining a job, and the overrides."""
+        shutil.copytree(template, folder, symlinks=True)
+        workspace = cls(folder, cluster)
+        programs = folder / "programs"
+        programs.mkdir()
+        (programs / "sbatch").write_text(_SBATCH.format(sbatch=shutil.which("sbatch")))
+        (programs / "sbatch").chmod(0o755)
+        workspace.configure(
+            "experiment=smoke",
+            "runtime=slurm",
+            "runtime.device=cpu",
+            "runtime.num_devices=1",
+            "runtime.launcher.gpus=false",
+            "tracking.enabled=false",
+            "pretrain.linear_probe=null",
+            *overrides,
+        )
+        return workspace
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of a shell on the login node."""
+        of_clone = smoke.environment(self.folder, programs=self.folder / "programs")
+        of_cluster = {"SLURM_CONF": str(self.cluster.configuration), "WORKSPACE": str(self.folder)}
+        kept = {name: value for name, value in of_clone.items() if not name.startswith(("SLURM_", "SBATCH_"))}
+        return {**kept, **of_cluster, "OMP_NUM_THREADS": "1"}
+
+    @property
+    def run(self) -> Path:
+        """The run folder of the pretraining; there must be one."""
+        (found,) = (path for path in (self.folder / "runs/pretrain").iterdir() if (path / "config.yaml").exists())
+        return found
+
+    @property
+    def weights(self) -> str:
+        """Digest of the weights of the finished pretraining."""
+        return sha256_of_file(self.run / "result/model.safetensors")
+
+    @property
+    def accepted(self) -> list[str]:
+        """Jobs that Slurm has accepted from this workspace."""
+        path = self.folder / "accepted"
+        return path.read_text().split() if path.exists() else []
+
+    @property
+    def log(self) -> str:
+        """The log of the run."""
+        return (self.run / "log").read_text()
+
+    @property
+    def starts(self) -> list[dict[str, Any]]:
+        """The starts of the job."""
+        return [json.loads(line) for line in (self.run / "starts.jsonl").read_text().splitlines()]
+
+    def configure(self, *overrides: str) -> None:
+        """Save a configuration."""
+        command = [sys.executable, "pipelines/configure.py", *overrides, "--save"]
+        subprocess.run(command, cwd=self.folder, env=self.environment, check=True, capture_output=True, text=True)
+
+    def start(self, *command: str, output: str = "client.log") -> subprocess.Popen[bytes]:
+        """Start a client in a session of its own; by default the recipe. What it prints is added to a file."""
+        with (self.folder / output).open("ab") as handle:
+            return subprocess.Popen(
+                command or (sys.executable, "pipelines/pretrain.py"),
+                cwd=self.folder,
+                env=self.environment,
+                stdout=handle,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def finish(self, *command: str, expected: int = 0) -> str:
+        """Run a client to its end, and return what it printed.
+
+        Raises:
+            AssertionError: It ended with another status than expected.
+        """
+        process = self.start(*command, output="last.log")
+        try:
+            status = process.wait(WITHIN_S)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+        path = self.folder / "last.log"
+        said = path.read_text()
+        path.unlink()
+        assert status == expected, f"{status}: {said}"
+        return said
+
+    def until(self, what: Callable[[], Any], *, within_s: float = WITHIN_S) -> Any:
+        """Wait until something is true (an OSError counts as not yet), and return it.
+
+        Raises:
+            AssertionError: It was not in time; with what client and job have written.
+        """
+        end = time.monotonic() + within_s
+        while time.monotonic() < end:
+            try:
+                if found := what():
+                    return found
+            except (OSError, ValueError):
+                pass
+            time.sleep(0.1)
+        raise AssertionError(self._written())
+
+    def until_step(self, step: int) -> None:
+        """Wait until the run has a checkpoint of this step, or of a later one."""
+        self.until(lambda: any(int(path.stem[5:]) >= step for path in self.run.glob("checkpoints/step-*.pt")))
+
+    def said(self, text: str, *, output: str = "client.log") -> bool:
+        """Whether a client has printed a text."""
+        return text in (self.folder / output).read_text()
+
+    def _written(self) -> str:
+        paths = [*self.folder.glob("*.log"), *self.folder.glob("runs/pretrain/*/log")]
+        return "\n".join(f"--- {path.name}\n{path.read_text()[-2000:]}" for path in paths)
