@@ -25,3 +25,7 @@ class WorkContinues(KeyboardInterrupt):
 
 class MachineError(BertlineError):
     """The machine cannot run the configuration: device, disk, compiler."""
+
+
+class PeerLostError(MachineError):
+    """Another process of a training was killed, stopped or cut off; what was saved is whole, and can be resumed."""

@@ -89,7 +89,7 @@ def marks_of(inputs: Mapping[str, Path]) -> dict[str, str]:
 
     Compute it before the content is hashed, so that a change in between is noticed.
     """
-    return {key: _mark(path) for key, path in inputs.items()}
+    return {key: mark_of(path)[0] for key, path in inputs.items()}
 
 
 def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
@@ -105,7 +105,7 @@ def changed_inputs(frozen: Mapping[str, Any]) -> list[str]:
     return [
         path.as_posix()
         for key, path in paths.items()
-        if _mark(path) != marks.get(key) and _is_other(path, digests[key])
+        if mark_of(path)[0] != marks.get(key) and _is_other(path, digests[key])
     ]
 
 
@@ -126,12 +126,14 @@ def _is_other(path: Path, digest: str) -> bool:
         return False  # it is being removed
 
 
-def _mark(path: Path) -> str:
+def mark_of(path: Path) -> tuple[str, float]:
+    """Return the mark of a file or a folder (see `marks_of`), and when it was last changed, in seconds of the epoch."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    digest = hashlib.sha256()
+    digest, newest = hashlib.sha256(), 0.0
     for file in files:
         with suppress(FileNotFoundError):
             status = file.stat()
             # Unlike the modification time, the change time cannot be set back.
             digest.update(f"{file}\0{status.st_size}\0{status.st_ino}\0{status.st_ctime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+            newest = max(newest, status.st_ctime)
+    return digest.hexdigest()[:16], newest

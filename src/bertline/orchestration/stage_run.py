@@ -28,7 +28,6 @@ from bertline.foundation.errors import ArtifactError, ConfigError
 from bertline.foundation.files import (
     drop_leftovers,
     folder_written_atomically,
-    sha256_of_path,
     tidy_partial,
     write_atomically,
     write_json,
@@ -40,6 +39,7 @@ from bertline.foundation.validation import to_mapping
 from bertline.orchestration.by_hand import place_by_hand
 from bertline.orchestration.changed import changed_code, changed_sections, marks_of, refuse_changes, tracked_sections
 from bertline.orchestration.config import SECTIONS, PipelineConfig, how_to_register, pipeline_config
+from bertline.orchestration.digests import digests_of
 from bertline.orchestration.fingerprints import code_fingerprint, reader_fingerprint, stage_versions
 from bertline.orchestration.launching import run_in_worker
 from bertline.orchestration.provenance import (
@@ -143,7 +143,9 @@ class StageRun:
         """Fail if DVC would record the result with other dependencies than the frozen ones."""
         if not running_under_dvc():
             return  # the frozen configuration is the record
-        now = {key: sha256_of_path(path) if path.exists() else ABSENT for key, path in self.inputs.items()}
+        present = {key: path for key, path in self.inputs.items() if path.exists()}
+        digests = digests_of(present, Path(self.config.runtime.runs_folder))
+        now = {key: digests.get(key, ABSENT) for key in self.inputs}
         changed = {
             "the configuration": changed_sections(self.stage, self.task_name, self.made_of["sections"]),
             "the code": changed_code(self.stage, self.made_of["code"]),
@@ -298,7 +300,7 @@ def _stage_run(stage: Stage, task: str | None, config: PipelineConfig, places: M
     marks = marks_of(inputs)
     made_of = {
         "sections": tracked_sections(stage, task, config),
-        "inputs": {key: sha256_of_path(path) for key, path in inputs.items()},
+        "inputs": digests_of(inputs, Path(config.runtime.runs_folder)),
         "code": code_fingerprint(stage),
         "versions": stage_versions(stage, task, to_mapping(config)),
     }

@@ -26,7 +26,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from bertline.foundation.errors import ArtifactError, BertlineError
+from bertline.foundation.errors import ArtifactError, BertlineError, PeerLostError
 from bertline.foundation.files import sha256_of_path
 from bertline.foundation.progress import say, warn
 from bertline.foundation.system_load import load_sampled, node_name
@@ -37,7 +37,15 @@ from bertline.orchestration.ownership import hold_lock, is_locked
 from bertline.orchestration.provenance import write_provenance
 from bertline.orchestration.recording import end_without_recipe
 from bertline.orchestration.stages import Stage, stage_named
-from bertline.orchestration.status import ALREADY_RUNNING, EXIT_STATUS, RESULT_NAME, Status, read_status, write_status
+from bertline.orchestration.status import (
+    ALREADY_RUNNING,
+    EXIT_STATUS,
+    RESULT_NAME,
+    TO_BE_REQUEUED,
+    Status,
+    read_status,
+    write_status,
+)
 from bertline.orchestration.stopping import (
     COULD_NOT_WRITE,
     WORK_STOPPED,
@@ -111,6 +119,8 @@ def _end_of_work(function: str, frozen: dict[str, Any], config: PipelineConfig, 
         metrics = _work(function, frozen, config, folder)
         write_provenance(folder / RESULT_NAME, frozen, config.runtime)
         status = Status(state="finished", metrics=metrics)
+    except PeerLostError as error:
+        status = Status(state="stopped", message=str(error))
     except BertlineError as error:
         status = Status(state="failed", message=str(error) or type(error).__name__)
     except (KeyboardInterrupt, SystemExit) as error:
@@ -148,6 +158,8 @@ def _end(folder: Path, status: Status) -> int:
         why = f"{status.message}\n" if status.message else ""
         say_last(f"{why}how the work ended ({status.state}) is not in the status: {error}")
         return COULD_NOT_WRITE
+    if status.state == "stopped" and RECEIVED.first != signal.SIGINT:
+        return TO_BE_REQUEUED
     return EXIT_STATUS[status.state]
 
 

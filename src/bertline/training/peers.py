@@ -22,7 +22,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from bertline.foundation.errors import MachineError
+from bertline.foundation.errors import MachineError, PeerLostError
 from bertline.foundation.progress import warn
 from bertline.training.devices import Ranks
 from bertline.training.interruption import TrainingInterrupted
@@ -70,6 +70,7 @@ class Peers:
     def __init__(self, ranks: Ranks, timeout_s: float) -> None:
         self.lost: str | None = None
         """Why training must end; None as long as all ranks are well."""
+        self._error: type[MachineError] = PeerLostError
         self._ranks = ranks
         self._interval_s = min(_LONGEST_INTERVAL_S, timeout_s / 10)
         # To be found, told to the others and acted upon within the timeout.
@@ -96,7 +97,8 @@ class Peers:
             is_busy: Whether the others must wait however long this takes, as for compilation.
 
         Raises:
-            MachineError: Another rank is lost.
+            PeerLostError: Another rank is lost.
+            MachineError: Another rank failed.
         """
         self._own.update(step=step, stage=stage, is_busy=is_busy)
         self.check()
@@ -105,17 +107,19 @@ class Peers:
         """Return if all ranks are well; what a sum over ranks gave before this call can then be used.
 
         Raises:
-            MachineError: Another rank is lost.
+            PeerLostError: Another rank is lost.
+            MachineError: Another rank failed.
         """
         if self.lost is not None:
-            raise MachineError(self.lost)
+            raise self._error(self.lost)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Make the others wait for the block, however long it takes: it validates, saves or measures.
 
         Raises:
-            MachineError: Another rank was lost meanwhile.
+            PeerLostError: Another rank was lost meanwhile.
+            MachineError: Another rank failed meanwhile.
         """
         before, self._own["is_busy"] = self._own["is_busy"], True
         yield
@@ -132,7 +136,7 @@ class Peers:
             self._find_silent(_SUSPECT_INTERVALS * self._interval_s)
         host = self._own["host"]
         unknown = f"rank {self._ranks.rank} on {host} lost its connection to another rank ({error}). {_ADVICE}"
-        return MachineError(self.lost or unknown)
+        return self._error(self.lost or unknown)
 
     def close(self, error: BaseException | None = None) -> None:
         """End the watch, and tell the others that this rank leaves: because of this error, or as agreed."""
@@ -177,6 +181,7 @@ class Peers:
         for rank, seen in list(self._seen.items()):
             left = seen.told["left"]
             if left:
+                self._error = MachineError  # it would fail again
                 return self._end(f"{self._named(rank)} failed: {left}")
             # What this rank could not read is not the other one's silence.
             silent_s = min(now, self._contact) - seen.at
@@ -247,7 +252,8 @@ def watching(ranks: Ranks, timeout_s: float) -> Iterator[Peers]:
         timeout_s: `runtime.peer_timeout_s`.
 
     Raises:
-        MachineError: Another rank was lost or stalled, or failed; in place of the error of a collective operation.
+        PeerLostError: Another rank was lost or stalled; in place of the error of a collective operation.
+        MachineError: Another rank failed; likewise.
     """
     peers = Peers(ranks, timeout_s)
     try:
