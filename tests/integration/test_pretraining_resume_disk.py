@@ -2,6 +2,7 @@
 
 import resource
 import signal
+import threading
 
 import pytest
 import pytorch_lightning as pl
@@ -59,6 +60,9 @@ class DiskFull(pl.Callback):
 
     def on_train_batch_end(self, trainer, module, *batch):
         if module.finished_steps == self.after_step:
+            for thread in threading.enumerate():
+                if thread.name == "saving":  # a checkpoint that is being written is not at stake here
+                    thread.join()
             set_limit(self.size)
 
 

@@ -113,6 +113,7 @@ class BetweenSteps(pl.Callback):
     ) -> None:
         """Write the row of metrics, run the probes, save a checkpoint and stop training: each if it is due."""
         self.peers.at(module.finished_steps, DATA)
+        self.state.writer.check()
         if not self._record(module, batch):
             trainer.should_stop = True
             return
@@ -123,7 +124,7 @@ class BetweenSteps(pl.Callback):
         if self.stopped or is_due:
             with self.state.clock.paused(), self.peers.busy():
                 if self.guard.accepts_state(module):
-                    self.state.save()
+                    self.state.save(wait=self.stopped or step == num_steps)
                 else:
                     self.stopped, trainer.should_stop = False, True
         if self.stopped:

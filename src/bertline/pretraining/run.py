@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytorch_lightning as pl
@@ -167,9 +168,15 @@ def _train(state: TrainingState, peers: Peers, extra_callbacks: Sequence[pl.Call
     callbacks = [*profiles, AttentionByLength(attention), between, *extra_callbacks]
     trainer = build_trainer(machine, job.runtime, callbacks=callbacks, max_epochs=1, root=job.run_folder)
     data = PretrainingData(dataset, machine, state.clock, num_workers=job.runtime.num_workers, first_step=first_step)
-    with progress:
-        state.clock.start()
-        fit(trainer, module, data)
+    try:
+        with progress:
+            state.clock.start()
+            fit(trainer, module, data)
+    except BaseException:
+        with suppress(Exception):  # of this error, the one that it may bring is a consequence
+            state.writer.wait()
+        raise
+    state.writer.wait()
     state.log.close()
     if guard.failure is not None and not sum_over_ranks([request.made], machine.device)[0]:
         return guard.roll_back(guard.failure, state.checkpoints)

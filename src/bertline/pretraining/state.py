@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ from bertline.training.clock import Lap, Seconds, TrainingClock
 from bertline.training.devices import Machine, sum_over_ranks
 from bertline.training.probe import Probe
 from bertline.training.process_group import decide_on_first_rank
+from bertline.training.saving import BackgroundWriter, HostCopy
 
 # Keys of the model section that affect how weights are trained, not their shapes or meaning.
 _FREE_MODEL_KEYS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range")
@@ -246,6 +248,10 @@ class TrainingState:
     """Rollbacks of the run so far."""
     log: MetricsLog
     checkpoints: CheckpointFolder
+    host_copy: HostCopy = dataclasses.field(default_factory=HostCopy)
+    """Memory of the checkpoint that is being written."""
+    writer: BackgroundWriter = dataclasses.field(default_factory=BackgroundWriter)
+    """Writes checkpoints."""
 
     def restore(self, checkpoint: Checkpoint | None) -> None:
         """Restore the module and the records to the state of the checkpoint; None starts from scratch."""
@@ -284,20 +290,23 @@ class TrainingState:
             if source.exists():
                 shutil.copyfile(source, path)
 
-    def save(self) -> None:
-        """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes."""
+    def save(self, *, wait: bool = False) -> None:
+        """Save a checkpoint and a model folder of the newest weights. Called on all ranks; the first one writes.
+
+        Args:
+            wait: Whether to return only when they are on disk. Otherwise only a copy is made in memory; an error is
+                raised by the next call of this or of a method of `writer`.
+        """
         module = self.module
         interval = module.interval.total()
         if not module.machine.ranks.is_first:
             return
-        # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
-        for path in self.job.records:
-            sync_to_disk(path)
+        self.writer.wait()  # its copy is overwritten now
         optimizer = module.optimizers(use_pl_optimizer=False)
         assert isinstance(optimizer, torch.optim.Optimizer)  # there is exactly one optimizer
-        place = self.plan.place(module.finished_steps)
+        step, place = module.finished_steps, self.plan.place(module.finished_steps)
         state = {
-            "step": module.finished_steps,
+            "step": step,
             "place": {"phase": place.phase, "consumed": place.consumed},
             "model": module.model.state_dict(),
             "optimizer": optimizer.state_dict(),
@@ -308,5 +317,26 @@ class TrainingState:
             "rewinds": list(self.rewinds),
             "identity": self.identity,
         }
-        self.checkpoints.save(module.finished_steps, state, best_step=self.best.step)
-        write_model_folder(self.job, module.model, self.job.latest_folder)
+        copied = self.host_copy.take(state)
+        model = self._model_with(copied["model"])
+        self.writer.start(functools.partial(self._write, step, copied, model=model, best_step=self.best.step))
+        if wait:
+            self.writer.wait()
+
+    def _model_with(self, weights: dict[str, torch.Tensor]) -> MaskedLanguageModel:
+        """Return a model that shares the memory of these weights."""
+        trained = self.module.model
+        # Not in the thread: a default device is global, and compiled code whose guards see it would be compiled again.
+        with torch.device("meta"):
+            model = type(trained)(
+                trained.bert.config, vocab_size=trained.bert.vocab_size, pad_token_id=trained.bert.pad_token_id
+            )
+        model.load_state_dict(weights, assign=True)
+        return model
+
+    def _write(self, step: int, state: dict[str, Any], *, model: MaskedLanguageModel, best_step: int | None) -> None:
+        # A resumed run relies on the records up to the checkpoint's step, so they are synced to disk first.
+        for path in self.job.records:
+            sync_to_disk(path)
+        self.checkpoints.save(step, state, best_step=best_step)
+        write_model_folder(self.job, model, self.job.latest_folder)

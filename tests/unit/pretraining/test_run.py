@@ -1,11 +1,13 @@
 import dataclasses
 import os
 import signal
+import time
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
-from bertline.foundation.errors import ArtifactError, ConfigError
+from bertline.foundation.errors import ArtifactError, ConfigError, MachineError
 from bertline.foundation.manifests import read_manifest
 from bertline.foundation.metrics_log import read_metrics
 from bertline.modeling.huggingface import load_pretraining_model
@@ -270,3 +272,51 @@ def test_examples_of_another_vocabulary_are_an_error(make_job, pretraining, tmp_
     job = pretraining.pretrain_job(tmp_path / "own", tmp_path / "run")
     with pytest.raises(ArtifactError, match="vocabulary of 61 tokens, .* has 62"):
         run_pretraining(job)
+
+
+def test_training_continues_while_a_checkpoint_is_written_and_the_last_one_is_waited_for(make_job, monkeypatch):
+    begun_at, ended_at = {}, {}
+    save = CheckpointFolder.save
+
+    def slow(folder, step, state, *, best_step):
+        begun_at[step] = modules[0].finished_steps
+        time.sleep(0.3)
+        path = save(folder, step, state, best_step=best_step)
+        ended_at[step] = modules[0].finished_steps
+        return path
+
+    monkeypatch.setattr(CheckpointFolder, "save", slow)
+    modules = []
+    job = make_job(pretrain__checkpoint_every_steps=16, pretrain__validate_every_steps=30)
+    run_pretraining(job, callbacks=[Modules(modules)])
+    assert begun_at[16] - 16 <= 1
+    assert ended_at[16] > 20
+    assert (ended_at[30], CheckpointFolder(job.checkpoints_folder, keep=9).steps) == (30, [16, 30])
+    # The saved weights are those of the step, not those of the steps taken meanwhile.
+    alone = make_job("alone", pretrain__checkpoint_every_steps=16, pretrain__validate_every_steps=30)
+    monkeypatch.setattr(CheckpointFolder, "save", save)
+    run_pretraining(alone)
+    states = [CheckpointFolder(each.checkpoints_folder, keep=9).load(16).state["model"] for each in (job, alone)]
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+class Modules(pl.Callback):
+    def __init__(self, modules):
+        self.modules = modules
+
+    def on_train_start(self, trainer, module):
+        self.modules.append(module)
+
+
+def test_an_error_of_the_thread_that_writes_ends_training_at_the_next_step(make_job, monkeypatch):
+    def fail(folder, step, state, *, best_step):
+        raise MachineError("the disk is full")
+
+    monkeypatch.setattr(CheckpointFolder, "save", fail)
+    modules = []
+    with pytest.raises(MachineError, match="the disk is full"):
+        run_pretraining(make_job(pretrain__phases=PHASES), callbacks=[Modules(modules)])
+    assert 8 <= modules[0].finished_steps < 400
+
+
+PHASES = [{"steps": 400, "max_length": 16, "global_batch_size": 8}]
